@@ -169,7 +169,7 @@ def partition_transactional_id(app: str, partition: int) -> str:
 
 
 def transactional_ids(app: str, *, by_partition: bool) -> str:
-    """Return how those of the app's relays begin."""
+    """Return the prefix of the transactional ids of the app's relays."""
     return f"{app}.source." if by_partition else transactional_id(app, "")
 
 
@@ -179,7 +179,7 @@ def replay_transactional_id(app: str) -> str:
 
 
 def left_out_transactional_id(app: str) -> str:
-    """Of the app's one writer of dead letters behind the relay: a second one fences the first."""
+    """Return the id of the loaders' one writer of dead letters: a second one fences the first."""
     return f"{app}.left-out"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from loader.clickhouse.client import TableRefused
 from loader.core import left_out as core_left_out
 from loader.core import plan
+from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 from relay.errors import Unavailable
 
@@ -51,6 +52,7 @@ class Outcome:
 
     `about`: of relay.clickhouse.errors, where ClickHouse answered its own statement with an error.
     `left_out`: messages of a loaded block that are not in the table, and wait for a person.
+    `cause`: of a "retry".
     """
 
     block: str
@@ -60,6 +62,7 @@ class Outcome:
     figures: AttemptFigures = field(default_factory=AttemptFigures)
     about: str = ""
     left_out: int = 0
+    cause: RetryCause = RetryCause.ERROR
 
 
 @dataclass(slots=True)
@@ -129,4 +132,5 @@ def outcome(attempt: Attempt) -> Outcome:
     left_out = 0
     if done.outcome == plan.LOADED and not core_left_out.is_left_out(block):
         left_out = len(block.left_out)
-    return Outcome(block.id, done.outcome, rows, done.reason, figures, done.about, left_out)
+    said = done.outcome, rows, done.reason
+    return Outcome(block.id, *said, figures, done.about, left_out, done.cause)

@@ -185,14 +185,16 @@ class DeadLetterWriter:
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"{self._topic}[{partition}] has an open transaction at {stable}",
-                    "it is tried again; `relay verify` names a transaction that stays open",
+                    "the loader tries it again; `relay verify` names a transaction that stays open",
                 )
             time.sleep(_PAUSE_SECONDS)
 
     def _write(self, block: Block) -> plan.LettersFound | plan.Impossible:
         producer = self._producer
         if producer is None:
-            raise Unavailable("the producer of dead letters is gone", "it is tried again")
+            raise Unavailable(
+                "the producer of dead letters was closed", "the loader tries it again"
+            )
         try:
             offsets = self._transaction(producer, block)
         except _Missing as missing:
@@ -328,7 +330,7 @@ def _asking(topic: str) -> Iterator[None]:
 def _error(failed: TransactionFailed) -> RelayError:
     return ended(
         failed,
-        fenced="another loader writes dead letters as well; it is tried again",
+        fenced="another loader writes dead letters too; this loader tries it again",
         refused="grant the loader's user what `relay doctor --grants --role loader` prints",
-        unknown="it is tried again, after a look whether it was done",
+        unknown="the loader checks whether the letters are there, and tries again if not",
     )

@@ -26,6 +26,7 @@ from loader.blocks.fit_columns import CLICKHOUSE
 from loader.blocks.insert_statement import insert, without_an_example
 from loader.core import plan
 from loader.core.left_out import is_divisible
+from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 from relay.failpoints import reached
 
@@ -180,7 +181,8 @@ class Inserter:
             assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
             now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
-                return plan.NoAnswer(f"{table} was altered meanwhile: {answer.reason}")
+                reason = f"{table} was altered meanwhile: {answer.reason}"
+                return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
         return answer
 
 

@@ -23,6 +23,7 @@ from loader.blocks.fit_columns import recorded_type
 from loader.clickhouse.client import error_code, failure, one_line
 from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
 from loader.core import plan
+from loader.core.retry_cause import RetryCause
 from relay import names
 from relay.clickhouse.error_text import error_line
 from relay.clickhouse.errors import EITHER, About, about, number
@@ -265,11 +266,13 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         )
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            return plan.NoAnswer(f"{table} was altered meanwhile")
+            reason = f"{table} was altered meanwhile"
+            return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
         if f"Exception: {_TAKEN}" in str(error):
-            return plan.NoAnswer(_TAKEN)
+            return plan.NoAnswer(_TAKEN, cause=RetryCause.ANOTHER_LOADER)
         if limit is not None and error_code(error) == _THROWN:
-            return plan.NoAnswer("others inserted into the table meanwhile")
+            reason = "others inserted into the table meanwhile"
+            return plan.NoAnswer(reason, cause=RetryCause.OTHERS_INSERTED)
         return _failed(error, table)
     return _written(summary)
 
@@ -285,7 +288,7 @@ def _failed(error: ClickHouseError, table: str) -> plan.Answer:
 
 
 def without_an_example(reason: str, detail: str = "") -> plan.Answer:
-    """What a refusal says where no message of the block is known that the table takes.
+    """Answer a refusal of a block of which no message is known to be accepted.
 
     Args:
         reason: the server's.

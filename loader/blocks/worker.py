@@ -31,6 +31,7 @@ from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry
+from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
@@ -101,7 +102,7 @@ class Worker:
         self._counted: set[str] = set()
 
     def close(self) -> None:
-        """Ends consumer, producer and client."""
+        """Close consumer, producer and client."""
         self._letters.close()
         self._fetcher.close()
         self._running.close()
@@ -268,7 +269,7 @@ class Worker:
         if refusal := self._targets.refusal(table) or ledger:
             return plan.Impossible(refusal)
         missing = f"there is no table {table}, or this user may not see it"
-        return plan.NoAnswer(missing, About.TABLE)
+        return plan.NoAnswer(missing, About.TABLE, RetryCause.NO_TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them may go together: the claim says so, before anything is inserted."""

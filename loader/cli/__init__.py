@@ -1,4 +1,4 @@
-"""The command `loader`: its subcommand run; status and parked stand beside.
+"""Defines the command `loader` and `loader run`; `status` and `parked` are modules of their own.
 
 Receives arguments and the configuration file; relay.program.command prints errors and gives the
 exit status. SIGTERM and SIGINT end a run with status 0.

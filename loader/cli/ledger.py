@@ -1,4 +1,4 @@
-"""`loader ledger`: what of the ledger may go."""
+"""`loader ledger`: removes ledger entries that no loader needs any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the subcommands of `loader` share: the configuration file."""
+"""Defines what the subcommands of `loader` share: the configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loader parked`: blocks that wait for a person or for their table, and the person's word."""
+"""`loader parked`: lists blocks that wait for a person or their table, and settles them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loader prepare`: what lets the next start of Spark take half the time."""
+"""`loader prepare`: lets Spark start in half the time on this machine."""
 
 from __future__ import annotations
 

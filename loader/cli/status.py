@@ -1,4 +1,4 @@
-"""`loader status`: how far the loader is, and what waits."""
+"""`loader status`: shows how far the loader is, and which blocks wait."""
 
 from __future__ import annotations
 

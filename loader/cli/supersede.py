@@ -1,4 +1,4 @@
-"""`loader supersede`: what `relay rewind` starts, so that no block of before is loaded any more."""
+"""`loader supersede`: settles the blocks that a rewind replaces; `relay rewind` starts it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relay.records_pb2 import Block
     type=click.File("r"),
     required=True,
     metavar="FILE",
-    help="File of blocks; - for stdin.",
+    help="File of journal records, one per line in base64; - reads standard input.",
 )
 @click.option("--keep-rows", is_flag=True, help="Do not remove rows from the tables.")
 @click.option("--why", default="", metavar="TEXT", help="Reason; the ledger keeps it.")
@@ -52,9 +52,11 @@ def _block(app: str, line: str) -> Block:
         block = Block.FromString(base64.b64decode(line.strip(), validate=True))
     except (binascii.Error, DecodeError) as error:
         raise ConfigError(
-            f"not a block id: {line.strip()[:60]!r}",
-            "pass the block ids that `relay rewind` wrote, one a line",
+            f"not a block's journal record in base64: {line.strip()[:60]!r}",
+            "pass the lines that `relay rewind` wrote, unchanged",
         ) from (error)
     if not block.id.startswith(f"{app}:{block.table}:"):
-        raise ConfigError(f"{block.id!r} is no block of app {app}", "check the configuration file")
+        raise ConfigError(
+            f"{block.id!r} is not a block of app {app}", "name that app's configuration file"
+        )
     return block

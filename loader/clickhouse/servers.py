@@ -2,8 +2,8 @@
 
 Receives the settings and the ledger's engine, gives whether several servers stand behind the
 address. Behind a balancer the next statement may reach a replica that does not know yet what
-another was told: then an INSERT's condition is judged by an old ledger, and its rows are looked
-for where they are not yet. Only a quorum makes that right (relay.clickhouse.replicas).
+another has confirmed: then an INSERT's condition is judged by an old ledger, and its rows are
+counted where they have not arrived yet. Only a quorum makes that right (relay.clickhouse.replicas).
 """
 
 from __future__ import annotations

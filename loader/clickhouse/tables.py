@@ -66,7 +66,7 @@ class Target:
     columns: dict[str, str]
     """Name to type, of the columns that an INSERT may name."""
     shape: int
-    """A hash of all columns: another one, and the table was altered or made anew."""
+    """A hash of all columns; it differs after the table was altered or recreated."""
     nature: Nature
     counter: int
     """Of inserts; -1 where there is none, or where it may not be read."""
@@ -104,7 +104,7 @@ class Tables:
     """Questions about tables, through one client.
 
     Attributes:
-        ledgers: tables that were looked at and take no rows, because they are a loader's ledger.
+        ledgers: tables that were examined and may receive no rows, because they are ledgers.
 
     Args:
         client: of the server, or of the replicas.

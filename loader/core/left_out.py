@@ -73,7 +73,7 @@ def is_left_out(block: Block) -> bool:
 
 
 def is_divisible(block: Block, listed: bytes, *, dead: bool) -> bool:
-    """Whether single messages of it can be left out.
+    """Return whether single messages of the block can be left out.
 
     `listed`, as the block's first chunk has it, has to say whose rows are whose. There have to be
     several, unless left out ones become dead letters, for which nobody has to do anything.

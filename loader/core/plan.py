@@ -51,9 +51,10 @@ Why it is safe, however many loaders run and whenever they pause or die:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
+from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
@@ -298,11 +299,16 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The attempt is over; `about`: of relay.clickhouse.errors, where an error ended it."""
+    """The attempt is over.
+
+    `about`: of relay.clickhouse.errors, where an error ended it; `cause`: of a "retry", to be
+    counted.
+    """
 
     outcome: Outcome
     reason: str = ""
     about: str = ""
+    cause: RetryCause = field(default=RetryCause.ERROR, compare=False)
 
 
 Effect = (
@@ -353,11 +359,12 @@ class NoAnswer:
     """No answer, or one that may differ next time: nothing is known.
 
     `about`: of relay.clickhouse.errors, where it was an error of ClickHouse's about the block's
-    own statement.
+    own statement; `cause`: to be counted.
     """
 
     reason: str
     about: str = ""
+    cause: RetryCause = field(default=RetryCause.ERROR, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +484,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
 
 def _in_vain(run: Run, answer: NoAnswer | Impossible) -> tuple[Run, Effect]:
     if isinstance(answer, NoAnswer):
-        return run, Done("retry", answer.reason, answer.about)
+        return run, Done("retry", answer.reason, answer.about, answer.cause)
     return replace(run, at="mark"), Park(run.attempt, answer.reason)
 
 
@@ -496,7 +503,7 @@ def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if holds(entries, run.claim):
-        return run, Done("retry", "the server wrote nothing, though this loader's claim holds")
+        return run, _few("the server wrote nothing, though this loader's claim holds")
     return run, _outcome(entries)
 
 
@@ -580,7 +587,11 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
         return replace(run, at="end"), ReadEntries()
-    return run, Done("retry", f"the server wrote {rows} of {run.rows} rows")
+    return run, _few(f"the server wrote {rows} of {run.rows} rows")
+
+
+def _few(reason: str) -> Done:
+    return Done("retry", reason, cause=RetryCause.ROWS_NOT_WRITTEN)
 
 
 def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
@@ -607,7 +618,7 @@ def _decide(run: Run) -> Effect:
     """The order of proof for a block that an earlier claim may have inserted."""
     facts = run.facts
     if facts.running:
-        return Done("retry", facts.running)
+        return Done("retry", facts.running, cause=RetryCause.STILL_RUNNING)
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)
@@ -780,5 +791,6 @@ def _as_told(run: Run, counted: int | None) -> Effect:
 def _outcome(entries: tuple[Entry, ...]) -> Done:
     last = settled(entries)
     if last is None:
-        return Done("retry", "another loader works on this block")
+        reason = "another loader works on this block"
+        return Done("retry", reason, cause=RetryCause.ANOTHER_LOADER)
     return Done(cast("Outcome", last.state), last.reason)

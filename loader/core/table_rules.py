@@ -14,15 +14,12 @@ itself shows nothing if the table is partitioned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.table_engine import TableEngine, has_ttl
 
-_STAYS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
-"""What a TTL does to rows that are still there afterwards."""
-_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
 _VERSIONED = re.compile(
     # Replicated: path and replica come first, as texts; a version is a column's name. With a second
     # column, is_deleted, a merge may remove a key, and an older row of it would come back.
@@ -125,8 +122,8 @@ def nature(
         views: materialized views that read what is inserted.
         emptied: why rows lose the id of their block; "": they keep it.
     """
-    expiry = ", ".join(_expiring(engine_full))
     table = TableEngine(engine, engine_full)
+    expiry = ", ".join(table.deleting_ttls())
     vanish = _vanish(table) or (f"rows expire (TTL {expiry})" if expiry else emptied)
     return Nature(
         window(table, defaults),
@@ -146,11 +143,7 @@ def emptied(create: str, column: str) -> str:
         create: system.tables.create_table_query.
         column: that holds block ids.
     """
-    at = create.find(f"`{column}` ")
-    if at < 0:
-        return ""
-    own = next(_items(create[at:]), "")
-    return f"column {column} has a TTL" if re.search(r"\sTTL\s", _bare(own)) else ""
+    return f"column {column} has a TTL" if has_ttl(create, column) else ""
 
 
 def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
@@ -165,33 +158,3 @@ def _vanish(engine: TableEngine) -> str:
     if not engine.is_merge_tree:
         return f"engine {engine.name} does not keep rows as they were inserted"
     return f"engine {engine.name} merges rows into others" if engine.merges_rows else ""
-
-
-def _expiring(engine_full: str) -> Iterator[str]:
-    """The rules of a TTL clause by which rows go; those that are moved are still there."""
-    bare = _bare(engine_full)
-    begin = bare.find(" TTL ")
-    if begin < 0:
-        return
-    end = bare.rfind(" SETTINGS ")
-    for rule in _items(engine_full[begin + len(" TTL ") : end if end > begin else None]):
-        if not _STAYS.search(_bare(rule)):
-            yield rule.strip()
-
-
-def _items(text: str) -> Iterator[str]:
-    """The items of a list that begins here, up to a bracket that ends it."""
-    depth, first = 0, 0
-    for at, sign in enumerate(_bare(text)):
-        if depth == 0 and sign in ",)":
-            yield text[first:at]
-            first = at + 1
-            if sign == ")":
-                return
-        depth += (sign == "(") - (sign == ")")
-    yield text[first:]
-
-
-def _bare(sql: str) -> str:
-    """The same text, of the same length, with nothing in its strings and quoted names."""
-    return _TEXT.sub(lambda match: "x" * len(match[0]), sql)

@@ -59,7 +59,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         )
     metadata = options.get("metadata", "false").lower()
     if metadata not in {"true", "false"}:
-        raise ConfigError(f"option metadata: {metadata!r}", "give true or false")
+        raise ConfigError(f"option metadata is {metadata!r}", "set it to true or false")
     return ReadOptions(_settings(options), wanted, metadata == "true", int(size))
 
 

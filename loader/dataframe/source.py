@@ -1,4 +1,4 @@
-"""`spark.read.format("relay")`: the sealed blocks of a table as a typed DataFrame.
+"""`spark.read.format("relay")`: reads the sealed blocks of a table as a typed DataFrame.
 
     from loader.dataframe import RelayDataSource
 

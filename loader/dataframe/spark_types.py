@@ -1,4 +1,4 @@
-"""A block's columns as Spark's types: which type, and the values in it. Pure.
+"""Converts a block's columns to Spark's types, and their values. Pure.
 
 Receives ClickHouse types as blocks carry them, and Arrow arrays; gives Spark types, and arrays as
 Spark's Arrow reader takes them. Whole arrays, however deep; no value is changed or cut: what no

@@ -5,7 +5,7 @@ rows (partition, offset, block) where `block` is a serialized Block; a record wi
 blocks gives one row without, so that the position moves. Spark's offsets are the
 journal's: {"journal": topic id, "0": next offset, ...}. Never reads a block topic.
 
-It runs in a process of its own that Spark starts; what it is told comes pickled inside
+It runs in a process of its own that Spark starts; its arguments come pickled inside
 the class, so that no secret becomes part of a query plan.
 """
 

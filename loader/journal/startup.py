@@ -163,7 +163,7 @@ def begin(
         rows = rows_of(journal, found.new, found.ends, found.why)
         note = partial(ledger.note, rows)
         waited(settings, note, rest, tell)
-    # What is noted is noted: from here on the ledger says by itself what the checkpoint told.
+    # From here on the ledger itself holds what the checkpoint said.
     reached("beginning_noted")
     if found.aside:
         tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)

@@ -1,4 +1,4 @@
-"""What the loader's driver tells whoever watches it. This observer hears all and does nothing.
+"""What the loader's driver tells observers. This one receives every event and does nothing.
 
 It is what a loader has without `--http`. Calls come once per micro-batch, round or try.
 """

@@ -7,7 +7,6 @@ that of Spark's listener; each attribute is replaced whole.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry
 
 from loader.core.plan import ASIDE, DEAD, DISCARDED, LOADED, PARKED
+from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import LoaderObserver
+from relay.clickhouse.errors import number
 from relay.program.metric import Bounded, made
 
 if TYPE_CHECKING:
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
 
 REFUSED = "refused"
 """loader.spark.workers.REFUSED, which imports Spark."""
-_CODE = re.compile(r"\b[Cc]ode:? (\d+)")
-_WHY = {
-    "another loader works": "another loader",
-    "still runs on the server": "still running",
-    "was altered meanwhile": "table altered",
-    "others inserted": "others inserted",
-    "were not seen in the table": "rows not seen",
-}
 
 
 class LoaderRecorder(LoaderObserver):
@@ -117,7 +110,7 @@ class LoaderRecorder(LoaderObserver):
         elif one.outcome == REFUSED:
             m["loader_refusals_total"].inc()
         elif one.outcome != ASIDE:
-            m["loader_retries_total"].labels(why(one.reason)).inc()
+            m["loader_retries_total"].labels(why(one.cause, one.reason)).inc()
             return False
         return True
 
@@ -179,9 +172,9 @@ def _rate(value: float) -> float:
     return value if value == value else 0.0  # noqa: PLR0124 - NaN differs from itself
 
 
-def why(reason: str) -> str:
-    """Return a retry's reason as one of few: ClickHouse's error code, or what stands in the way."""
-    code = _CODE.search(reason)
-    if code is not None:
-        return f"code {code[1]}"
-    return next((short for text, short in _WHY.items() if text in reason), "server away")
+def why(cause: RetryCause, reason: str) -> str:
+    """Return the label of a retry: its cause; of an error ClickHouse's code, or "server away"."""
+    if cause is not RetryCause.ERROR:
+        return cause.value
+    code = number(reason)
+    return "server away" if code is None else f"code {code}"

@@ -52,7 +52,7 @@ class Cleaned:
 def clean(
     settings: Settings, ledger: Ledger, gone: Sequence[str], seconds: int, *, run: bool
 ) -> Cleaned:
-    """Find what may be removed; remove it, if told so.
+    """Find what may be removed; with `run`, remove it.
 
     Args:
         settings: of the app.

@@ -1,4 +1,4 @@
-"""What of the ledger may be removed; pure.
+"""Decides which ledger entries may be removed; pure.
 
 Receives what ledger and journal say, gives conditions in SQL about the ledger's rows. Removed are
 

@@ -81,7 +81,8 @@ def prepare() -> Path:
         part.unlink()
     except OSError as error:
         raise MissingTool(
-            f"the archive cannot be written: {error}", "run it as who owns the Python environment"
+            f"the archive cannot be written: {error}",
+            "run it as the user who owns the Python environment",
         ) from error
     try:
         spark = started("block-relay prepare", "local[1,1]", class_archive.writing(part))

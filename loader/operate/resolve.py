@@ -2,7 +2,7 @@
 
 Receives block ids and what the person found, gives outcomes. Goes through the same
 claims and conditions as a run, so it is safe beside one, and beside another of its kind. A
-block is settled here and now: no loader need hear of it.
+block is settled at once, and loaders need not be told.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settles blocks that a rewind superseded: none of them is loaded any more, their rows are removed.
+"""Settles blocks that a rewind superseded, so that none is loaded any more; removes their rows.
 
 Receives blocks, gives how many were settled and how many rows went. Every step may be repeated:
 a block is settled through the same claims and conditions as by a run, so an INSERT that is still

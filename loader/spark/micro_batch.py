@@ -243,7 +243,7 @@ class Settling:
         why = "; ".join(sorted(reasons)[:3])
         if limit and waited > limit:
             raise Unavailable(
-                f"the loader waited {limit:g} s in vain: {why}",
+                f"a server did not answer for {limit:g} s: {why}",
                 "Start the server, or raise loader.wait_for_servers_seconds.",
             )
         self._observer.waiting(why)

@@ -1,4 +1,4 @@
-"""One app's way into ClickHouse: the ledger, where to begin, Spark's query; until told to stop.
+"""Loads one app: opens the ledger, finds where to begin, runs Spark's query until it is stopped.
 
 Receives settings and a Spark session, which other apps' loads may share. Raises what ended it
 as this product's errors, also where Spark carries them as text.

@@ -111,7 +111,7 @@ def _clear(given: SparkConf) -> None:
     try:
         removed = leftovers.remove(leftovers.in_pod(), namespace, pod)
     except OSError as error:
-        reason = f"what an earlier driver left behind is not removed: {error}"
+        reason = f"cannot remove what an earlier driver left behind: {error}"
         hint = "Its executors end by themselves; one that is pending takes a CPU later."
         say(f"{reason}. {hint}", level=logging.WARNING)
         return

@@ -1,4 +1,4 @@
-"""`relay accept`: a person takes note of what relays stop at, and they go on."""
+"""`relay accept`: acknowledges a gap or a recreated topic, so that relays can continue."""
 
 from __future__ import annotations
 

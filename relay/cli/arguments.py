@@ -1,4 +1,4 @@
-"""Arguments in a form of their own, as the values that they mean."""
+"""Parses arguments that have a form of their own into the values that they mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.operate.dead.selection import instant_ms
 
 
 class Parsed(click.ParamType[Any]):
-    """An argument in a form of its own; what is wrong with it is said as click says it."""
+    """An argument with a form of its own; errors are click's, which name the option."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""`relay blocks`: sealed blocks, and the story of one from source offsets to parts."""
+"""`relay blocks`: lists sealed blocks, and follows one from source offsets to parts."""
 
 from __future__ import annotations
 

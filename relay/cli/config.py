@@ -48,11 +48,11 @@ USUAL: Mapping[str, object] = {
 }
 """What `relay config init` writes where nobody says otherwise."""
 _COMMENTS = {
-    "app": "prefix of topics, group and transactional ids",
+    "app": "prefix of its topics, group and transactional ids",
     "kafka.replication": "3 in production",
-    "source.topic": "`relay topic create` makes it",
-    "source.start": "or latest: only what comes from now on",
-    "loader.checkpoint": "a directory; losing it alone costs nothing",
+    "source.topic": "`relay topic create` creates it",
+    "source.start": "or latest: only messages written from now on",
+    "loader.checkpoint": "a directory; if only it is lost, nothing is lost",
 }
 _WIDTH = 88
 
@@ -64,16 +64,20 @@ def config() -> None:
 
 @config.command("init")
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--short", is_flag=True, help="Only the settings that have no default.")
-@click.option("--app", help="Its name: prefix of topics, group and transactional ids.")
-@click.option("--bootstrap", help="Kafka's brokers, host:port.")
-@click.option("--topic", help="The source topic.")
-@click.option("--clickhouse", "url", help="ClickHouse over HTTP, as http://host:8123.")
+@click.option("--short", is_flag=True, help="Write only the settings that have no default.")
+@click.option("--app", help="Name of the app: prefix of its topics, group and ids.")
+@click.option("--bootstrap", help="Kafka brokers, as host:port separated by commas.")
+@click.option("--topic", help="Name of the source topic.")
+@click.option(
+    "--clickhouse",
+    "url",
+    help="Address of ClickHouse's HTTP interface, for example http://host:8123.",
+)
 @click.option(
     "--start",
     type=click.Choice(["earliest", "latest"]),
-    help="Where a partition that was never read begins: with what is in the topic already, or "
-    "with what comes from now on.  [default: earliest]",
+    help="Where to begin in a partition that the app has never read: at its oldest message, or at "
+    "messages written from now on.  [default: earliest]",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @directory_option
@@ -91,8 +95,8 @@ def init(  # noqa: PLR0913 - one for each setting
 ) -> None:
     """Write a configuration to FILE, or print it: every setting, its meaning and its default.
 
-    Addresses are those of `relay dev up`, where a stack of it is in --directory. In a terminal
-    the values that a file needs are asked for, unless options give them.
+    If --directory holds servers of `relay dev up`, the file gets their addresses. In a terminal
+    the command asks for each required value that no option gives.
 
     \b
     relay config init relay.toml --short --app shop
@@ -109,7 +113,9 @@ def init(  # noqa: PLR0913 - one for each setting
     values |= {key: value for key, value in given.items() if value is not None}
     if file is not None:
         if file.exists() and not force:
-            raise ConfigError(f"{file} is there already", "name another, or overwrite with --force")
+            raise ConfigError(
+                f"{file} already exists", "name another file, or overwrite it with --force"
+            )
         if in_terminal():
             for key in (key for key in given if given[key] is None):
                 values[key] = click.prompt(key, default=values[key], err=True)
@@ -118,11 +124,11 @@ def init(  # noqa: PLR0913 - one for each setting
         click.echo(text)
         return
     file.write_text(f"{text}\n", encoding="utf-8")
-    click.echo(f"written: {file}; next: relay config check {file}", err=True)
+    click.echo(f"wrote {file}; next: relay config check {file}", err=True)
 
 
 def in_terminal() -> bool:
-    """Whether somebody could answer a question."""
+    """Return whether the command runs in a terminal, so that somebody can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -154,11 +160,13 @@ def check(config_file: Path) -> None:
 
 @config.command("show")
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="As JSON: only keys and values.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object: only keys and values."
+)
 def show(config_file: Path, *, as_json: bool) -> None:
-    """Print all settings with defaults and meanings; secrets hidden.
+    """Print every setting with its value and meaning; secrets are hidden.
 
-    Of each pipeline, or of one, where the file has several.
+    If the file has several pipelines, the command prints each of them, or one with --pipeline.
     """
     every = reader.pipelines(config_file, pipeline=chosen_pipeline())
     if as_json:

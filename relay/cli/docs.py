@@ -144,7 +144,7 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[st
 
 @click.command()
 @click.argument("name", required=False, shell_complete=_complete)
-@click.option("--json", "as_json", is_flag=True, help="The list, or the document, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list or the document as JSON.")
 def docs(name: str | None, *, as_json: bool) -> None:
     """List the documents, or print the one called NAME, or one section of it (NAME#SECTION).
 

@@ -1,4 +1,4 @@
-"""`relay doctor`: what about the servers would lose, double or hold up rows."""
+"""`relay doctor`: checks the servers for settings that would lose, double or delay rows."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def doctor(  # noqa: PLR0913 - one argument for each option
             _print_grants(settings, every_role, only, name, as_json=as_json)
         return 0
     if clickhouse_version is not None:
-        raise click.UsageError("--clickhouse-version goes with --grants")
+        raise click.UsageError(
+            "--clickhouse-version concerns the rights that --grants prints: give both"
+        )
     look = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _judged(only))
     every_finding: list[Finding] = []
     for name, settings in every:
@@ -167,7 +169,7 @@ def _version(text: str | None) -> Version | None:
         return None
     found = parsed(text)
     if found is None:
-        raise click.UsageError(f"--clickhouse-version {text!r}: give it as 26.3")
+        raise click.UsageError(f"--clickhouse-version {text!r} is not a version such as 26.3")
     return found
 
 
@@ -175,7 +177,7 @@ def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
     """The roles whose rights are judged."""
     if unknown := [name for name in only if name not in rights.ROLES]:
         raise click.UsageError(
-            f"the doctor judges no role {unknown[0]!r}, but {', '.join(rights.ROLES)}; "
+            f"the doctor cannot judge role {unknown[0]!r}, only {', '.join(rights.ROLES)}; "
             "--grants prints the rights of every role"
         )
     return only or rights.DATA_PATH
@@ -196,7 +198,7 @@ def _print_grants(
 ) -> None:
     known = [role.name for role in every]
     if unknown := [name for name in only if name not in known]:
-        raise click.UsageError(f"no role {unknown[0]!r}; there are {', '.join(known)}")
+        raise click.UsageError(f"there is no role {unknown[0]!r}; name one of {', '.join(known)}")
     for role in every:
         if only and role.name not in only:
             continue

@@ -1,4 +1,4 @@
-"""`relay export`: rules, dashboard and manifests that are installed with the package."""
+"""`relay export`: prints or writes the rules, dashboard and manifests of the package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPEC = "spec:\n"
 
 @click.group(cls=WholeGroup)
 def export() -> None:
-    """Files for other programs: alert rules, a dashboard, Kubernetes manifests.
+    """Print alert rules and a dashboard for other programs, write Kubernetes manifests.
 
     \b
     relay export alerts > /etc/prometheus/rules/block-relay.yaml
@@ -30,10 +30,10 @@ def export() -> None:
 
 @export.command()
 @click.option(
-    "--kubernetes", is_flag=True, help="As a PrometheusRule, for the Prometheus operator."
+    "--kubernetes", is_flag=True, help="Print a PrometheusRule for the Prometheus operator."
 )
 def alerts(*, kubernetes: bool) -> None:
-    """Print the alert rules, as a file of Prometheus' rule_files.
+    """Print the alert rules as a file for Prometheus' rule_files.
 
     \b
     relay export alerts > /etc/prometheus/rules/block-relay.yaml
@@ -44,7 +44,7 @@ def alerts(*, kubernetes: bool) -> None:
 
 @export.command()
 def dashboard() -> None:
-    """Print the Grafana dashboard, to be imported; it shows any number of apps.
+    """Print the Grafana dashboard for import; it shows any number of apps.
 
     \b
     relay export dashboard > block-relay.json
@@ -54,11 +54,15 @@ def dashboard() -> None:
 
 @export.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--force", is_flag=True, help="Also into a directory that has files already.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write into a directory that has files, and overwrite those of the same name.",
+)
 def kubernetes(directory: Path, *, force: bool) -> None:
     """Write the Kubernetes manifests and the image's Dockerfile to DIRECTORY.
 
-    It is a kustomize base with overlays, and a Helm chart; its README.md says how they are used.
+    They are a kustomize base with overlays, and a Helm chart; README.md says how to use them.
 
     \b
     relay export kubernetes k8s
@@ -66,13 +70,13 @@ def kubernetes(directory: Path, *, force: bool) -> None:
     manifests = _file(MANIFESTS)
     if directory.exists() and any(directory.iterdir()) and not force:
         raise ConfigError(
-            f"{directory} has files already",
+            f"{directory} already has files",
             "name another directory, or overwrite those of the same name with --force",
         )
     # pip compiles what is Python among them.
     compiled = shutil.ignore_patterns("__pycache__")
     shutil.copytree(manifests, directory, ignore=compiled, dirs_exist_ok=True)
-    click.echo(f"written to {directory}; begin with {directory / 'README.md'}")
+    click.echo(f"wrote {directory}; begin with {directory / 'README.md'}")
 
 
 def rule_file(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`relay journal`: the records that the relays committed, for people."""
+"""`relay journal`: shows the records that the relays committed."""
 
 from __future__ import annotations
 

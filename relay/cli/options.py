@@ -1,4 +1,4 @@
-"""Options that several of `relay`'s subcommands have, and the settings that they name."""
+"""Defines options that several of `relay`'s subcommands share, and reads their settings."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def within_one_cluster(settings: Settings, command: str, step: str) -> None:
     """
     if settings.crosses:
         raise ConfigError(
-            f"`relay {command}` cannot be done where source.kafka names another cluster: no "
-            "transaction covers both; nothing was changed",
+            f"`relay {command}` does not work if source.kafka names another cluster, because no "
+            "transaction covers both clusters; nothing was changed",
             step,
         )
 

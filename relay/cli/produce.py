@@ -1,4 +1,4 @@
-"""`relay produce`: rows of files into the source topic."""
+"""`relay produce`: writes rows of files into the source topic."""
 
 from __future__ import annotations
 
@@ -28,32 +28,39 @@ from relay.program.config_argument import ConfiguredCommand
 @click.command(cls=ConfiguredCommand)
 @config_argument
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--table", required=True, help="database.table, as ClickHouse has it.")
+@click.option(
+    "--table", required=True, help="Table that the rows are for, as database.table in ClickHouse."
+)
 @click.option(
     "--format",
     "format_",
     type=click.Choice(sorted({*SUFFIXES.values(), "json"})),
-    help="Default: by suffix; of standard input by its first bytes. json and jsonl: an array of "
-    "objects, or one in each line.",
+    help="Format of the files; json and jsonl both read an array of objects or one object per "
+    "line. Default: by each file's suffix, of standard input by its first bytes.",
 )
 @click.option(
-    "--rows-per-message", default="200", show_default=True, help="N, or a range as 1..200."
+    "--rows-per-message",
+    default="200",
+    show_default=True,
+    help="Rows in each message: a number, or a range such as 1..200 to draw from.",
 )
-@click.option("--seed", type=int, help="Of the sizes that a range of --rows-per-message draws.")
+@click.option("--seed", type=int, help="Seed for drawing from a range of --rows-per-message.")
 @click.option(
     "--null",
     "nulls",
     multiple=True,
     default=("",),
     metavar="TEXT",
-    help="CSV: unquoted text that means null, as NA; may be repeated. Default: nothing at all.",
+    help="CSV: unquoted text that means null, for example NA; repeatable. Default: the empty text.",
 )
-@click.option("--allow-missing", is_flag=True, help="Columns not in a file take their DEFAULT.")
+@click.option(
+    "--allow-missing", is_flag=True, help="Let columns that a file lacks take their DEFAULT."
+)
 @click.option(
     "--ignore-unknown-columns",
     "ignore_unknown",
     is_flag=True,
-    help="Columns of a file that the table does not have are left out.",
+    help="Leave out columns of a file that the table does not have.",
 )
 @click.option(
     "--column",
@@ -61,16 +68,16 @@ from relay.program.config_argument import ConfiguredCommand
     type=RENAMING,
     multiple=True,
     metavar="FILE=TABLE",
-    help="The file's column FILE is the table's column TABLE; may be repeated.",
+    help="Put the file's column FILE into the table's column TABLE; repeatable.",
 )
 @click.option(
     "--date-format",
     default="",
     metavar="FORMAT",
-    help="How texts in Date and DateTime columns are written, as strptime has it: %d/%m/%Y.",
+    help="Format of dates and times in the files, in strptime's letters: %d/%m/%Y.",
 )
-@click.option("--dry-run", is_flag=True, help="Check the files, and send nothing.")
-@click.option("--json", "as_json", is_flag=True, help="What was sent, as one JSON object.")
+@click.option("--dry-run", is_flag=True, help="Check the files and send nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was sent as one JSON object.")
 def produce(  # noqa: PLR0913 - one per option
     config_file: Path,
     files: tuple[Path, ...],
@@ -89,19 +96,19 @@ def produce(  # noqa: PLR0913 - one per option
 ) -> None:
     """Write the rows of Parquet, CSV or JSON files into the source topic of an app.
 
-    Columns are found by name; --column renames one. All files are checked before anything is
-    sent; row numbers in errors count from 1, a CSV header not included. Dates and times are ISO
-    8601 (without a zone: UTC), dates also 2012/1/31 or Jan 31 2012, anything else by
-    --date-format; or the row message's own numbers. A FILE of `-` is
-    standard input, which is kept in a temporary file until it is sent.
+    The command finds columns by name; --column renames one. It checks all files before it sends
+    anything. Row numbers in errors count from 1, without a CSV header. Dates and times are ISO 8601
+    (UTC if they name no zone), dates also 2012/1/31 or Jan 31 2012, or as --date-format says; the
+    row message's own numbers are read, too. A FILE of `-` is standard input, which is kept in a
+    temporary file until it is sent.
 
     \b
     relay produce --table shop.orders orders.csv
     relay produce --table shop.orders --null NA --date-format %d/%m/%Y orders.csv more.csv
     relay produce --table shop.orders --column 'Order ID=id' --ignore-unknown-columns orders.csv
     curl -s https://example.org/orders.json | relay produce --table shop.orders -
-    Exit status: 0 every row is acknowledged · 2 a file or an option is wrong, nothing was
-    sent · 4 a server does not answer · 5 a server refused.
+    Exit status: 0 the brokers acknowledged every row · 2 a file or an option is wrong, nothing
+    was sent · 4 a server did not answer · 5 a server refused.
     """
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
@@ -116,7 +123,7 @@ def produce(  # noqa: PLR0913 - one per option
         told = {"table": table, "topic": settings.source.topic, **asdict(produced)}
         click.echo(json.dumps({**told, "sent": not dry_run}))
     elif dry_run:
-        click.echo(f"{produced.rows} rows of {table} are right; nothing was sent")
+        click.echo(f"{produced.rows} rows of {table} are valid; nothing was sent")
     else:
         click.echo(
             f"{produced.rows} rows of {table} in {produced.messages} messages "
@@ -130,7 +137,9 @@ def _sources(
 ) -> Iterator[list[RowFile]]:
     """The files, and standard input where one is `-`."""
     if [str(path) for path in files].count("-") > 1:
-        raise click.UsageError("standard input can be read once: name - once")
+        raise click.UsageError(
+            "- is given twice, and standard input can be read only once; give - once"
+        )
     with contextlib.ExitStack() as opened:
         yield [
             opened.enter_context(spooled(sys.stdin.buffer, format_, options))

@@ -1,4 +1,4 @@
-"""`relay retire`: what members that are gone have left open in Kafka is ended."""
+"""`relay retire`: aborts transactions that members left open and will not come back to."""
 
 from __future__ import annotations
 
@@ -118,4 +118,5 @@ def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:
         return json.dumps(found)
     if done:
         return f"{retirement.transactional_id}: ended"
-    return f"{retirement.transactional_id}: {retirement.obstacle or 'would be ended'}"
+    would = retirement.obstacle or "its transaction would be aborted"
+    return f"{retirement.transactional_id}: {would}"

@@ -1,4 +1,4 @@
-"""`relay rewind`: source messages are read again, and what became of them before is replaced."""
+"""`relay rewind`: reads source messages again and replaces the rows made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay run`: the relay process."""
+"""`relay run`: runs the relay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay status`: how an app stands now, on one screen."""
+"""`relay status`: shows the state of an app on one screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay topic`: the source topic, which relays read and never make."""
+"""`relay topic`: creates the source topic, which relays only read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=WholeGroup)
 def topic() -> None:
-    """The source topic: make it.
+    """Create the source topic, which relays only read.
 
     \b
     relay topic create relay.toml
@@ -33,19 +33,22 @@ def topic() -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
-    help="Each belongs to one relay process at a time.  [default: 12, with one broker 4]",
+    help="Number of partitions; at most as many relay processes can share the topic.  "
+    "[default: 12, with one broker 4]",
 )
 @click.option(
-    "--replication", type=click.IntRange(1, 100), help="Copies.  [default: kafka.replication]"
+    "--replication",
+    type=click.IntRange(1, 100),
+    help="Replicas of each partition.  [default: kafka.replication]",
 )
 @click.option(
     "--anew",
     is_flag=True,
-    help="Also where this app has read a topic before, which was deleted: its relays stop at the "
-    "new one until `relay accept`.",
+    help="Create the topic even if this app has read a topic of this name, which was deleted: its "
+    "relays stop at the new topic until `relay accept`.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be made.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per source topic.")
+@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per source topic.")
 def create(
     config_file: Path,
     partitions: int | None,
@@ -55,17 +58,18 @@ def create(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make the source topic, source.topic, if it is not there; of each pipeline where there are.
+    """Create the source topic (source.topic) of each pipeline, if it does not exist.
 
-    Relays never make it: a name with a spelling mistake would be an empty topic. One that is
-    there is left as it is. With three copies or more, min.insync.replicas is 2; everything else
-    is the brokers' default. Partitions can be added later, and never taken away.
+    Relays never create it: from a misspelt name they would make an empty topic. An existing topic
+    is left as it is. With three replicas or more, min.insync.replicas is 2; every other setting
+    is the brokers' default. Partitions can be added later, but never removed.
 
     \b
     relay topic create relay.toml
     relay topic create relay.toml --partitions 24 --replication 3
-    Exit status: 0 it is there · 2 it cannot be made so, or is there and not as asked ·
-    4 brokers away · 5 brokers refused · 6 this app has read another topic of that name.
+    Exit status: 0 the topic exists · 2 it cannot be created, or exists and differs from the
+    options · 4 no broker answered · 5 the brokers refused · 6 this app has read a topic of this
+    name that was deleted.
     """
     for pipeline in pipelines_of(config_file):
         settings = pipeline.settings
@@ -95,7 +99,7 @@ def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -
         click.echo(json.dumps(told))
         return
     does = "would be created" if dry_run else "created"
-    state = does if decided.made else "is there, nothing was changed"
+    state = does if decided.made else "exists, nothing was changed"
     sizes = f"{several(decided.partitions, 'partition')}, replication {decided.replication}"
     more = "".join(f", {key} = {value}" for key, value in decided.settings.items())
     click.echo(f"topic {name}: {state}: {sizes}{more}")

@@ -1,8 +1,8 @@
-"""Words for an error of ClickHouse's client: the cause first, and nothing before it.
+"""Puts an error of ClickHouse's client into words, the cause first.
 
 Receives the error of a client whose connections are relay.clickhouse.http_pool's, gives one line.
-Where nobody answered the client's own text begins with a class and the whole URL, whose parameters
-hide the cause behind them; an answer stands behind what kind of answer it is, told twice.
+If nobody answered, the client's own text begins with a class and the whole URL, whose parameters
+hide the cause; before a server's answer it names twice what kind of answer that is.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class About(StrEnum):
     SERVER = "server"
     """The server, its disks, memory, network or Keeper: every table has it, and waits."""
     CONNECTION = "connection"
-    """What was learnt when the connection was made is not true any more: it is made anew."""
+    """What the client learned when it connected is no longer true: it connects again."""
     UNKNOWN = "unknown"
     """Not listed here. The block stands aside alone, and is tried again."""
 

@@ -81,7 +81,7 @@ def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
 
 @cache
 def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
-    """One for each process: a child must not go on with its parent's connections."""
+    """One pool for each process: a child must not use its parent's connections."""
     return _made(scheme, over, trust)
 
 

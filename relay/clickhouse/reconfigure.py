@@ -1,9 +1,10 @@
-"""A client that asks a server for its settings anew, where it turned out to be another one.
+"""Asks a server for its settings again once it turns out to be another server.
 
 Receives statements. Where the server says that it does not know a setting which it knew when the
-connection was made, it was replaced, as in a roll-back: what was learnt is learnt again. A question
-is asked once more then; whoever sent anything else hears that there was no answer, and sends it
-again as after any outage. Nothing was carried out: settings are read before the statement is.
+connection was made, it was replaced, as in a roll-back, and the client asks for the settings again.
+It then repeats a query; the sender of any other statement gets the error of a server without an
+answer, and sends it again as after any outage. Nothing was carried out: a server reads settings
+before the statement.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Several replicas of one ClickHouse shard behind one client: one is asked; if it fails, the next.
 
 Receives addresses, gives a clickhouse-connect client, and the pool that it is made with. Sends no
-statement a second time: whoever sent it hears of the failure, and what is sent next goes to the
-next replica. All clients of a process move on together.
+statement a second time: the sender gets the failure, and the next statement goes to the next
+replica. All clients of a process move on together.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class OneServer(PoolManager):
     """A pool that notices when another server answers than before, as behind a balancer.
 
     Attributes:
-        pinned: whether that is an error: where what one server was told another may not know yet.
+        pinned: whether that is an error: another server may not have yet what one confirmed.
     """
 
     def __init__(self, url: str, trust: Trust) -> None:
@@ -156,9 +156,9 @@ def connected(
     prepare: Callable[[HttpClient], None] = lambda _: None,
     **options: Any,
 ) -> Client:
-    """Return a client of the server; of several replicas, of the first that lets it in.
+    """Return a client of the server; of several replicas, of the first that accepts it.
 
-    Where the server is replaced by one that knows other settings, it is made anew
+    If a server with other settings replaces it, the client reads the settings again
     (relay.clickhouse.reconfigure).
 
     Args:

@@ -1,4 +1,4 @@
-"""Which tables rows may go into; pure.
+"""Decides which tables may receive rows; pure.
 
 Receives a table's name, or its columns, gives why no row may go there. The relay asks before it
 seals a block, the loader before it inserts one: a producer names the table of its rows, and rows

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration beyond types and ranges: names, addresses, refused settings.
+"""Checks a configuration beyond types and ranges: names, addresses, refused settings.
 
 Receives the file's raw data (it may be wrong in other ways too) or finished settings,
 gives (key, reason) pairs. Asks no server.

@@ -1,4 +1,4 @@
-"""Which librdkafka settings `kafka.client` may hold, which not and why, and which are secret.
+"""Lists which librdkafka settings `kafka.client` may hold, which not and why, which are secret.
 
 Pure tables; relay.config.checks asks them, relay.config.kafka_clients passes the rest through.
 """

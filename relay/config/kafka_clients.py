@@ -1,4 +1,4 @@
-"""librdkafka settings of every client, each with its reason beside it.
+"""Makes the librdkafka settings of every client, each with its reason beside it.
 
 Receives checked settings, gives the dict a client is made from; makes no client
 itself. Of each client's settings the defaults come first, then what the user passes

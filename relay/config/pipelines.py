@@ -1,4 +1,4 @@
-"""Several pipelines in one file: what holds for each, and what is wrong between them; pure.
+"""Reads several pipelines from one file, and checks what they must not share; pure.
 
 Receives a file's raw data, gives for each table under `pipelines` what the file says of it: its
 own settings over those that all share. Each is an app of its own, so two never meet in a

@@ -1,4 +1,4 @@
-"""Where secrets come from: the environment or files, never the configuration file itself.
+"""Takes secrets from the environment or from files, never from the configuration file itself.
 
 Receives a file's raw data and the environment; puts in what the environment holds and says
 which secrets stand in the file in plain. Values of secrets appear in no message.

@@ -112,10 +112,10 @@ class Block(Section):
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         50.0,
-        description="inserts of up to 1000 rows that are made due per second over all tables of a "
-        "relay (a larger one counts for less; all partitions of a table are one, where the loader "
-        "may insert their blocks together); above it the age of the quietest tables stretches, "
-        "because ClickHouse suffers from many small inserts",
+        description="how many INSERTs of up to 1000 rows a relay makes due per second over all its "
+        "tables. A larger INSERT counts for less, and all partitions of a table count as one where "
+        "the loader may insert their blocks together. Above this rate the quietest tables wait "
+        "longer, because ClickHouse suffers from many small INSERTs",
     )
     chunk_bytes: Bytes = Field(
         900_000,
@@ -209,7 +209,7 @@ class Loader(Section):
     """The Spark job."""
 
     database: str = Field("relay", description="ClickHouse database that holds the ledger table")
-    master: str = Field("local[*]", description="URL of the URL of the Spark master")
+    master: str = Field("local[*]", description="URL of the Spark master")
     checkpoint: Path = Field(
         description="directory of Spark's checkpoint. Nothing is lost if only this directory is "
         "lost: the ledger decides where to begin",
@@ -217,8 +217,8 @@ class Loader(Section):
     )
     blocks_per_batch: Annotated[int, Field(gt=0)] = Field(
         256,
-        description="how many blocks a micro-batch loads at most; one of less than 1 MiB of rows "
-        "counts for less, an eighth at least",
+        description="largest number of blocks in a micro-batch. A block of less than 1 MiB of rows "
+        "counts as a part of one, at least an eighth",
     )
     # At 0.2 s a micro-batch of 0.65 s was one of 0.8, just longer than blocks need to be sealed:
     # the loader fell behind them, and caught up, again and again.
@@ -234,11 +234,11 @@ class Loader(Section):
     insert_timeout_seconds: Seconds = Field(300.0, description="how long one INSERT may take")
     rejected: Literal["park", "dead"] = Field(
         "park",
-        description="messages that only the INSERT finds to be bad, as a CHECK of the table or an "
-        "expression of it refuses their rows, while the rest of their block is loaded: park waits "
-        "for a person to settle them; dead makes them dead letters, each once, as the relay does "
-        "with what cannot become rows. For dead the loader's user has to read the source topic and "
-        "write the dead letters: `relay doctor --grants` prints the rights",
+        description="what the loader does with messages whose rows only the INSERT refuses, for a "
+        "CHECK or an expression of the table, while it loads the rest of their block. park: they "
+        "wait for a person. dead: each becomes a dead letter once, as messages do that cannot "
+        "become rows. For dead the loader's user needs the right to read the source topic and to "
+        "write dead letters: `relay doctor --grants` prints the commands",
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         0.0, description="how long to wait for servers that do not answer; 0 waits for ever"
@@ -263,7 +263,7 @@ class Loader(Section):
 
 
 class Settings(Section):
-    """One app: everything relay and loader are told."""
+    """All settings of one app, of its relays and its loader."""
 
     app: str = Field(
         description="name of this app; prefix of its topics, consumer group and transactional ids",

@@ -1,4 +1,4 @@
-"""A file's raw data against the model of the settings: every finding, in this product's words.
+"""Validates a file's raw data, and reports every finding in this product's words.
 
 Receives tables as TOML gives them, gives Settings or (key, reasons); values of secrets appear
 in no reason. Asks no server.

@@ -79,9 +79,9 @@ class JournalEnd:
 
     Attributes:
         offset: all before it is decided, or will be without a new record among it.
-        shown: what the group in another cluster showed before predecessors were fenced; it may be
-            of before, and is never ahead of the journal. What it shows later may be a successor's.
-        leader_epoch: of the source, shown with it.
+        shown: the offset of the group in another cluster, read before predecessors were fenced; it
+            may be old, and is never ahead of the journal. A later one may be a successor's.
+        leader_epoch: of the source, committed with it.
     """
 
     offset: int

@@ -28,14 +28,14 @@ Due = Collection[Key]
 Insert = tuple[int | None, str]
 """What the loader inserts by one statement: a table's blocks of one transaction, or one of them."""
 COMPANY_MS = 500
-"""So long before its age, but at the earliest at half of it, a buffer goes along with others."""
+"""A buffer this close to its age limit, and past half of it, is sealed together with due ones."""
 
 
 BEHIND_FACTOR = 10
-"""So much older may buffers become while a relay is behind."""
+"""While a relay is behind, the age limit is this many times larger."""
 ROOM = 8
-"""What goes for memory's sake leaves so large a part of it free: a transaction costs about the same
-whatever is in it, and the next poll would make another one due."""
+"""When memory is full, this part of it (an eighth) is freed: a transaction costs about the same
+whatever it holds, and after a smaller one the next poll would make another one due."""
 SMALL_ROWS = 1_000
 """An INSERT should have at least so many rows (ClickHouse's documentation, "Bulk inserts")."""
 

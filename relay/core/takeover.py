@@ -56,7 +56,7 @@ def came_later(partition: int, widths: Iterable[int]) -> bool:
 
 
 def _ahead(found: PartitionTruth) -> StopError | None:
-    """A group in another cluster is told after each commit: it may lag, and never lead."""
+    """A group in another cluster gets its offset after each commit: it may lag, but never lead."""
     head = found.committed
     if found.shown is None or (head is not None and found.shown.n <= head.n):
         return None

@@ -1,4 +1,4 @@
-"""What a message that is none of ours looks like: from its first bytes and its headers' names.
+"""Guesses the format of a message that is not ours, by its first bytes and headers' names.
 
 Receives value and headers, gives words for people; guesses, and says so ("looks like"). Pure.
 """

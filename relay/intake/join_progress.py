@@ -1,4 +1,4 @@
-"""A member that joined and has no assignment yet: after a while it says why that takes so long.
+"""Logs why a member that joined the group has no assignment yet.
 
 Receives when the member joined and when the group gave it something, perhaps nothing; writes one
 line between the two.
@@ -27,7 +27,7 @@ class Joining:
     Args:
         settings: of the app.
         clock: monotonic seconds.
-        seconds: without an assignment until it is told.
+        seconds: without an assignment until the member logs why.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Under which leader the source's log reached a floor: what a log that lost its end is known by.
+"""Remembers the leader epochs of committed floors, which show that a log has lost its end.
 
 Receives what the group holds and where the client stands, gives the leader epoch to commit with a
 floor, or to begin there with. Whoever begins at a floor with it learns from the leader whether
@@ -25,7 +25,7 @@ class LeaderEpochs:
         self._of_floors: dict[tuple[int, int], int] = {}
 
     def remember(self, found: Iterable[PartitionTruth]) -> None:
-        """Remember those that stand with committed floors, for whoever begins there."""
+        """Remember the leader epochs that were committed with floors, for whoever begins there."""
         read = {one.partition: one for one in found}
         kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}
         self._of_floors = kept | {

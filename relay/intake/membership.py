@@ -1,4 +1,4 @@
-"""Is a member that the group refuses its own past, or has another taken its place?
+"""Tells a member whose own past the group refuses from one whose place another has taken.
 
 Receives the ids that a member had and who holds its `group.instance.id` now, gives the answer. A
 session that ends while the brokers are away leaves them with the member's old id: their clocks

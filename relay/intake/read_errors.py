@@ -1,4 +1,4 @@
-"""What keeps a source partition from being read on: told at once, and again until it goes on. Pure.
+"""Decides when to log that a source partition cannot be read: at once, and repeatedly. Pure.
 
 Receives errors that came in the place of messages, gives what to say of them and when. The client
 tries by itself for ever, and the other partitions go on; nothing was skipped.
@@ -58,7 +58,7 @@ class Troubles:
     def tell(
         self, partition: int, offset: int, error: KafkaError, now: float
     ) -> Mapping[str, object] | None:
-        """Return what to log of it now; None while it has been told. `now` is in seconds."""
+        """Return what to log now; None if it was logged recently. `now` is in seconds."""
         before = self._told.get(partition)
         same = before is not None and before[:2] == (offset, error.code())
         if before is not None and same and now - before.told_at < AGAIN_SECONDS:

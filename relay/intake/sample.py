@@ -1,4 +1,4 @@
-"""Some messages of the source topic, the newest of each partition; reads only, with no group.
+"""Reads the newest messages of each partition of the source topic, without a group.
 
 Receives settings and how many are wanted, gives them as a read_committed reader sees them now.
 """

@@ -1,4 +1,4 @@
-"""One poll's messages, sorted by source partition and table.
+"""Sorts one poll's messages by source partition and table.
 
 Receives batches of one poll's messages in columns, gives one Arrival per (partition, table) with
 what is needed of its messages; no Python code runs per message where all name known tables.

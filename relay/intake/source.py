@@ -212,7 +212,7 @@ class SourceMember:
         """The whole of what the group gave.
 
         The client may rejoin while an assignment is taken over, as when the topic grows. Then the
-        next one follows without a revocation: who had the partitions meanwhile, nobody says.
+        next one follows without a revocation, and nobody says who had the partitions meanwhile.
         """
         self.rebalanced = True
         try:

@@ -1,4 +1,4 @@
-"""Which table a message belongs to: its header says it, and nothing else.
+"""Finds the table of each message, which only its header names.
 
 Receives headers, gives numbers of tables. The same message always belongs to the same table,
 whatever the catalogue says at the time; what has no readable header belongs to the table "".

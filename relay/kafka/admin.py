@@ -62,7 +62,7 @@ class Admin:
         begun = time.monotonic()
         self.client.poll(0)
         if self._heard.refused():
-            self._heard.error = None  # of before; told again if it is still so
+            self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
         try:
             return self._heard.answer(self.client, future)
         except Unconnected as silence:

@@ -1,4 +1,4 @@
-"""The block topics of an app's tables: by which name, and which tables have none, and why.
+"""Finds or creates the block topic of each table, and remembers which tables have none and why.
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
 table's affair: its messages become dead letters with the reason, and the others' rows go on.
@@ -151,7 +151,7 @@ class BlockTopics:
         self._refused[table] = why
 
     def _ensured(self, table: str) -> str:
-        """Return the topic that is there now.
+        """Create the table's block topic if it is missing; return its name.
 
         A table that has a topic by its plain name, as earlier versions gave it, keeps that.
         """
@@ -170,7 +170,7 @@ class BlockTopics:
         return wanted
 
     def _concerns_all(self, error: Refused) -> bool:
-        """Whether it is said of more than this table.
+        """Return whether the refusal concerns more than this table.
 
         A right that is missing for one topic may be missing for all of them; where another block
         topic can be written it is not. For anything else, the app's other topics were made.

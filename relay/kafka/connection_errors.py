@@ -53,7 +53,7 @@ class Unconnected(Exception):
 
 
 class Heard:
-    """What error_cb said last; apart from its user, so that no cycle holds the client.
+    """The last error of error_cb, kept outside its user so that no cycle holds the client.
 
     The garbage collector could end it in its own thread, where librdkafka aborts the process.
 
@@ -120,7 +120,10 @@ def short(why: str) -> str:
 
 
 def nobody(whys: Mapping[str, str]) -> str:
-    """Return that no broker answers, by address and why; librdkafka's own text only counts them."""
+    """Build the text that no broker answers, with each address and cause.
+
+    librdkafka's own text only counts the brokers.
+    """
     return f"no broker answers: {listed(whys)}" if whys else "no broker answers"
 
 

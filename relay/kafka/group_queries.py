@@ -1,4 +1,4 @@
-"""Questions about consumer groups; where they are asked again and again, by a process of its own.
+"""Asks about consumer groups; for repeated questions, in a process of its own.
 
 Receives brokers, gives what a group's coordinator answers. Where the connection to a coordinator is
 lost at the wrong moment, as when brokers come back from an outage, librdkafka ends the process that
@@ -184,7 +184,7 @@ class _Client:
         """The answer, or a _Refusal."""
         self._renewal.look(self._client)
         self._client.poll(0)
-        self._heard.error = None  # of before; told again if it is still so
+        self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
         begun = time.monotonic()
         try:
             return question(self._client, self._heard, self._seconds, *about)

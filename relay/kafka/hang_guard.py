@@ -1,4 +1,4 @@
-"""Calls of a client that may never return: left behind, or ended with the process.
+"""Guards calls of a client that may never return: leaves them behind, or ends the process.
 
 A call that releases the GIL is left behind in its thread. Not every one does
 (`Producer.begin_transaction`), and no Python thread could fire then: faulthandler's timer
@@ -48,7 +48,7 @@ def within(limit_seconds: float, call: Callable[[], Any]) -> None:
     try:
         raised = ended.get(timeout=limit_seconds)
     except queue.Empty:
-        raise TimeoutError(f"has not returned for {limit_seconds:g} s") from None
+        raise TimeoutError(f"did not return within {limit_seconds:g} s") from None
     if raised is not None:
         try:
             raise raised

@@ -1,4 +1,4 @@
-"""Where a topic's partitions begin and end for read_committed readers, as their leaders say now.
+"""Asks leaders where a topic's partitions begin and end for read_committed readers.
 
 Receives partitions, gives offsets. Asked by an admin client: a member's consumer cannot be asked in
 an assignment. It is in a callback of its own, where nothing can refresh what it knows, and a

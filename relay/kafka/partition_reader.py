@@ -34,6 +34,11 @@ def records(
 ) -> Iterator[Message]:
     """Yield a partition's records from `place` on, and before `end`.
 
+    This is the one bounded read of one partition. Five loops are like it and are not it:
+    relay.process.truth bears with a leader that lags; relay.schema.registry keeps its position
+    over failures, under its caller's deadline; the verifier's journal, the loader's journal and
+    the loader's chunks read several partitions at once.
+
     Args:
         reader: is assigned the partition, until all are read.
         place: with the offset to begin at.

@@ -1,4 +1,4 @@
-"""A client's way back to its brokers: where librdkafka forgot them all, and with a new password.
+"""Reconnects a client whose librdkafka has forgotten its brokers, and renews its password.
 
 A metadata answer that names no broker makes it forget every one for good, its bootstrap servers
 too (librdkafka#5301, seen with 2.16): brokers give such answers while all of them are fenced, as
@@ -69,7 +69,7 @@ class Renewal:
             self._held = now
 
     def current(self) -> ClientSettings:
-        """The setting, for another client of the same configuration."""
+        """Return the password setting for another client of the same configuration."""
         return {} if self._held is None else {"sasl.password": self._held}
 
 
@@ -77,7 +77,7 @@ class Bootstrap:
     """Of one client; holds no client, so that no cycle keeps one alive.
 
     Args:
-        config: of the client; its error_cb hears what it would have heard without this.
+        config: of the client; its own error_cb is still called with every error.
 
     Attributes:
         config: the same, with this in the place of error_cb.
@@ -101,9 +101,9 @@ class Bootstrap:
         self._lost = True
 
     def look(self, client: Consumer) -> None:
-        """See whether brokers that were said to be away are back; else `offer`.
+        """Check whether unreachable brokers are back, else `offer`; take a changed password.
 
-        And a changed password is taken. Costs little, so that every poll can begin with it.
+        This costs little, so every poll can begin with it.
         """
         self._renewal.look(client)
         if self._lost and self._clock() >= self._next:
@@ -122,7 +122,7 @@ class Bootstrap:
             raise
 
     def offer(self, client: Consumer) -> None:
-        """Give it the servers of its configuration again, if it has been a while."""
+        """Give the client its configured servers again, at most once in PAUSE_SECONDS."""
         if self._clock() >= self._next:
             self._next = self._clock() + PAUSE_SECONDS
             if not librdkafka.unsupported():

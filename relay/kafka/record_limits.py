@@ -1,4 +1,4 @@
-"""How large a record a topic takes, as the brokers' refusals have taught; and who must go for it.
+"""Learns from refusals how large a record a topic accepts; names the messages that are too large.
 
 Receives refused records, gives the most that their topics take; receives a buffer's chunks, gives
 the messages whose rows no chunk can carry. Pure: it knows no client.

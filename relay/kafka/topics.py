@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 REQUEST_SECONDS = 10.0
-METADATA_SECONDS = 2.0  # nobody hears a signal meanwhile
+METADATA_SECONDS = 2.0  # no signal is handled meanwhile
 GROW_SECONDS = 60.0
 """How long a topic may stay narrower than the group's assignment asks for, before a person has to
-look: brokers tell each other of a growth within a second or two."""
-APPEAR_SECONDS = 10.0  # for the brokers to tell each other of a topic that was just created
-_LOOK_SECONDS = 0.1  # between looks at whether it is there
+act: brokers learn of new partitions within a second or two."""
+APPEAR_SECONDS = 10.0  # until all brokers list a topic that was just created
+_LOOK_SECONDS = 0.1  # between two checks whether it is listed
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one
@@ -57,7 +57,7 @@ _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What tells a topic from another of the same name, and how wide it is."""
+    """A topic's id, which a recreated topic of the same name does not have, and its partitions."""
 
     topic_id: str
     partitions: int
@@ -66,8 +66,8 @@ class TopicFacts:
 class Topics:
     """Looks at, creates and grows topics.
 
-    A right is asked for where its topic is first looked at, not where it is first needed:
-    else the relay would run for weeks and stop at its first dead letter or second start.
+    It checks each right when it first describes the topic, not when the right is first needed:
+    otherwise a relay would run for weeks and stop at its first dead letter or second start.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -159,10 +159,12 @@ class Topics:
     def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
         """What is waited for, and after GROW_SECONDS not any more."""
         since = self._narrow_since = self._narrow_since or time.monotonic()
-        text = f"topic {topic} has {found} partitions, {needed} are needed: the source was grown"
+        text = (
+            f"topic {topic} has {found} partitions, but needs {needed}: the source topic has grown"
+        )
         if time.monotonic() - since < GROW_SECONDS:
             return Unavailable(
-                text, "nothing: the brokers are still telling each other, and the relay asks again"
+                text, "wait: the relay asks again until all brokers know the new partitions"
             )
         bootstrap = self._settings.kafka_of(topic).bootstrap
         return Refused(
@@ -180,7 +182,7 @@ class Topics:
     def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> None:
         """Create many in one request, as one for each takes as long as its brokers need.
 
-        What comes of it is not looked at: ensure_block_topic does, and tells of each by itself.
+        The result is not checked here: ensure_block_topic checks and reports each topic.
 
         Args:
             wanted: topics, each with all names that it may be there by; those are left alone.

@@ -1,4 +1,4 @@
-"""How a transaction really ended, as librdkafka's own log tells it.
+"""Finds out from librdkafka's own log how a transaction really ended.
 
 librdkafka repeats a lost EndTxn by itself and then reports success (librdkafka#5423), and
 no callback says so: error_cb hears neither lost connections nor timeouts (seen with 2.16). Its
@@ -79,7 +79,7 @@ class TransactionEvidence:
     def log(self, level: int, template: str, facility: str, client: str, text: str) -> None:
         """Take one line of librdkafka; called by the binding while the client is polled.
 
-        What was lost before an answer is told before it.
+        librdkafka logs a lost connection before the answer that follows it.
         """
         lost = facility in _LOST and not _CARRIED_NOTHING.search(text)
         if lost or _UNANSWERED in text:

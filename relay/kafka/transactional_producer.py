@@ -148,7 +148,7 @@ class TransactionalProducer:
             self.serve(QUEUE_FULL_SECONDS)
 
     def _look_again(self, place: TopicPartition) -> None:
-        """Hear how wide a topic is; what the client knows is of before it was grown."""
+        """Refresh the client's number of partitions of a topic, which has grown since."""
         with suppress(KafkaException):  # asked again, until the record's deadline
             self._open().list_topics(place.topic, timeout=SLICE_SECONDS)
 
@@ -245,7 +245,7 @@ class TransactionalProducer:
                     cause = without_frames(error).args[0]
                     if cause.code() in TRANSPORT:
                         self._evidence.suspect(describe(name, cause))
-                    self.serve()  # wrong credentials are told to error_cb; calls only time out
+                    self.serve()  # error_cb gets wrong credentials; calls only time out
                     if classify(cause) is not None or self._fatal is not None:
                         raise self._failed(name, cause) from error
                     if time.monotonic() > deadline:
@@ -254,7 +254,7 @@ class TransactionalProducer:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception
                     without_frames(error)
-                    unsaid = KafkaError(KafkaError._STATE, "failed without saying why")  # noqa: SLF001
+                    unsaid = KafkaError(KafkaError._STATE, "the client library gave no reason")  # noqa: SLF001
                     raise self._failed(name, unsaid) from error
                 else:
                     return

@@ -51,7 +51,7 @@ def plan(
 
     Args:
         app: prefix of the ids.
-        members: names, as `relay run --member` was told them.
+        members: names, as given to `relay run --member`.
         group: partitions by member, as the group's coordinator says.
     """
     return [

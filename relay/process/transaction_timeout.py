@@ -1,7 +1,7 @@
-"""What a start says that the brokers refused for its transaction timeout: both numbers.
+"""Explains a start that the brokers refused for its transaction timeout, with both numbers.
 
-Receives the refusal, which has only the name of the brokers' limit, and asks them for it. A user
-without DescribeConfigs on the cluster is told which right would show it.
+Receives the refusal, which has only the name of the brokers' limit, and asks them for it. If the
+user lacks DescribeConfigs on the cluster, the error names that right.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
     asked_ms = round(settings.relay.transaction_timeout_seconds * 1000)
     allowed_ms = allowed(settings.kafka)
     if allowed_ms is None:
-        limit = "their number needs DescribeConfigs on the cluster"
+        limit = "to be told the limit, this user needs DescribeConfigs on the cluster"
         remedy = "lower relay.transaction_timeout_seconds"
     else:
         limit = f"{LIMIT} = {allowed_ms}"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from relay.kafka.topics import Topics
 
 STRETCH = 100
-"""Offsets looked at first; ten times as many where no record is among them."""
+"""Offsets read first; ten times as many if no record is among them."""
 _GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 
 
@@ -129,7 +129,7 @@ class TruthReader:
             consumer.close()
 
     def _journal_id(self) -> str:
-        """The journal's topic id, which tells one that was made anew."""
+        """The journal's topic id, which a recreated topic does not have."""
         facts = self._topics.describe(self._journal)
         if facts is None:
             raise Unavailable(

@@ -1,4 +1,4 @@
-"""Columns of a file or a program, as the Arrow columns a table's row message is made of.
+"""Makes a file's or program's columns into the Arrow columns of a table's row message.
 
 Receives a record batch with whatever types its reader chose and the table's codec; gives a
 record batch in protobuf-side types, checked so that the relay accepts every row. Never guesses:
@@ -84,7 +84,7 @@ def check_names(
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
     problems = []
     if doubled:
-        problems.append(f"column {', '.join(map(repr, doubled))} is there twice")
+        problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
     if unknown and not ignore_unknown:
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
     if missing and not allow_missing:
@@ -120,11 +120,11 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
 
     Raises:
         BadValue: naming file, row, column, value and the type it does not fit.
-        ConfigError: a column, or a field of one, is there twice.
+        ConfigError: a column, or a field of one, occurs twice.
     """
     if doubled := sorted(twice(batch.schema)):
         raise ConfigError(
-            f"{origin.file}: column {', '.join(map(repr, doubled))} is there twice",
+            f"{origin.file}: column {', '.join(map(repr, doubled))} occurs twice",
             "rename or drop one of them: nothing says which is meant",
         )
     arrays = []

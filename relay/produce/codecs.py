@@ -1,4 +1,4 @@
-"""How a producer's rows read: the codec of a table, for programs that are no relay.
+"""Finds the codec of a table for producers, as the relay does.
 
 Receives an app's settings, gives a function from table name to codec. A table that the
 registry does not know is proposed to it here, so that its field numbers are fixed before the

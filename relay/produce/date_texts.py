@@ -1,4 +1,4 @@
-"""Dates as people write them, as ISO 8601, where only one day can be meant.
+"""Converts dates as people write them to ISO 8601, where only one day can be meant.
 
 Receives texts; gives those that begin with a year, or name the month, in the form that Arrow
 reads, and all others as they are. 01/02/2012 is none of them: it is read by a format that a

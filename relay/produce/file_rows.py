@@ -1,4 +1,4 @@
-"""Rows of one table from a file: Parquet, CSV or JSON.
+"""Reads rows of one table from a Parquet, CSV or JSON file.
 
 Receives a path and the table's encoder, gives the rows serialized, some ten thousand at a
 time, with how far into the file they reach. Columns go through as columns; only a JSON block
@@ -69,13 +69,13 @@ class RowFile:
     def of(
         cls, path: Path, format_: str | None = None, options: FileOptions | None = None
     ) -> RowFile:
-        """By the path's suffix (`.gz` and the like before it are seen through) if not named.
+        """Make one from a path; the format is that of the suffix (before `.gz`), if not given.
 
         Raises:
-            ConfigError: no file, or a suffix that says nothing.
+            ConfigError: there is no such file, or its suffix is unknown.
         """
         if not path.is_file():
-            raise ConfigError(f"{path} is not a file", "name files with rows")
+            raise ConfigError(f"{path} is not a file", "name a Parquet, CSV or JSON file")
         suffixes = [s for s in path.suffixes if s not in {".gz", ".bz2", ".zst"}]
         found = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
         if found is None:
@@ -109,7 +109,11 @@ class RowFile:
             raise
 
     def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Raises ConfigError for columns unknown, missing or there twice."""
+        """Check the file's columns against the table's.
+
+        Raises:
+            ConfigError: a column is unknown, missing, or occurs twice.
+        """
         absent = [name for name, _ in self.options.columns if name not in names]
         if absent:
             raise ConfigError(
@@ -237,7 +241,7 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
     names = options.renamed(row)
     if doubled := repeated(names):
         raise ConfigError(
-            f"column {', '.join(map(repr, doubled))} is there twice, once by --column",
+            f"column {', '.join(map(repr, doubled))} occurs twice, once by --column",
             "rename or drop one of them",
         )
     row = dict(zip(names, row.values(), strict=True))
@@ -273,9 +277,9 @@ def _number(text: str) -> object:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """As json.loads makes it, which would take the last value of a name that is there twice."""
+    """A JSON object; json.loads alone would take the last value of a name that occurs twice."""
     if doubled := repeated(name for name, _ in pairs):
-        raise ConfigError(f"{', '.join(map(repr, doubled))} is there twice", "rename or drop one")
+        raise ConfigError(f"{', '.join(map(repr, doubled))} occurs twice", "rename or drop one")
     return dict(pairs)
 
 

@@ -1,4 +1,4 @@
-"""Rows written one by one, gathered by table until they are worth a message.
+"""Gathers rows that are written one by one, by table, until they fill a message.
 
 Receives serialized rows, gives them back as one array per table when there are enough of them
 or they have waited long enough. Sends nothing, has no clock and no lock of its own.

@@ -1,4 +1,4 @@
-"""A JSON array of objects as lines of JSON, so that both are read alike.
+"""Reads a JSON array of objects as lines of JSON, so that both are read alike.
 
 Receives the text of a file by pieces, gives its elements, each on a line of its own.
 """
@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 def is_array(beginning: bytes) -> bool:
-    """Whether a text that begins so is an array, and not objects line by line."""
+    """Return whether a text that begins like this is an array, not one object per line."""
     return beginning.lstrip()[:1] == b"["
 
 
@@ -59,7 +59,7 @@ class ArrayLines:
             if sign == ",":
                 sign = self._next_sign("{")
         if self._skip_blanks():
-            raise self._wrong(f"behind the array stands {self._text[self._at : self._at + 40]!r}")
+            raise self._wrong(f"text follows the array: {self._text[self._at : self._at + 40]!r}")
 
     def _object(self) -> bytes:
         size = 1 << 16
@@ -81,7 +81,7 @@ class ArrayLines:
         if not found or found not in wanted:
             wants = " or ".join(repr(sign) for sign in wanted)
             there = repr(self._text[self._at : self._at + 40]) if found else "the end"
-            raise self._wrong(f"{wants} should stand where {there} is")
+            raise self._wrong(f"expected {wants}, found {there}")
         self._at += 1
         return found
 
@@ -111,6 +111,6 @@ class ArrayLines:
     def _wrong(self, reason: str) -> ConfigError:
         place = f", row {self._row}" if self._row else ""
         return ConfigError(
-            f"{self._name}{place}: no array of JSON objects: {reason}",
+            f"{self._name}{place}: not an array of JSON objects: {reason}",
             'write [{"column": value, ...}, ...], or one object in each line',
         )

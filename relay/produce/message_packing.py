@@ -1,4 +1,4 @@
-"""Serialized rows of one table, cut into messages.
+"""Cuts serialized rows of one table into messages.
 
 Receives rows as one Arrow array and where each message ends; gives the messages' values
 (`message RowBatch { repeated bytes rows = 1; }`). Whole arrays at a time; never looks into a row.

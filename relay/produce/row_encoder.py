@@ -1,4 +1,4 @@
-"""One row at a time, from a dict to the serialized row message.
+"""Encodes one row at a time, from a dict to the serialized row message.
 
 Receives column names with Python values, gives the row's bytes, or an error that names
 column and value. For programs that write single rows; whole batches go through
@@ -197,7 +197,7 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
             return made
         by_keys = {single.key: single.value for single in made}
         if len(by_keys) < len(made):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key is there twice")
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key occurs twice")
         return by_keys
 
     return entries

@@ -1,4 +1,4 @@
-"""Rows from a Python program into the source topic.
+"""Writes rows of a Python program into the source topic.
 
     with RowProducer.from_settings(settings) as producer:
         producer.write("shop.orders", {"id": 7, "placed": datetime.now(UTC)})

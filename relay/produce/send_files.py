@@ -1,4 +1,4 @@
-"""Files into the source topic: what `relay produce` does.
+"""Sends files into the source topic, for `relay produce`.
 
 Receives files, a table and an app's settings; gives messages of rows to the source topic.
 Every file is read and checked whole before the first row is sent, because a half-sent file

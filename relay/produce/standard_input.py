@@ -1,4 +1,4 @@
-"""Standard input as a file, so that it can be checked whole before the first row is sent.
+"""Keeps standard input in a file, so that all of it is checked before the first row is sent.
 
 Receives a stream of bytes, gives a RowFile of a temporary file, which is gone afterwards.
 """

@@ -1,4 +1,4 @@
-"""How every command is told its configuration file: CONFIG, --config, RELAY_CONFIG, or relay.toml.
+"""Finds a command's configuration file: CONFIG, --config, RELAY_CONFIG, or relay.toml.
 
 Receives the words of a command line, gives them with the file as the first of them, so that
 commands find it in one place. Reads at most the first word's file, to tell it from others.
@@ -55,8 +55,8 @@ def config_file_argument(command: F) -> F:
         metavar="FILE",
         expose_value=False,
         type=click.Path(dir_okay=False),
-        help="The configuration file, where no CONFIG is named; without it that of the variable "
-        f"{VARIABLE}, else {DEFAULT}.",
+        help="Configuration file, if CONFIG is not given. Default: the file that the environment "
+        f"variable {VARIABLE} names, else {DEFAULT}.",
     )
     return argument(option(command))
 
@@ -73,7 +73,9 @@ def with_config(command: click.Command, context: click.Context, args: Sequence[s
     if _begins_with_config(command, words):
         if named not in {None, words[0]}:
             raise click.UsageError(
-                f"The configuration is named twice: {words[0]} and --config {named}.", context
+                f"The configuration file is given twice, as {words[0]} and as --config {named}: "
+                "leave one out.",
+                context,
             )
         return list(args)
     if context.resilient_parsing and not words:

@@ -1,4 +1,4 @@
-"""Wait for a server that is away: with back-off, saying so, until told to stop.
+"""Waits for a server that does not answer, with back-off and log lines, until stopped.
 
 All back-off is here: how long to wait after how many failures.
 """
@@ -83,7 +83,7 @@ def until_available(
 
 
 class ServerWait:
-    """How a process waits: `until_available` with its `stop` and those who are told."""
+    """How a process waits: `until_available` with its `stop` and the observers of each try."""
 
     def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:
         self._stop = stop

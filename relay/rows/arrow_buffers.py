@@ -56,7 +56,7 @@ def size_of(values: pa.ChunkedArray[Any]) -> int:
 
 
 def _is_ascii(array: Any) -> bool:
-    """Whether all values are; looks at them all at once, which costs a tenth of validating each."""
+    """Return whether all values are, in one look that costs a tenth of validating each."""
     offsets = offsets_of(array)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     return not len(data) or int(data.max()) <= _ASCII

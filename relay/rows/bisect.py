@@ -1,4 +1,4 @@
-"""The few items of an array that a decoder refuses, found while the many pass at its speed.
+"""Finds the few items of an array that a decoder refuses, while the many pass at its speed.
 
 Receives an attempt that converts a range of items or raises, gives what it made of the ranges
 that it takes and the single items that it refuses. Only the attempt ever judges: where to cut

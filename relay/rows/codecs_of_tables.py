@@ -1,4 +1,4 @@
-"""Which tables there are and how their rows read, now.
+"""Knows which tables exist now, and how their rows are decoded.
 
 Receives table names, gives a codec or the reason why there is none. It joins three
 neighbours: the catalogue (columns in ClickHouse), the registry (field numbers) and the

@@ -1,4 +1,4 @@
-"""Source messages of one table to one record batch; the bad ones found and left out.
+"""Decodes source messages of one table into one record batch, and leaves the bad ones out.
 
 Receives the values of a buffer, gives the rows of the good messages in order as
 columns of block types, and for each bad message its index and reason. A message
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from relay.rows import proto_rows
 from relay.rows.envelope import BadMessage
-from relay.rows.flattened_nested import align
 from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.schema.types.nested import align
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Source messages opened: from message values to serialized rows, still in their messages.
+"""Opens source messages: from message values to serialized rows, still in their messages.
 
 Receives the values of a buffer, gives the rows of the messages that can be opened,
 and for each other message its index and reason. Looks at the envelope only, never

@@ -1,4 +1,4 @@
-"""Message values to wire columns, and what in them cannot be columns.
+"""Converts message values to wire columns, and finds those that cannot become columns.
 
 Receives the values of a buffer, gives the rows of the messages that parse as columns of wire
 types, which messages those are, and the others with their reasons. In a large buffer of flat

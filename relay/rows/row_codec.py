@@ -18,14 +18,15 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from relay.rows.arrow_buffers import as_bytes, as_text, is_text
 from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
-from relay.rows.flattened_nested import groups
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
-from relay.schema.types.nested import list_of
+from relay.schema.types.nested import Array, list_of
 from relay.schema.types.proto_shape import widened
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
@@ -57,7 +58,7 @@ class RowCodec:
         self.needs_value = tuple(needs_value(column) for column in columns)
         """Per live column: whether a row without it is bad."""
         self.column_names = [column.name for column in columns]
-        self.flattened = groups(self.column_names, self.types)
+        self.flattened = _flattened(self.column_names, self.types)
         """Columns that are one Nested: per Nested the indices of its Arrays."""
         fields = field_names(columns)
         self.field_names = [fields[column.number] for column in columns]
@@ -222,3 +223,12 @@ def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:
     pool.Add(file)
     found: Descriptor = pool.FindMessageTypeByName(f"{row_descriptor.PACKAGE}.{row_descriptor.ROW}")
     return found
+
+
+def _flattened(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]:
+    """The indices of the columns of each flattened Nested that has several."""
+    found: dict[str, list[int]] = {}
+    for at, (name, type_) in enumerate(zip(names, types, strict=True)):
+        if "." in name and type(type_.kind) is Array:
+            found.setdefault(name.split(".", 1)[0], []).append(at)
+    return [group for group in found.values() if len(group) > 1]

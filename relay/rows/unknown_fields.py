@@ -1,4 +1,4 @@
-"""Which decoded rows hold more than was decoded; a cheap test first.
+"""Finds decoded rows that hold more than was decoded; a cheap test comes first.
 
 Receives rows with the columns they decoded to, gives what in them the row message does not
 explain (relay.rows.wire_scan). The bytes that the decoded values take are counted by column; a row

@@ -1,4 +1,4 @@
-"""What in serialized rows their row message does not explain, field by field.
+"""Finds in serialized rows what their row message does not explain, field by field.
 
 Receives rows that parse and the fields of the row message, gives each kind of stranger with
 the rows that hold it: numbers the message does not know, known ones of another wire type
@@ -155,7 +155,7 @@ def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]
             return
         step = read(data, at)
         yield end, row, step
-        # Nothing here can have a group, and what it holds is not looked at.
+        # No field here can be a group, and what a group holds is not examined.
         at = np.where(step.wire == GROUP, end, step.after)
     for first, last, owner in zip(at.tolist(), end.tolist(), row.tolist(), strict=True):
         if first >= last:

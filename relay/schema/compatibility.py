@@ -1,4 +1,4 @@
-"""Would what a producer's `.proto` writes still be read? Its row message beside the table's.
+"""Checks whether a producer's `.proto` can still be read, against the table's row message.
 
 Receives the descriptors of both row messages and the numbers of columns that are gone, gives
 every difference: a problem where a value would not arrive as it was meant, else a note. Pure.

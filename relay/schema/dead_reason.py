@@ -86,12 +86,12 @@ class DeadKind(StrEnum):
     )
     OUTDATED_FIELD = (
         "outdated-field",
-        "the producer writes a column by its number of before the column's type changed",
+        "the producer writes a column under the field number that it had before its type changed",
         "give the producer the new row message (`relay schema proto`)",
     )
     DOES_NOT_FIT = (
         "does-not-fit",
-        "a value is outside of what its column's type holds",
+        "a value does not fit its column's type",
         "widen the column, then replay, or correct the producer",
     )
     UNEVEN_NESTED = (
@@ -106,7 +106,7 @@ class DeadKind(StrEnum):
     )
     ROW_TOO_LARGE = (
         "row-too-large",
-        "a row is larger than the records that the table's block topic takes",
+        "a row is larger than the largest record that the table's block topic accepts",
         "raise the topic's `max.message.bytes`, then replay",
     )
     REJECTED = (
@@ -116,7 +116,7 @@ class DeadKind(StrEnum):
     )
     UNKNOWN = (
         "unknown",
-        "a version that wrote no kinds wrote it, or one that knows more of them",
+        "an earlier version wrote it without a kind, or a later one with a kind that is new",
         "read the reason",
     )
 

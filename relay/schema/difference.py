@@ -1,4 +1,4 @@
-"""What changed in a table's row message from one version to another.
+"""Lists what changed in a table's row message from one version to another.
 
 Receives two versions of a table's schema, gives the changes. Pure.
 """

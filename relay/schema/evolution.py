@@ -1,4 +1,4 @@
-"""The row message of a table over time: which column has which field number.
+"""Evolves the row message of a table over time: which column has which field number.
 
 Receives a table's columns as ClickHouse lists them now and the schema before,
 gives the schema after, and the `.proto` for producers. Pure: never reads a

@@ -1,4 +1,4 @@
-"""The `.proto` files of many tables in one directory, laid out as `buf` wants them.
+"""Writes the `.proto` files of many tables into one directory, laid out as `buf` wants them.
 
 Receives a table's row messages, the current one last, gives where its file lies and what was done:
 package `shop.orders` is in `shop/orders/row.proto`. A file that somebody else wrote or edited is

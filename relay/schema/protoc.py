@@ -1,4 +1,4 @@
-"""A `.proto` file as descriptors, by protoc itself.
+"""Compiles a `.proto` file to descriptors, by protoc itself.
 
 Receives a path, gives its row message. protoc comes with grpcio-tools, so that whatever a
 producer compiles is understood here as it is there.

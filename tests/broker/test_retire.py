@@ -57,7 +57,7 @@ def test_what_was_left_open_is_ended_and_its_owner_fenced(
     gone = ("--member", "gone", "--never-committed")
     assert retire(config, *gone) == 0
     identity = names.transactional_id(pipeline.app, "gone")
-    assert f"{identity}: would be ended" in capfd.readouterr().out
+    assert f"{identity}: its transaction would be aborted" in capfd.readouterr().out
     assert not visible(pipeline), "a dry run ended it"
 
     for _ in range(2):

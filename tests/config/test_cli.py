@@ -155,7 +155,7 @@ def test_init_writes_a_file_that_runs(
     monkeypatch.chdir(tmp_path)
     options = ["--short"] if short else []
     file = tmp_path / "relay.toml"
-    assert "written" in CliRunner().invoke(cli, ["config", "init", str(file), *options]).stderr
+    assert "wrote" in CliRunner().invoke(cli, ["config", "init", str(file), *options]).stderr
     plain = settings_file.load(file)
     assert (plain.app, plain.source.topic, plain.source.start) == ("shop", "rows", "earliest")
     assert printed(*options) == file.read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_init_writes_a_file_that_runs(
     given |= {"--clickhouse": "http://c:2"}
     words = [word for pair in given.items() for word in pair]
     again = CliRunner().invoke(cli, ["config", "init", str(file), *options, *words])
-    assert "is there already" in str(again.exception)
+    assert "already exists" in str(again.exception)
     assert printed(file, *options, *words, "--force") == ""
     found = settings_file.load(file)
     assert (found.app, found.source.topic, found.source.start) == ("x", "t", "latest")

@@ -107,7 +107,7 @@ def test_a_file_of_rows_is_no_configuration(
 
 def test_twice_is_one_too_often() -> None:
     """Unless it is the same."""
-    with pytest.raises(click.UsageError, match=r"named twice: a\.toml and --config b"):
+    with pytest.raises(click.UsageError, match=r"given twice, as a\.toml and as --config b"):
         told("relay status", ["a.toml", "--config", "b"])
     assert told("relay status", ["a.toml", "--config", "a.toml"]) == "a.toml"
 

@@ -133,7 +133,7 @@ def test_only_what_the_version_asks_for(tmp_path: Path) -> None:
 def test_a_version_that_is_none(tmp_path: Path) -> None:
     done = doctor(tmp_path, "--grants", "--clickhouse-version", "new")
     assert done.exit_code == 2
-    assert "'new': give it as 26.3" in done.output
+    assert "'new' is not a version such as 26.3" in done.output
     assert doctor(tmp_path, "--clickhouse-version", "26.3").exit_code == 2
 
 
@@ -144,7 +144,7 @@ def test_a_role_that_there_is_not_is_named_with_those_that_there_are(tmp_path: P
     assert "relay, loader" in done.output
     done = doctor(tmp_path, "--role", "operator")
     assert done.exit_code == 2
-    assert "judges no role 'operator', but relay, loader, verifier" in done.output
+    assert "cannot judge role 'operator', only relay, loader, verifier" in done.output
 
 
 @pytest.mark.parametrize(

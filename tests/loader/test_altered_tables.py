@@ -8,6 +8,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
+from loader.core.retry_cause import RetryCause
 from relay.schema.types.column_type import parse_type
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, make, outcomes
@@ -125,7 +126,7 @@ def test_altered_between_look_and_insert(
     with monkeypatch.context() as patched:
         patched.setattr(worker._fetcher, "fetch", late)
         (done,) = worker.load(blocks)
-    assert done.outcome == "retry"
+    assert (done.outcome, done.cause) == ("retry", RetryCause.TABLE_ALTERED)
     assert "altered meanwhile" in done.reason
     assert copies(client, table) == (0, 0)
     (done,) = worker.load(blocks)

@@ -8,6 +8,7 @@ import pytest
 from loader.clickhouse.server_records import Parts
 from loader.clickhouse.tables import inserted_since
 from loader.core import plan, set_aside_plan
+from loader.core.retry_cause import RetryCause
 from loader.core.table_rules import Nature, Window, emptied, nature
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
@@ -63,9 +64,9 @@ def test_blocks_over_two_partitions(others: int, *, stamped: bool) -> None:
     "table",
     [
         # Fewer rows of the second version; as many as two parts of the first; others, as many.
-        *(Table(True, 0, 2, sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
-        Table(False, 2, 1, (7, 4)),
-        Table(False, 6, 2, (3, 3)),
+        *(Table(window=0, parts=2, sizes=sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
+        Table(stamped=False, window=2, sizes=(7, 4)),
+        Table(stamped=False, window=6, parts=2, sizes=(3, 3)),
     ],
 )
 def test_two_versions_of_a_transform(table: Table) -> None:
@@ -86,8 +87,8 @@ def test_a_person_beside_a_loader_with_a_transform(human: plan.Human) -> None:
 @pytest.mark.parametrize(
     ("table", "unsaid"),
     [
-        (Table(False, 6, 2, (3, 3)), {"transform": "the same"}),
-        (Table(True, 0, 2, (4, 8)), {"rows": 8}),
+        (Table(stamped=False, window=6, parts=2, sizes=(3, 3)), {"transform": "the same"}),
+        (Table(window=0, parts=2, sizes=(4, 8)), {"rows": 8}),
     ],
 )
 def test_what_claims_do_not_say_of_versions_is_found(
@@ -431,6 +432,23 @@ def test_nothing_written_is_a_failed_attempt() -> None:
     assert partly == plan.Done("retry", "the server wrote 4 of 10 rows")
 
 
+def test_a_retry_says_why_for_those_who_count() -> None:
+    """Nothing is decided by it, so two ends that differ in it alone are equal."""
+    began, _ = plan.start("me", 10, stamped=True)
+    taken = plan.step(plan.step(first_insert(), plan.Wrote(0))[0], (replace(MINE, claim="other"),))
+    partly = plan.step(first_insert(), plan.Wrote(4))
+    altered = plan.step(began, plan.NoAnswer("altered", cause=RetryCause.TABLE_ALTERED))
+    silent = plan.step(began, plan.NoAnswer("no answer"))
+    ends = [cast("plan.Done", effect) for _, effect in (taken, partly, altered, silent)]
+    assert [end.cause for end in ends] == [
+        RetryCause.ANOTHER_LOADER,
+        RetryCause.ROWS_NOT_WRITTEN,
+        RetryCause.TABLE_ALTERED,
+        RetryCause.ERROR,
+    ]
+    assert ends[2] == plan.Done("retry", "altered")
+
+
 WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never")
 
 
@@ -669,10 +687,6 @@ def test_what_becomes_of_rows(engine_full: str, vanish: str, *, repeatable: bool
     [
         ("`_block` String", False),
         ("`_block` String TTL day + toIntervalDay(30)", True),
-        ("`_block` LowCardinality(String) DEFAULT ' TTL ' CODEC(ZSTD(1))", False),
-        ("`_block` String, `b` String TTL day", False),
-        ("`b` String TTL day, `_block` String", False),
-        ("`my_block` String TTL day", False),
     ],
 )
 def test_ids_that_expire(column: str, *, gone: bool) -> None:

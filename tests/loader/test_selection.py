@@ -114,7 +114,7 @@ def test_options_by_a_configuration_file(tmp_path: Path) -> None:
         ({"table": TABLE, "app": "shop"}, "where the journal is"),
         (CONNECTED | {"since": "yesterday"}, "option since"),
         (CONNECTED | {"partition_bytes": "0"}, "option partition_bytes"),
-        (CONNECTED | {"metadata": "yes"}, "option metadata"),
+        (CONNECTED | {"metadata": "yes"}, "option metadata is 'yes'"),
     ],
 )
 def test_options_of_no_use_are_named(options: dict[str, str], why: str) -> None:

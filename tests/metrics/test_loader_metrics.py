@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from loader.blocks.attempt import AttemptFigures, Outcome
+from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import CURRENT, RECORDED
 from loader.metrics.gauges import LoaderGauges
 from loader.metrics.health import LoaderHealthLimits, liveness, readiness
@@ -239,21 +240,18 @@ def test_a_metric_that_nothing_moves_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "short"),
+    ("cause", "reason", "label"),
     [
-        ("INSERT: HTTPDriver for http://h:1 returned response code 404", "code 404"),
-        ("Code: 252. DB::Exception: Too many parts", "code 252"),
-        ("another loader works on this block", "another loader"),
-        ("its rows were not seen in the table yet", "rows not seen"),
-        ("an INSERT of this block still runs on the server", "still running"),
-        ("d.t was altered meanwhile", "table altered"),
-        ("others inserted into the table meanwhile", "others inserted"),
-        ("ledger relay.ledger: connection refused", "server away"),
+        (RetryCause.ERROR, "INSERT into d.t: Code: 252. Too many parts", "code 252"),
+        (RetryCause.ERROR, "HTTPDriver for http://h:1 returned response code 404", "server away"),
+        (RetryCause.ERROR, "ledger relay.ledger: connection refused", "server away"),
+        (RetryCause.ANOTHER_LOADER, "another loader works on this block", "another loader"),
+        (RetryCause.TABLE_ALTERED, "d.t was altered meanwhile: Code: 16.", "table altered"),
     ],
 )
-def test_reasons_to_try_again_are_few(reason: str, short: str) -> None:
+def test_reasons_to_try_again_are_few(cause: RetryCause, reason: str, label: str) -> None:
     """A label takes few values, whatever a server writes into its error."""
-    assert why(reason) == short
+    assert why(cause, reason) == label
 
 
 def test_what_waits_in_the_journal_by_partition() -> None:

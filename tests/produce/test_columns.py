@@ -117,7 +117,7 @@ def test_a_column_that_is_there_twice_is_refused(fields: Any, said: str) -> None
     """Which of them is meant cannot be known: from a file, and from a program's batch."""
     schema = pa.schema([pa.field(*field) for field in fields])
     batch = pa.RecordBatch.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
-    with pytest.raises(ConfigError, match=f"f.csv: column {said} is there twice"):
+    with pytest.raises(ConfigError, match=f"f.csv: column {said} occurs twice"):
         row_columns(CODEC, batch, BatchOrigin("f.csv", 1))
 
 

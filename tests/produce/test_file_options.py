@@ -76,13 +76,13 @@ def test_a_large_array_is_read_by_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[{"a": 1} {"a": 2}]', "row 1: no array of JSON objects: ',' or ']' should stand"),
-        ('[{"a": 1}, 2]', "'{' should stand where '2]' is"),
-        ('[{"a": 1}', "where the end is"),
-        ('[{"a": 1}, {"a": ', "row 2: no array of JSON objects: Expecting value"),
-        ('[{"a": 1}] x', "behind the array stands 'x'"),
-        ("[1]", "'{' or ']' should stand where '1]' is"),
-        ("[", "where the end is"),
+        ('[{"a": 1} {"a": 2}]', "row 1: not an array of JSON objects: expected ',' or ']'"),
+        ('[{"a": 1}, 2]', "expected '{', found '2]'"),
+        ('[{"a": 1}', "found the end"),
+        ('[{"a": 1}, {"a": ', "row 2: not an array of JSON objects: Expecting value"),
+        ('[{"a": 1}] x', "text follows the array: 'x'"),
+        ("[1]", "expected '{' or ']', found '1]'"),
+        ("[", "found the end"),
     ],
 )
 def test_what_is_no_array_of_objects_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -211,8 +211,8 @@ def test_a_format_of_dates_goes_by_the_tables_name(tmp_path: Path, suffix: str) 
     [
         ((("idd", "a"),), "the file has no column 'idd', which --column renames; did you mean id?"),
         ((("id", "z"),), "d.t has no column 'z'"),
-        ((("id", "a"), ("x", "a")), "column 'a' is there twice"),
-        ((("x", "id"),), "column 'id' is there twice"),
+        ((("id", "a"), ("x", "a")), "column 'a' occurs twice"),
+        ((("x", "id"),), "column 'id' occurs twice"),
     ],
 )
 def test_a_renaming_that_cannot_be_is_refused(
@@ -234,7 +234,7 @@ def test_a_later_object_with_both_names_is_refused(tmp_path: Path) -> None:
     for ignore in (False, True):
         error = refused(tmp_path / "f.jsonl", text, columns=(("id", "a"),), ignore_unknown=ignore)
         assert "row 2" in error.message
-        assert "'a' is there twice" in error.message
+        assert "'a' occurs twice" in error.message
 
 
 def test_a_later_object_without_the_column_has_a_null(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_is_wrong_is_said(
     ("line", "said"),
     [
         ("no base64!", "not a block"),
-        (FOREIGN, "is no block of app shop"),
+        (FOREIGN, "is not a block of app shop"),
     ],
 )
 def test_a_loader_settles_only_blocks_of_its_app(

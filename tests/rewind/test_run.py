@@ -160,6 +160,7 @@ def rows_of(world: World) -> dict[str, int]:
     [
         (RerunTable(there=True, engine="MergeTree"), "--keep-rows d."),
         (RerunTable(there=True, engine="ReplacingMergeTree", stamped=True), "merges rows"),
+        (RerunTable(there=True, engine="Memory", stamped=True), "cannot be deleted"),
         (
             RerunTable(there=True, engine="MergeTree", stamped=True, views=("d.v",)),
             "--despite-views",

@@ -37,7 +37,7 @@ def test_it_is_made_once_and_left_as_it_is(stack: Stack, app: str, tmp_path: Pat
     assert partitions() == 3
     again = _run(config)
     assert again.exit_code == 0
-    assert again.output.startswith(f"topic {topic}: is there, nothing was changed: 3 partitions")
+    assert again.output.startswith(f"topic {topic}: exists, nothing was changed: 3 partitions")
 
     admin.create_topics([NewTopic(names.journal_topic(app), 3, 1)])[
         names.journal_topic(app)

@@ -57,11 +57,16 @@ def test_a_topic_that_is_there_is_left_as_it_is(asked: Wanted) -> None:
 @pytest.mark.parametrize(
     ("asked", "cluster", "says", "step"),
     [
-        (ASKED, Cluster(2), "kafka.replication is 3, and 2 brokers are up", "start the other"),
-        (replace(ASKED, replication=2), Cluster(1), "--replication is 2, and 1 broker is", "to 1"),
-        (replace(ASKED, partitions=8), Cluster(3, 6, 3), "6 partitions, and --par", "--alter"),
-        (replace(ASKED, partitions=4), Cluster(3, 6, 3), "6 partitions, and --par", "takes no"),
-        (replace(ASKED, replication=3), Cluster(3, 6, 1), "with replication 1", "reassign"),
+        (ASKED, Cluster(2), "kafka.replication is 3, but 2 brokers are up", "start the other"),
+        (replace(ASKED, replication=2), Cluster(1), "--replication is 2, but 1 broker is", "to 1"),
+        (replace(ASKED, partitions=8), Cluster(3, 6, 3), "6 partitions, but --par", "--alter"),
+        (
+            replace(ASKED, partitions=4),
+            Cluster(3, 6, 3),
+            "6 partitions, but --par",
+            "cannot remove",
+        ),
+        (replace(ASKED, replication=3), Cluster(3, 6, 1), "has replication 1", "reassign"),
         (
             replace(ASKED, partitions=4, anew=True),
             Cluster(3, journal=6),

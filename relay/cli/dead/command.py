@@ -1,4 +1,4 @@
-"""`relay dead`: which messages could not become rows, what is in them, and send them again."""
+"""`relay dead`: lists messages that could not become rows, shows one, and sends them again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def dead() -> None:
     show_default=True,
     help="List only the latest; 0 lists all, and --json and --summary always have all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_dead(
     config_file: Path, limit: int, *, grouped: bool, as_json: bool, **wanted: Any
 ) -> None:

@@ -1,4 +1,4 @@
-"""Arguments and options of `relay dead`, as the values that they mean."""
+"""Parses the arguments and options of `relay dead` into the values that they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay dev`: Kafka and ClickHouse on this machine, for development."""
+"""`relay dev`: runs Kafka and ClickHouse on this machine, for development."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay demo`: the whole system on this machine, with real rows, killed in the middle."""
+"""`relay demo`: runs the whole system on this machine with real rows, and kills it on the way."""
 
 from __future__ import annotations
 

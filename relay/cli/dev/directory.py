@@ -1,4 +1,4 @@
-"""The option of all `relay dev` commands that says where the stack is."""
+"""Defines the option of all `relay dev` commands that names the directory."""
 
 from __future__ import annotations
 

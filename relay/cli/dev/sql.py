@@ -1,4 +1,4 @@
-"""`relay dev sql`: look at rows in the stack's ClickHouse with no other tool."""
+"""`relay dev sql`: queries the development ClickHouse without any other tool."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sql(directory: Path, statement: str | None, output: str | None, *, as_json: 
 
 
 def _talk(session: Session) -> None:
-    """Read statements from a terminal; an error is told, and the next one is asked for."""
+    """Read statements from a terminal; print errors, then prompt for the next statement."""
     click.echo("Statements end with `;`. Ctrl-D leaves.")
     for statement in _typed():
         try:

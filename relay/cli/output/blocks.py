@@ -1,4 +1,4 @@
-"""What `relay blocks` prints for people: a table of blocks, the lines of one block's story."""
+"""Prints for `relay blocks`: a table of blocks, and the lines about one block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `relay dead` prints: tables and lines for people, objects for programs."""
+"""Prints for `relay dead`: tables and lines for people, objects for programs."""
 
 from __future__ import annotations
 

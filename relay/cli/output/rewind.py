@@ -1,4 +1,4 @@
-"""What `relay rewind` and `relay accept` print: lines for people, objects for programs."""
+"""Prints for `relay rewind` and `relay accept`: lines for people, objects for programs."""
 
 from __future__ import annotations
 

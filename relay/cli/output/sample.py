@@ -1,4 +1,4 @@
-"""A sample of the source topic for people and programs: what of each table is good, what not."""
+"""Prints a sample of the source topic: which messages of each table are good, and which not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `relay status` prints for people."""
+"""Prints the screen of `relay status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `relay verify` prints: anomalies, what people took note of, totals."""
+"""Prints for `relay verify`: anomalies, what people acknowledged, totals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def say(anomaly: Anomaly) -> None:
 
 
 def say_hidden(number: int) -> None:
-    """Print how many were not shown one by one."""
+    """Print how many anomalies were left out of the list."""
     more = several(number, "more is", "more are")
     click.echo(f"anomalies: {more} not shown one by one: --all or --json shows them", err=True)
 
@@ -88,7 +88,7 @@ def tell(dated: DatedAnomaly, *, as_json: bool) -> None:
 def conclude(
     audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool, hidden: int = 0
 ) -> None:
-    """Print what people took note of, and how much was looked at.
+    """Print what people acknowledged, and how much was audited.
 
     Args:
         audit: that has ended.

@@ -1,4 +1,4 @@
-"""`relay schema`: the row messages of the tables, for producers and for a look at them."""
+"""`relay schema`: shows the row messages of the tables, for producers."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def proto(
 ) -> None:
     """Print the .proto of a table's row message, or write those of many, for producers.
 
-    A table that the registry does not know yet, or that changed, gets its field
-    numbers now; they stay for ever. With --out a table that cannot be carried, or whose file is
-    kept, is named and stops no other; the exit status is 2 then.
+    The command registers a table that the registry does not know yet, or that changed: its field
+    numbers then stay for ever. With --out it names each table whose rows cannot be carried and
+    each file that it keeps, goes on with the other tables, and ends with status 2.
 
     \b
     relay schema proto shop.orders > orders.proto
@@ -84,7 +84,7 @@ def proto(
     relay schema proto shop.orders shop.countries --out proto
     """
     if bool(tables) == every:
-        raise click.UsageError("Name tables, or say --all.")
+        raise click.UsageError("Name the tables, or give --all; not both.")
     if out is not None:
         write_all(settings_of(config_file), tables, out, force=force, as_json=as_json)
         return
@@ -100,7 +100,7 @@ def proto(
 
 @schema.command("ls")
 @config_argument
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line and table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
 def list_schemas(config_file: Path, *, as_json: bool) -> None:
     """List the tables in the schema registry.
 
@@ -211,8 +211,8 @@ def check(
 ) -> None:
     """Check whether relays can read what a producer writes with FILE.proto; exit 1 if not.
 
-    Compares field numbers, types and names with the registry, and names each problem: fields
-    that the table does not know, other types, reserved numbers, swapped names.
+    The command compares field numbers, types and names with the registry, and names each problem:
+    fields that the table does not have, other types, reserved numbers, swapped names.
 
     \b
     relay schema check orders.proto

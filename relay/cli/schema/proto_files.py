@@ -1,4 +1,4 @@
-"""`relay schema proto --out`: the files of many tables, and what became of each."""
+"""`relay schema proto --out`: writes the files of many tables, and reports each."""
 
 from __future__ import annotations
 

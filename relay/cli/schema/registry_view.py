@@ -1,4 +1,4 @@
-"""The schema registry as `relay schema` reads it: once, to its end, and what it says of a table."""
+"""Reads the schema registry to its end for `relay schema`."""
 
 from __future__ import annotations
 

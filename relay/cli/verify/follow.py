@@ -1,4 +1,4 @@
-"""`relay verify --follow`: the audit beside production, with metrics, page and webhook."""
+"""`relay verify --follow`: audits beside production, with metrics, page and webhook."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Outlets(NamedTuple):
-    """Where anomalies are told beside the terminal.
+    """Where anomalies are reported beside the terminal.
 
     Attributes:
         listen: `HOST:PORT` of the page; empty: none.

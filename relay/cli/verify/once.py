@@ -1,4 +1,4 @@
-"""`relay verify --once`: one app's audit of all that is retained, with --deep of more."""
+"""`relay verify --once`: audits one app over all that is retained; more with --deep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relay verify` of several pipelines: each audited by itself, what is found in one order.
+"""`relay verify` of several pipelines: audits each by itself, and reports in one order.
 
 Each has a reader and an audit of its own; one whose servers are away holds up no other.
 """

@@ -1,4 +1,4 @@
-"""What a replay does with each dead letter: send it, leave it, or nothing, as it is done.
+"""Decides what a replay does with each dead letter: send it, refuse it, or skip it as done.
 
 Receives dead letters and the marks of those that were replayed, gives the messages that go
 to the source topic again. Pure: it knows no client and no clock.

@@ -1,4 +1,4 @@
-"""Which dead letters are meant, and many of them at a glance.
+"""Selects dead letters, and counts them by table and kind.
 
 Receives dead letters and what a person asked for, gives those that were meant, and their
 counts by table and kind of reason. Pure: the time of now is an argument.

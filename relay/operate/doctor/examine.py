@@ -1,7 +1,7 @@
-"""One examination: ask Kafka and ClickHouse, judge, and give all findings, the worst first.
+"""Examines once: asks Kafka and ClickHouse, judges, and returns findings, the worst first.
 
-Receives the app's settings; a server that is away or refuses is a finding, and the other is
-looked at all the same.
+Receives the app's settings; a server that does not answer or refuses is a finding, and the
+other server is still examined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExaminationScope:
-    """What is to be looked at.
+    """What an examination covers.
 
     Attributes:
         outage_seconds: how long an outage of relay or loader may last.

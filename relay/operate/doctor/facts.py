@@ -1,4 +1,4 @@
-"""What the doctor looks at, as plain values: adapters fill them, judges read them.
+"""Holds what the doctor judges as plain values: adapters fill them, judges read them.
 
 A value that could not be asked is None, and stands in `unasked` with the reason.
 """

@@ -308,5 +308,5 @@ def as_json(settings: Settings, role: Role) -> dict[str, object]:
 
 
 def _brokers(settings: Settings, right: KafkaRight) -> Brokers:
-    """Those that have to be told: the group's are the source's."""
+    """Return the brokers that need the right: for the group, those of the source."""
     return settings.source_kafka if right.kind == "group" else settings.kafka_of(right.name)

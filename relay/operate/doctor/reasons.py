@@ -105,8 +105,8 @@ WARNINGS: Mapping[str, str] = {
     "dead-message-bytes": "the dead letter of a large source message would not contain the "
     "message, which would then only be in the source topic, until retention deletes it",
     "row-message-bytes": "a row that is larger than its block topic accepts becomes a dead letter",
-    "partitions-fewer": "the source was grown: a relay grows the topic when it takes the new "
-    "partitions, and ends with status 5 if it may not",
+    "partitions-fewer": "the source topic has grown: a relay grows this topic when it takes the "
+    "new partitions, and ends with status 5 if it may not",
     "sample-dead": "these messages become dead letters; replay them when the cause is corrected",
     "dead-retention": "dead letters are deleted before a person looks at them",
     "clickhouse-clock": "ages and lags of blocks are shown wrongly",

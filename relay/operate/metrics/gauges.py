@@ -1,4 +1,4 @@
-"""Gauges of what stands now, made from the core's state when Prometheus asks, not before.
+"""Makes gauges of the present state from the core's state when Prometheus asks.
 
 Receives vitals and statistics, gives samples: what nobody asks for costs nothing.
 """

@@ -1,4 +1,4 @@
-"""What the relay's shell tells whoever watches it. This observer hears everything and does nothing.
+"""What the relay's shell tells observers. This one receives every event and does nothing.
 
 It is what a relay has without `--http`. Calls come once per poll, step, block or try, never
 per message, and from the relay's own thread.

@@ -1,4 +1,4 @@
-"""What the open transaction holds, counted when it is committed: an aborted one is done again.
+"""Counts what the open transaction holds, and adds it to the totals on commit.
 
 Receives what buffers became and the core's steps, gives counts of blocks, rows, dead letters.
 """

@@ -1,4 +1,4 @@
-"""What the journal tells of the last minutes: rates, and the latest blocks. Pure.
+"""Computes the last minutes' rates and the latest blocks from the journal. Pure.
 
 Receives records as they are audited, gives what the page plots and lists. Any thread may look.
 """

@@ -1,4 +1,4 @@
-"""Takes a screen every few seconds, in a thread of its own.
+"""Refreshes the screen every few seconds, in a thread of its own.
 
 Receives what takes one, gives screens to the samples. A server that is away is a gap in the
 plots; the audit goes on beside it.

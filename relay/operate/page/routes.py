@@ -1,4 +1,4 @@
-"""What the browser asks for: the page, the data it shows, and one block's story.
+"""Answers the browser: the page, its data, and one block's story.
 
 Receives what is known now, gives routes for relay.program.serving.
 """

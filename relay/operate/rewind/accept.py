@@ -1,4 +1,4 @@
-"""What a person can take note of, where a relay stops because two recorded truths differ; pure.
+"""Decides what a person can accept where a relay stops at two records that differ; pure.
 
 Receives a source partition as it was found, gives what `relay run` would stop at and from where
 it goes on once that is accepted; None where all agrees; or why nothing can be accepted.

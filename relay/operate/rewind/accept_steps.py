@@ -1,4 +1,4 @@
-"""The steps of an accept: look, fence, look again, record.
+"""Carries an accept out: look, fence, look again, record.
 
 Receives hands (the servers) and what the person says; gives what was taken note of. One
 transaction moves the group's offsets and records why: an accept has happened or it has not.

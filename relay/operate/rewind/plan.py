@@ -1,4 +1,4 @@
-"""What a rewind of one source partition changes; pure.
+"""Plans what a rewind of one source partition changes; pure.
 
 Receives what the journal, the group and the source topic say, and the offset that is wanted;
 gives a Course, None where there is nothing to re-run, or the reason why it must not be.

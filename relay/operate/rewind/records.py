@@ -1,4 +1,4 @@
-"""The journal records that a person's word becomes; pure.
+"""Makes the journal records of rewinds and accepts; pure.
 
 Receives the record that is the head now and what was decided, gives the next one.
 """

@@ -8,14 +8,11 @@ say to it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from relay.clickhouse.table_engine import TableEngine
 from relay.operate.rewind.plan import Course
-
-_MERGE_TREE = re.compile(r"(?:Replicated|Shared)?MergeTree")
-"""Engines in which a row once inserted is a row for ever; others merge rows of blocks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,12 @@ def reasons(
     keep = f"--keep-rows {table} leaves the old rows in the table, beside those of the new blocks"
     if not target.stamped:
         yield f"{table} has no column {column}, so nothing says which of its rows are old; {keep}"
-    elif _MERGE_TREE.fullmatch(target.engine) is None:
+    elif not TableEngine(target.engine).is_merge_tree:
+        yield (
+            f"{table} has engine {target.engine}, from which the rows of one block cannot be "
+            f"deleted; {keep}"
+        )
+    elif TableEngine(target.engine).merges_rows:
         yield f"{table} has engine {target.engine}, which merges rows of different blocks; {keep}"
     elif unstamped := sorted(target.unstamped & set(blocks)):
         yield (

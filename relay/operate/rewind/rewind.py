@@ -1,4 +1,4 @@
-"""The steps of a rewind, in the order that lets any of them be repeated.
+"""Carries a rewind out, in the order that lets any step be repeated.
 
     fence the relays ─► look ─► record: floors moved, epoch + 1, "rewinding" ─► settle and remove
     old blocks ─► fence ─► look ─► record: "rewound"
@@ -80,10 +80,10 @@ def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionP
 def ready(
     hands: Hands, places: Mapping[int, PartitionPositions], wanted: RewindRequest, column: str
 ) -> RewindPlan:
-    """Return what would be done now.
+    """Return the plan of the rewind, from the servers' present state.
 
     Raises:
-        ConfigError: it cannot be, or must be told; names everything at once.
+        ConfigError: it is impossible, or needs options; the error names all of them.
         ContractBroken: recorded and found state disagree already.
     """
     found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]

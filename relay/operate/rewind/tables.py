@@ -1,4 +1,4 @@
-"""What ClickHouse says of the tables that a rewind would touch. Never writes.
+"""Asks ClickHouse about the tables that a rewind would touch. Never writes.
 
 Receives table names, gives removal.RerunTable of each.
 """

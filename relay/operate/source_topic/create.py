@@ -1,4 +1,4 @@
-"""Makes the source topic where it is missing, and sees that it is there.
+"""Creates the source topic if it does not exist, and waits until the brokers list it.
 
 Receives the app's settings and what a person asked for; gives what `plan` decided, done.
 """
@@ -74,7 +74,8 @@ def _appeared(settings: Settings, topic: str, brokers: Admin) -> Cluster:
     while (found := _look(settings, topic, brokers)).partitions is None:
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"topic {topic} was created and is not there after {APPEAR_SECONDS:g} s",
+                f"topic {topic} was created, but the brokers do not list it after "
+                f"{APPEAR_SECONDS:g} s",
                 "check that the brokers reach each other",
             )
         time.sleep(_LOOK_SECONDS)

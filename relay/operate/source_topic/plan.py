@@ -1,4 +1,4 @@
-"""Whether and how the source topic is made; pure.
+"""Decides whether and how to create the source topic; pure.
 
 Receives what a person asked for and what the brokers have; gives the topic to make, or the one
 that is there already, or raises where making it would be wrong.
@@ -83,7 +83,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
     """Return the topic to make, or the one that is there.
 
     Raises:
-        ConfigError: it cannot be made so, or is there and not as asked.
+        ConfigError: it cannot be created as asked, or exists and differs.
         ContractBroken: the app has read another topic of this name.
     """
     if cluster.partitions is not None:
@@ -93,25 +93,24 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
         origin = "--replication" if wanted.replication else "kafka.replication"
         up = several(cluster.brokers, "broker is up", "brokers are up")
         raise ConfigError(
-            f"{origin} is {replication}, and {up}: topic {wanted.topic} cannot have more copies "
-            "than there are brokers; nothing was made",
+            f"{origin} is {replication}, but {up}: a partition of topic {wanted.topic} cannot have "
+            "more replicas than there are brokers; nothing was created",
             f"start the other brokers, or set {origin} to {cluster.brokers}",
         )
     if cluster.journal is not None and not wanted.anew:
         raise ContractBroken(
-            f"source topic {wanted.topic} is not there, but app {wanted.app} has read one: its "
+            f"source topic {wanted.topic} does not exist, but app {wanted.app} has read one: its "
             f"journal has {several(cluster.journal, 'partition')}. A new topic would be another "
-            "source, at which its relays stop; nothing was made",
-            "name another `app` for another source; if the topic was deleted on purpose, make it "
-            "with --anew, then `relay accept`",
+            "source, and the app's relays would stop at it; nothing was created",
+            "set another `app` for another source; if the topic was deleted on purpose, create it "
+            "with --anew, then run `relay accept`",
         )
     partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)
     if cluster.journal is not None and partitions < cluster.journal:
         raise ConfigError(
-            f"--partitions is {partitions}, and the journal of app {wanted.app} has "
-            f"{cluster.journal}: a source with fewer would be refused by its relays; nothing was "
-            "made",
-            f"ask for {cluster.journal} or more, or name another `app`",
+            f"--partitions is {partitions}, but the journal of app {wanted.app} has "
+            f"{cluster.journal}, and relays refuse a source with fewer; nothing was created",
+            f"give --partitions {cluster.journal} or more, or set another `app`",
         )
     settings = {"min.insync.replicas": str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}
     notes = tuple(_notes(replication, cluster.brokers))
@@ -123,15 +122,15 @@ def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
     if wanted.partitions not in {None, partitions}:
         grows = (wanted.partitions or 0) > partitions
         raise ConfigError(
-            f"topic {wanted.topic} is there with {several(partitions, 'partition')}, and "
-            f"--partitions is {wanted.partitions}; nothing was changed",
-            "grow it with kafka-topics --alter: running relays follow within seconds"
+            f"topic {wanted.topic} has {several(partitions, 'partition')}, but --partitions is "
+            f"{wanted.partitions}; nothing was changed",
+            "add partitions with kafka-topics --alter: running relays follow within seconds"
             if grows
-            else "Kafka takes no partition away: leave --partitions out, or name another topic",
+            else "Kafka cannot remove partitions: leave --partitions out, or name another topic",
         )
     if wanted.replication not in {None, replication}:
         raise ConfigError(
-            f"topic {wanted.topic} is there with replication {replication}, and --replication is "
+            f"topic {wanted.topic} has replication {replication}, but --replication is "
             f"{wanted.replication}; nothing was changed",
             "leave --replication out, or change it with kafka-reassign-partitions",
         )
@@ -147,7 +146,7 @@ def _notes(replication: int, brokers: int) -> Iterator[str]:
         yield (
             f"replication is {replication}, and {brokers} brokers are up: a broker that is lost "
             "takes acknowledged records with it. In production set kafka.replication = "
-            f"{SAFE_COPIES} before you make topics"
+            f"{SAFE_COPIES} before you create topics"
         )
     elif replication < SAFE_COPIES:
         yield (

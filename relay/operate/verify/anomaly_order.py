@@ -1,4 +1,4 @@
-"""Anomalies of several pipelines in one order: by when the commits were made that show them.
+"""Orders the anomalies of several pipelines by the time of the commits that show them.
 
 Receives anomalies as each pipeline's audit finds them, from threads of their own; gives them by
 commit time, each with its pipeline.

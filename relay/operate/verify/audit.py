@@ -33,7 +33,7 @@ GRACE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class AuditTotals:
-    """What was looked at."""
+    """How much was audited."""
 
     records: int = 0
     blocks: int = 0

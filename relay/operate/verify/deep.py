@@ -131,7 +131,7 @@ class Deep:
         topic = self._settings.source.topic
         start, stable = self._sources.bounds(topic, partition)
         first = max(start, commits[0].previous_floor)
-        if by_person(commits[0]):  # what was sealed beyond its floor is told by none of these
+        if by_person(commits[0]):  # none of these says what was sealed beyond its floor
             first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
         offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))  # 8 bytes a message
         for message in self._sources.read(topic, partition, first, min(stable, commits[-1].floor)):

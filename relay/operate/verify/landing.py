@@ -1,4 +1,4 @@
-"""Blocks against ClickHouse, table by table: rows that are there, ledger, and the server's logs.
+"""Compares blocks with ClickHouse, table by table: rows, ledger, and the server's logs.
 
 Receives the journal's blocks, gives anomalies, and sentences about what cannot be judged.
 """

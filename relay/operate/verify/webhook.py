@@ -1,4 +1,4 @@
-"""Anomalies to an operator's URL, each as one POST of JSON, never in the way of the audit.
+"""Posts anomalies to an operator's URL as JSON, without delaying the audit.
 
 Receives anomalies as they are found; a thread of its own sends them, again where that may help.
 What cannot be delivered is counted and logged, without the URL's path, which may be a secret.
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
 
 
 def body(app: str, anomaly: Anomaly, at_ms: int) -> dict[str, Any]:
-    """Return what is posted.
+    """Return the JSON document that is posted for an anomaly.
 
     Args:
         app: whose journal it is.
@@ -107,7 +107,7 @@ class Webhook:
         return Counts(self._delivered, self._failed, self._dropped, self._retries)
 
     def tell(self, anomaly: Anomaly) -> None:
-        """Send it soon; returns at once."""
+        """Queue the anomaly for the webhook without waiting; drop it if the queue is full."""
         try:
             self._queue.put_nowait(body(self._app, anomaly, time.time_ns() // 1_000_000))
         except queue.Full:

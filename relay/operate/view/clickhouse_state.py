@@ -1,4 +1,4 @@
-"""What ClickHouse says to operators: the ledger's counts, parked blocks, one block's rows.
+"""Reads the ledger's counts, parked blocks, and one block's rows, for operators.
 
 Receives block ids and tables, gives values of relay.operate.view.facts and
 relay.operate.view.block_story. Never writes.

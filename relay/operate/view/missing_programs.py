@@ -1,4 +1,4 @@
-"""What is wrong though no record is: nobody relays, nobody loads. Pure.
+"""Finds that no relay or no loader runs, though every record is right. Pure.
 
 Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
 this is what tells a pipeline at rest from one that nobody runs.

@@ -1,4 +1,4 @@
-"""When the oldest message was written that no relay has polled, by source partition.
+"""Finds when the oldest message that no relay has polled was written, by source partition.
 
 Receives stretches of the source topic, gives Unix milliseconds. What is known of a stretch is not
 asked again; what does not come in time, or may not be read, is not known.

@@ -1,4 +1,4 @@
-"""Where in the journal to begin, for those who need not read all of it.
+"""Finds the offset of the journal to begin at, for readers that do not need all of it.
 
 Each function gives what relay.operate.verify.read.journal.Reader asks for every partition: the
 offset to begin at, between log start and last stable offset.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 100
 """Messages, all of them dead, before anybody asks. A topic in another format gives many times as
-many in its first poll. Fewer may be one producer's that happened to come first; they are told as
-the first of their kind, are kept whole, and can be replayed."""
+many in its first poll. Fewer may be one producer's that happened to come first; the first of each
+kind is logged, and all are kept whole and can be replayed."""
 _KINDS = 5
 """Kinds of dead letters that the error names, each by the reason of its first one."""
 _MOST = 1_000

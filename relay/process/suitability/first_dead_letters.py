@@ -1,7 +1,7 @@
-"""The first dead letter of each table and kind of reason, which somebody should hear of.
+"""Logs the first dead letter of each table and kind of reason, so that somebody notices it.
 
 Receives dead letters as they are formed, gives one WARNING for each table, kind of reason and
-field since the relay's start, once its transaction is committed. Later ones stand in the totals.
+field since the relay's start, once its transaction is committed. The totals count later ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FirstDead:
         self._new.clear()
 
     def add(self, table: str, letters: Iterable[tuple[RecordPlace, DeadReason]]) -> None:
-        """Hear of a table's dead letters, each with its source place and reason."""
+        """Note a table's dead letters, each with its source place and reason."""
         for place, reason in letters:
             if self._full:
                 return

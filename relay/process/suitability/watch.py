@@ -1,4 +1,4 @@
-"""What a relay makes of its dead letters while it runs: who hears of them, and whether it stops.
+"""Watches a relay's dead letters while it runs: which are logged, and whether the relay stops.
 
 Receives what each transaction's buffers became; the decisions are relay.process.suitability.brake's
 and relay.process.suitability.first_dead_letters's, here the servers are asked.
@@ -67,7 +67,7 @@ class Suitability:
         self._first.begun()
 
     def formed(self, seal: Seal, formed: Formed) -> None:
-        """Hear what a sealed buffer became."""
+        """Note what a sealed buffer became."""
         told = ((RecordPlace(seal.partition, at), reason) for at, _, reason in formed.dead)
         self._first.add(seal.table, told)
         if self._brake.listens:

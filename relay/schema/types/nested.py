@@ -24,6 +24,10 @@ from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
+
 
 def element(kind: TypeKind) -> TypeKind:
     """Return `kind` as it stands in an Array, a Map or a Variant."""
@@ -208,3 +212,42 @@ def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> st
 def struct_of(type_: Any, columns: Sequence[Any], mask: Any = None) -> Any:
     """Return a struct array of these columns, null where the mask is true."""
     return pa.StructArray.from_arrays(list(columns), fields=list(type_), mask=mask)
+
+
+def align(
+    columns: Sequence[pa.Array[Any]], nested: list[list[int]]
+) -> tuple[list[pa.Array[Any]], dict[int, Integers]]:
+    """Return the columns `n.a`, `n.b` of each flattened Nested with one length in every row.
+
+    An INSERT fills an Array that a row leaves out up to the length of the others; so does this.
+    Lengths that differ otherwise would fail the INSERT of the whole block, so their rows are named.
+
+    Args:
+        columns: as rows decode to them.
+        nested: the indices of each Nested's columns.
+
+    Returns:
+        The columns, and by index the rows in which one has another length.
+    """
+    aligned, uneven = list(columns), {}
+    for group in nested:
+        lengths = np.stack([list_lengths(columns[at]) for at in group])
+        wanted = lengths.max(axis=0)
+        for at, own in zip(group, lengths, strict=True):
+            if (own == wanted).all():
+                continue
+            wrong = np.flatnonzero((own != wanted) & (own != 0))
+            if len(wrong):
+                uneven[at] = wrong
+            aligned[at] = _filled(columns[at], own, np.where(own == 0, wanted, own))
+    return aligned, uneven
+
+
+def _filled(column: Any, own: Integers, wanted: Integers) -> pa.Array[Any]:
+    """Empty lists made as long as wanted, with elements that are left out."""
+    offsets = np.concatenate([[0], np.cumsum(wanted)])
+    present = np.repeat(own != 0, wanted)
+    index = np.cumsum(present) - 1
+    items = column.flatten().take(pa.array(index, mask=~present))
+    filled: pa.Array[Any] = list_of(offsets, items)
+    return filled

@@ -1,4 +1,4 @@
-"""Which texts are not the number, address or JSON object that their column holds.
+"""Finds texts that are not the number, address or JSON object that their column holds.
 
 As relay.schema.types.value_checks: a whole Arrow array in, a mask with true where a value does not
 fit out, or None where all do; nulls always fit. Whatever passes, ClickHouse's CAST of the text
@@ -133,7 +133,7 @@ def _all_objects(texts: list[str]) -> bool:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key occurs twice")
     return made
 
 

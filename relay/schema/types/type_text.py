@@ -1,4 +1,4 @@
-"""The text of a ClickHouse type, taken apart: name and arguments, quotes respected.
+"""Parses the text of a ClickHouse type: name and arguments, quotes respected.
 
 Receives what system.columns prints, gives name and top-level arguments as text;
 never judges whether a type is supported.

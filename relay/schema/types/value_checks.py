@@ -1,4 +1,4 @@
-"""Which values of a protobuf-side column its ClickHouse type cannot hold.
+"""Finds values of a protobuf-side column that its ClickHouse type cannot hold.
 
 Receives a whole Arrow array, gives a mask with true where a value does not fit, or
 None where all do. Nulls always fit. No Python per value.

@@ -1,4 +1,4 @@
-"""The brokers' clock, which no request tells: a record that they stamp, in a topic made for it.
+"""Reads the brokers' clock from a record that they stamp, in a topic created for it.
 
 Receives the doctor's client, gives a ClockOffset. Makes the topic `<app>.doctor`, writes to it and
 deletes it again; nothing else of the doctor writes.
@@ -30,12 +30,12 @@ WHAT = "the brokers' clock"
 
 
 def topic_of(app: str) -> str:
-    """Return the topic that is made and deleted."""
+    """Return the name of the topic that the probe creates and deletes."""
     return f"{app}.doctor"
 
 
 def unprobed(app: str) -> Unasked:
-    """Return what is said where nobody asked for the probe."""
+    """Return the note for an examination without --probe."""
     return Unasked(
         WHAT,
         "no request of Kafka's protocol returns it",

@@ -1,4 +1,4 @@
-"""Asks the brokers what the doctor looks at; what they do not tell is said with the reason.
+"""Asks the brokers for what the doctor judges; what they do not answer is noted with the reason.
 
 Receives the app's settings and a client, gives facts.KafkaFacts but for the clock.
 """

@@ -1,4 +1,4 @@
-"""Asks ClickHouse what the doctor looks at; what it does not tell is said with the reason.
+"""Asks ClickHouse for what the doctor judges; what it does not answer is noted with the reason.
 
 Receives the app's settings and the names of target tables, gives facts.ClickHouseFacts. Never
 writes.

@@ -48,7 +48,7 @@ class Asker:
 
     Attributes:
         admin: makes the requests.
-        apis: highest version that every broker heard of takes, by the request's name.
+        apis: by request name, the highest version that every known broker supports.
         unasked: what got no answer.
         quiet: settings of further clients that are to print nothing.
     """
@@ -71,7 +71,7 @@ class Asker:
             Refused: the connection was refused, for its credentials.
         """
         self.admin.poll(0)
-        self._heard.error = None  # of before; told again if it is still so
+        self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
         begun = time.monotonic()
         deadline = begun + SECONDS
         future = request()

@@ -1,4 +1,4 @@
-"""Where the relay's group stands, and what this user may do as the relay does.
+"""Asks where the relay's group stands, and whether this user may do what the relay does.
 
 Receives the app's settings and a client, gives rights, answers to trials, and heads. The
 trials: a topic's creation, only validated, and init_transactions under an id of its own.
@@ -99,7 +99,7 @@ class GroupQuestions:
         return Trial()
 
     def transactions(self) -> Trial | None:
-        """Return whether a transactional producer is let in; None where that got no answer."""
+        """Return whether the brokers accept a transactional producer; None: no answer."""
         ids = names.transactional_ids(self._settings.app, by_partition=self._settings.crosses)
         name = f"{ids}{NO_MEMBER}"
         producer = Producer(

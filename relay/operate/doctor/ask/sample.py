@@ -1,4 +1,4 @@
-"""Messages of the source topic as the relay would read them, and nothing changed by it.
+"""Decodes messages of the source topic as the relay would, and changes nothing.
 
 Receives settings, gives for each message why it would be a dead letter. The row messages are what
 the registry has, or would get from the tables' columns at the first start; nothing is proposed

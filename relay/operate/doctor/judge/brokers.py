@@ -185,7 +185,7 @@ def _group(
 def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     """Answers to trial requests, but for missing rights, which the module `rights` judges."""
     created = facts.creation
-    # Too few brokers are told by their number.
+    # Too few brokers are a finding of their own.
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
         yield found(
             "creation-refused",
@@ -195,7 +195,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
             "yourself",
         )
     began = facts.transactions
-    # A timeout that is too long is told by the brokers' own setting, where it could be asked.
+    # A timeout that is too long is a finding of its own where the brokers' setting is known.
     told = "INVALID_TRANSACTION_TIMEOUT" if any(facts.brokers.values()) else ""
     if began is not None and _objects(began, told):
         yield found(

@@ -1,4 +1,4 @@
-"""Which materialized views an INSERT into a table reaches, and where they write; pure.
+"""Finds the materialized views that an INSERT reaches, and where they write; pure.
 
 Receives rows of system.tables, gives facts.TargetFacts with their views, through views too.
 """

@@ -1,4 +1,4 @@
-"""By what the fate of a block is decided, table by table, where its INSERT got no answer; pure.
+"""Judges how the fate of a block is decided, by table, if its INSERT got no answer; pure.
 
 Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
 loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable
+from relay.clickhouse.table_engine import has_ttl
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import span
 from relay.operate.doctor.judge.window import engine_of
-from relay.operate.verify.judge.table_facts import deleting, expires_in
 
 if TYPE_CHECKING:
     from relay.clickhouse.table_engine import DeduplicationWindow
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def judge_countable(
     name: str, table: TargetFacts, facts: ClickHouseFacts, column: str
 ) -> Iterator[Finding]:
-    """Yield findings about rows that are there and cannot be counted, or go by themselves."""
+    """Yield findings about rows that exist but cannot be counted, or that expire."""
     if table.policies:
         yield found(
             "row-policy",
@@ -32,7 +32,7 @@ def judge_countable(
             f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
             f"{facts.user}",
         )
-    if column in table.columns and expires_in(table.create, column):
+    if column in table.columns and has_ttl(table.create, column):
         yield found(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
@@ -79,7 +79,7 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
         reasons.append(f"TTL {expires} deletes them")
-    if expires_in(table.create, column):
+    if has_ttl(table.create, column):
         reasons.append(f"{column} has a TTL")
     if table.views:
         named = ", ".join(view.name for view in table.views)
@@ -91,4 +91,4 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
 
 def expiry(table: TargetFacts) -> str:
     """Return the table's TTL as far as it deletes rows; moved rows are still there."""
-    return ", ".join(deleting(table.engine_full))
+    return ", ".join(engine_of(table).deleting_ttls())

@@ -58,7 +58,7 @@ def registries(app: str) -> tuple[str, ...]:
 
 
 def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
-    """Return what to do about few copies where brokers are too few for more; empty: enough.
+    """Return what to do if there are too few brokers for more copies; empty if there are enough.
 
     Args:
         settings: of the app.

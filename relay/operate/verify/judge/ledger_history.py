@@ -1,4 +1,4 @@
-"""What the ledger tells of a block's way, and what in it cannot be true. Pure.
+"""Judges a block's way through the ledger: what in it cannot be true. Pure.
 
 Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
 findings.

@@ -70,7 +70,7 @@ class Missing:
         """
         why = "; ".join(self.hidden_by)
         if not counted:
-            if not self._facts.in_parts:
+            if not self._facts.definition.is_merge_tree:
                 yield f"{self._table}: {why}: its rows are not judged"
         elif self.hidden_by:
             extra = "extra rows are" if self._facts.keeps_repeats else "nor are extra rows"

@@ -1,4 +1,4 @@
-"""What a journal record must say by itself, whatever was before it. Pure."""
+"""Judges a journal record by itself, whatever came before it. Pure."""
 
 from __future__ import annotations
 

@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_MERGE_TREE = re.compile(r"(?:Replicated|Shared)?([A-Za-z]*)MergeTree")
+from relay.clickhouse.table_engine import TableEngine, has_ttl
+
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`")
-_KEEPS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
-"""What a TTL may do instead of deleting rows."""
 _HEAD = re.compile(r"\w+\(([^)]*)\)")
 _REMOVES = re.compile(
     r"\b(?:DELETE|TRUNCATE|DROP\s+(?:PART|PARTITION|TABLE|DATABASE)|DETACH\s+(?:PART|PARTITION)"
@@ -79,15 +78,9 @@ class TableFacts:
     acknowledged: bool = False
 
     @property
-    def in_parts(self) -> bool:
-        """Whether what is inserted becomes parts of this very table."""
-        return _MERGE_TREE.fullmatch(self.engine) is not None
-
-    @property
-    def merging(self) -> str:
-        """The prefix of an engine that merges rows into others, as Summing; empty: it does not."""
-        match = _MERGE_TREE.fullmatch(self.engine)
-        return match[1] if match else ""
+    def definition(self) -> TableEngine:
+        """The engine with its clauses, to be read."""
+        return TableEngine(self.engine, self.engine_full)
 
     @property
     def keeps_repeats(self) -> bool:
@@ -95,62 +88,27 @@ class TableFacts:
 
         ReplacingMergeTree with a version column takes the same rows again without a change.
         """
-        if self.merging != "Replacing":
+        if self.definition.merging != "Replacing":
             return True
         head = _HEAD.match(self.engine_full)
         return not head or not _TEXT.sub("", head[1]).strip(" ,")
 
     def hides(self, block_column: str) -> Iterator[str]:
         """Yield each reason for which a row once inserted may not be counted any more."""
+        definition = self.definition
         if not self.engine:
             yield "the table does not exist now, or this user may not see it"
-        elif not self.in_parts:
+        elif not definition.is_merge_tree:
             yield f"engine {self.engine} does not keep every row, or shows it late"
-        elif self.merging:
+        elif definition.merges_rows:
             yield f"engine {self.engine} merges rows into others"
-        yield from (f"TTL {rule} deletes rows" for rule in deleting(self.engine_full))
-        if expires_in(self.create, block_column):
+        yield from (f"TTL {rule} deletes rows" for rule in definition.deleting_ttls())
+        if has_ttl(self.create, block_column):
             yield f"column {block_column} has a TTL, which empties it"
         if self.acknowledged:
             yield "rows were removed on purpose (--removed)"
         if self.filtered:
             yield "a row policy or filter hides rows from this user"
-
-
-def deleting(engine_full: str) -> Iterator[str]:
-    """Yield the TTL rules of an engine's definition that delete rows or merge them."""
-    bare = _blank(engine_full)
-    begin = re.search(r"\sTTL\s", bare)
-    if begin is None:
-        return
-    end = bare.rfind(" SETTINGS ", begin.end())
-    first, stop = begin.end(), len(bare) if end < 0 else end
-    while first < stop:
-        after = min(_end(bare, first), stop)
-        if not _KEEPS.search(bare[first:after]):
-            yield engine_full[first:after].strip()
-        first = after + 1
-
-
-def expires_in(create: str, column: str) -> bool:
-    """Return whether a column's own definition, in a CREATE statement, has a TTL."""
-    at = create.find(f"`{column}` ")
-    return at >= 0 and bool(re.search(r"\sTTL\s", _blank(create)[at : _end(create, at)]))
-
-
-def _blank(sql: str) -> str:
-    """The same text, of the same length, with nothing in its strings and quoted names."""
-    return _TEXT.sub(lambda match: "x" * len(match[0]), sql)
-
-
-def _end(sql: str, start: int) -> int:
-    """Where the item of a list that begins at `start` ends."""
-    depth = 0
-    for at, sign in enumerate(_blank(sql)[start:], start):
-        if depth == 0 and sign in ",)":
-            return at
-        depth += (sign == "(") - (sign == ")")
-    return len(sql)
 
 
 def removal(at_ms: int, text: str, block_column: str, mutation: str = "") -> Removal | None:

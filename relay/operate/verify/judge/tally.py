@@ -1,4 +1,4 @@
-"""Counts what cannot be judged, by table and reason, so that it is said in one line each. Pure."""
+"""Counts what cannot be judged, by table and reason, for one line each. Pure."""
 
 from __future__ import annotations
 

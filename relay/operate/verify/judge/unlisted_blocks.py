@@ -1,4 +1,4 @@
-"""Decides what rows mean that carry the id of a block which the journal, as it was read, has not.
+"""Judges rows that carry the id of a block which the journal, as it was read, does not list.
 
 Receives when the audit began, and what the retained journal spans. Pure.
 """

@@ -97,7 +97,7 @@ class Writes:
         """Rows that the table may have got; None: any number is right."""
         if not self._table.facts.keeps_repeats:
             return None
-        if self._table.facts.merging:  # merges rows of one INSERT already
+        if self._table.facts.definition.merges_rows:  # merges rows of one INSERT already
             return most if group.alike() else None
         return sum(map(self._table.whole, group.blocks))
 
@@ -147,10 +147,9 @@ class Writes:
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)
-        if self._table.counted is None and whole and self._table.facts.in_parts:
-            few = (
-                not any(one.tried for one in written) if self._table.facts.merging else rows < whole
-            )
+        engine = self._table.facts.definition
+        if self._table.counted is None and whole and engine.is_merge_tree:
+            few = not any(one.tried for one in written) if engine.merges_rows else rows < whole
             doubt = few and self._doubt(histories)
             if few and not doubt:
                 yield UnplacedAnomaly(

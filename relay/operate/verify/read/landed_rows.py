@@ -1,4 +1,4 @@
-"""What ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
+"""Reads what ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
 
 Receives table names, gives counts and histories by block id. Never writes.
 """
@@ -140,7 +140,7 @@ class LandedRows:
         return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
 
     def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
-        """What is left out of blocks, by the block that it makes.
+        """Return the messages that were left out of blocks, by the id of the block that they make.
 
         Args:
             table: theirs.

@@ -1,4 +1,4 @@
-"""Ask the server what a table is, and which rows of it were removed.
+"""Reads what a table is, and which rows of it were removed.
 
 Receives a table's name. All but the table's own definition is optional, as a user may lack the
 rights and a server the logs. Never writes.

@@ -44,9 +44,7 @@ class TopicReader:
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
         except KafkaException as error:
-            raise Unavailable(f"{topic}[{partition}]: {error.args[0]}", "check the brokers") from (
-                error
-            )
+            raise _unread(topic, partition, error) from error
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """Yield visible messages in [start, end)."""
@@ -56,13 +54,19 @@ class TopicReader:
         try:
             yield from records(self._consumer, place, end, SECONDS)
         except KafkaException as error:
-            raise Unavailable(f"{topic}[{partition}]: {error.args[0]}", "check the topic") from (
-                error
-            )
+            raise _unread(topic, partition, error) from error
 
     def close(self) -> None:
         """Let go of the consumer."""
         self._consumer.close()
+
+
+def _unread(topic: str, partition: int, error: KafkaException) -> Unavailable:
+    cause = error.args[0]
+    return Unavailable(
+        f"cannot read {topic}[{partition}]: {cause.str()} ({cause.name()})",
+        f"check that the brokers are up and that this user may Read {topic}",
+    )
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
