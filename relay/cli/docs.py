@@ -42,6 +42,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "loader/docs/spark.md",
         "loader/docs/transforms.md",
         "loader/docs/dataframe.md",
+        "relay/docs/api.md",
         "k8s/README.md",
     ),
     "Operate": (

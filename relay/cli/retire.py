@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import click
 
 from relay.cli.options import config_argument, settings_of, within_one_cluster
-from relay.errors import Refused
+from relay.config.settings import Settings
+from relay.errors import ConfigError, Refused
 from relay.operate.view.group import GroupReader
+from relay.operate.view.journal_members import journal_members
 from relay.process import retire as ending
-from relay.process.retire_plan import Retirement, absent, plan
+from relay.process.retire_plan import Retirement, plan, unknown
 from relay.program.config_argument import ConfiguredCommand
 
 
@@ -31,8 +34,21 @@ from relay.program.config_argument import ConfiguredCommand
     is_flag=True,
     help="Abort them. Without --run the command only prints what it would do.",
 )
+@click.option(
+    "--never-committed",
+    is_flag=True,
+    help="Take the names as they are given, without looking for them in the journal: a relay that "
+    "was killed before its first commit is in no record.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per member.")
-def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_json: bool) -> None:
+def retire(
+    config_file: Path,
+    members: tuple[str, ...],
+    *,
+    for_real: bool,
+    never_committed: bool,
+    as_json: bool,
+) -> None:
     """Abort the transactions that members left open, after you scaled down.
 
     A relay that was killed and never starts again leaves its transaction open until the
@@ -42,14 +58,15 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
     other members have taken over the partitions and continue from the committed offsets.
 
     The command refuses while the member is in the group; a static member stays there until
-    relay.session_timeout_seconds after its end. A member that starts again needs no retire: it
-    aborts its old transaction itself.
+    relay.session_timeout_seconds after its end. It also refuses a name that neither the group nor
+    the journal has. A member that starts again needs no retire: it aborts its old transaction
+    itself.
 
     \b
     Example: relay retire relay.toml --member relay-3 --member relay-4 --run
-    Exit status: 0 done, or printed what would be done · 2 the configuration is wrong · 4 no broker
-    answered · 5 a member is in the group, or the brokers refused · 7 another producer started
-    under the same id at the same time.
+    Exit status: 0 done, or printed what would be done · 2 the configuration is wrong, or nobody
+    knows such a member · 4 no broker answered · 5 a member is in the group, or the brokers
+    refused · 7 another producer started under the same id at the same time.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # errors say what clients would log
     for member in members:  # each a name that a relay could have
@@ -60,6 +77,8 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
     )
     within_one_cluster(settings, "retire", step)
     group = {member.name: member.partitions for member in GroupReader(settings).read().members}
+    if not never_committed:
+        _refuse_unknown(settings, members, group)
     retirements = plan(settings.app, members, group)
     if for_real and (obstacles := [one.obstacle for one in retirements if one.obstacle]):
         raise Refused(
@@ -72,9 +91,20 @@ def retire(config_file: Path, members: tuple[str, ...], *, for_real: bool, as_js
             ending.end(settings, retirement)
         click.echo(_said(retirement, done=for_real, as_json=as_json))
     if not for_real and not as_json:
-        for member in absent(members, group):
-            click.echo(member)
         click.echo("nothing was done; add --run to do it")
+
+
+def _refuse_unknown(settings: Settings, members: Collection[str], group: Collection[str]) -> None:
+    """Refuse a misspelled name: its end would look like that of a member that is gone."""
+    gone = {*members} - {*group}
+    recorded = journal_members(settings, gone) if gone else ()
+    if lines := list(unknown(members, group, recorded)):
+        raise ConfigError(
+            "; ".join(lines),
+            "correct the name; of a relay that was killed before its first commit, or whose "
+            "records are deleted, nothing is known: add --never-committed if it had this name. "
+            "Nothing was done",
+        )
 
 
 def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:

@@ -5,17 +5,21 @@ session that ends while the brokers are away leaves them with the member's old i
 stood still with them. librdkafka has forgotten it by then, and its next heartbeat, which names no
 id, is refused as another's (FENCED_INSTANCE_ID, which ends the client). A twin has an id that this
 process never had. The transactional id fences a twin all the same, whatever is answered here.
+
+A transaction that is open for longer than its timeout is ended by the coordinator in a new epoch,
+and its producer's next call is refused as that of an older one. The group knows here, too.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
 from relay import names
 from relay.core.effects import ONE_PROCESS
-from relay.errors import Fenced
+from relay.errors import Fenced, Refused
 from relay.kafka.errors import answered
 from relay.kafka.group_queries import Groups
 
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.kafka.group_queries import GroupDescription
+    from relay.program.waiting import ServerWait
+
+log = logging.getLogger(__name__)
 
 _REQUEST_SECONDS = 15.0
 _INSTANCE = "same group.instance.id"
@@ -71,6 +78,21 @@ def described(groups: Groups, group: str) -> GroupDescription:
     except KafkaException as error:
         grant = f"grant Describe on group {group} to the user of kafka.client"
         raise answered(f"describe group {group}", error.args[0], grant) from error
+
+
+def nobody_else(settings: Settings, mine: Collection[str], wait: ServerWait) -> bool:
+    """Ask the group whether another process has the member's place; wait while nobody answers.
+
+    Args:
+        settings: of the app.
+        mine: ids that the group gave this process.
+        wait: for the brokers.
+    """
+    try:
+        return is_own_past(wait(lambda: holder(settings)), mine)
+    except Refused as refused:  # without the right to ask, believe who fenced this process
+        log.warning("cannot ask which process holds this member", extra={"why": refused.message})
+        return False
 
 
 def holder(settings: Settings) -> str | None:

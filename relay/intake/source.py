@@ -173,6 +173,11 @@ class SourceMember:
             take(found)
         return count
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Ids that the group gave this process."""
+        return frozenset(self._ids)
+
     def look_for_brokers(self) -> None:
         """See that the client finds its brokers while a server is away and nobody polls.
 

@@ -21,7 +21,7 @@ from relay.core.step import step
 from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
 from relay.intake import sort_poll
 from relay.intake.join_progress import Joining
-from relay.intake.membership import MemberFenced, holder, is_own_past
+from relay.intake.membership import MemberFenced, nobody_else
 from relay.intake.source import SourceMember
 from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
@@ -271,7 +271,8 @@ def until_ended(
             try:
                 return RelayProcess(settings, stop, observer).run(limit)
             except MemberFenced as error:
-                if not _is_own_past(error, settings, ServerWait(stop, observer.away)):
+                wait = ServerWait(stop, observer.away)
+                if not nobody_else(settings, error.mine, wait):
                     raise
                 limit = 0  # it has started once
                 log.warning(
@@ -283,14 +284,6 @@ def until_ended(
     except RelayError as error:
         observer.ended(error)
         raise
-
-
-def _is_own_past(error: MemberFenced, settings: Settings, wait: ServerWait) -> bool:
-    try:
-        return is_own_past(wait(lambda: holder(settings)), error.mine)
-    except Refused as refused:  # without the right to ask, believe what the group said
-        log.warning("cannot ask which process holds this member", extra={"why": refused.message})
-        return False
 
 
 def run(settings: Settings, listen: str = "") -> None:

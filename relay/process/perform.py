@@ -25,6 +25,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
+from relay.intake.membership import nobody_else
 from relay.intake.row_density import RowDensity
 from relay.intake.sort_poll import Poll
 from relay.kafka import group_offsets
@@ -91,6 +92,7 @@ class Performer:
         self._producer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
+        self._begun_at = time.monotonic()
 
     def start(self) -> None:
         """Make the first producer, if one producer serves all partitions (see OfMember.start)."""
@@ -113,22 +115,41 @@ class Performer:
         try:
             answer = self._attempt(effect)
         except TransactionFailed as failed:
-            kind = self._kind(failed)
+            kind, why = self._kind(failed)
             log.warning(
                 "a transactional call failed",
-                extra={"effect": name, "kind": kind.name, "why": failed.why},
+                extra={"effect": name, "kind": kind.name, "why": why},
             )
-            return ev.Failed(kind, failed.why)
+            return ev.Failed(kind, why)
         reached(f"after_{name}")
         self._concerning.after(effect)
         return answer
 
-    def _kind(self, failed: TransactionFailed) -> ev.Failure:
+    def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:
         """Classify a failure; remember a refused record, so that it is left out next time."""
-        if failed.kind is not ev.Failure.REFUSED:
-            return failed.kind
-        known = self._wait(lambda: self._tables.learn(failed, self._sealing))
-        return ev.Failure.LEARNED if known else failed.kind
+        if failed.kind is ev.Failure.REFUSED:
+            known = self._wait(lambda: self._tables.learn(failed, self._sealing))
+            return (ev.Failure.LEARNED if known else failed.kind), failed.why
+        if failed.kind is ev.Failure.FENCED and (timed_out := self._timed_out()):
+            return ev.Failure.UNKNOWN, f"{failed.why}; {timed_out}"
+        return failed.kind, failed.why
+
+    def _timed_out(self) -> str:
+        """Return how the coordinator, and no other process, fenced the producer; "": it may not.
+
+        Across clusters whoever has a source partition has its transactional id: there a relay that
+        slept for so long must not take it back, and ends.
+        """
+        seconds = time.monotonic() - self._begun_at
+        timeout = self._settings.relay.transaction_timeout_seconds
+        if self._settings.crosses or seconds < timeout:
+            return ""
+        if not nobody_else(self._settings, self._source.ids, self._wait):
+            return ""
+        return (
+            f"its transaction was open for {seconds:.1f} s of {timeout:g}, and no other process "
+            "has this member: the coordinator ended the transaction"
+        )
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
@@ -159,6 +180,7 @@ class Performer:
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})
                 self._suitable.begun()
+                self._begun_at = time.monotonic()
                 self._producer.begin(group)
                 return ev.Begun(self._tables.alone(tables))
             case ef.Produce(seals):

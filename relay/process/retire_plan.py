@@ -1,6 +1,7 @@
 """Which transactional ids of members that are gone may be ended; pure.
 
-Receives members' names and who is in the group now, gives what would be done with each.
+Receives members' names, who is in the group now and who is in the journal; gives what would be done
+with each, and which of them nobody knows.
 """
 
 # pure
@@ -11,7 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from relay import names
-from relay.program.plural import several
+from relay.program.spelling import did_you_mean
+
+_LISTED = 20
+"""So many known names are listed; members that are started under ever new names are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +60,24 @@ def plan(
     ]
 
 
-def absent(members: Collection[str], group: Collection[str]) -> Iterator[str]:
-    """Yield a line for each member that the group does not name, with those that it names.
+def unknown(
+    members: Collection[str], group: Collection[str], recorded: Collection[str]
+) -> Iterator[str]:
+    """Yield a line for each member that nobody knows, with the names that are known.
 
-    That is so of every member that is gone, and of a misspelled one: Kafka does not say which
-    transactional ids there were.
+    Kafka does not say which transactional ids there are.
 
     Args:
         members: names, as a person gave them.
         group: names of its members.
+        recorded: names in records of the journal.
     """
-    there = f"it has {several(len(group), 'member')}: {', '.join(sorted(group))}" if group else ""
+    known = sorted({*group, *recorded})
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    names_known = f"they name {', '.join(known[:_LISTED])}{more}" if known else "they name nobody"
     for member in dict.fromkeys(members):
-        if member not in group:
+        if member not in known:
             yield (
-                f"{member}: the group has no such member ({there or 'it has none'}); check that "
-                "`relay run --member` was given exactly this name"
+                f"neither the group nor the journal names a member {member!r}; {names_known}"
+                f"{did_you_mean(member, known)}"
             )

@@ -2,7 +2,7 @@
 
 In come rows; out go row batches, each message counted until the brokers acknowledge it.
 
-Programs use `from relay.produce import RowProducer` (`row_producer`); `relay produce` uses
+Programs import what is listed below (`relay docs api`), as `row_producer`; `relay produce` uses
 `send_files`. `file_rows` reads Parquet, CSV and JSON Lines, `arrow_columns` with its two
 conversions and `row_encoder` turn values into protobuf rows, `gathering` and `message_packing` cut
 them into messages, and `codecs` knows the tables.
@@ -10,6 +10,8 @@ them into messages, and `codecs` knows the tables.
 
 from __future__ import annotations
 
+from relay.produce.arrow_columns import BadValue
+from relay.produce.gathering import Batching
 from relay.produce.row_producer import RowProducer
 
-__all__ = ["RowProducer"]
+__all__ = ["BadValue", "Batching", "RowProducer"]

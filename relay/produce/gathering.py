@@ -13,11 +13,16 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """When rows written one by one become a message: whichever is reached first."""
+    """When rows written one by one become a message: whichever is reached first.
+
+    Attributes:
+        rows: of one message; also of those that `write_arrow` makes.
+        bytes: of one message; `write_arrow` cuts above it. Below the topic's max.message.bytes.
+        seconds: for which the oldest row waits.
+    """
 
     rows: int = 1000
     bytes: int = 500_000
-    """Also the size above which `write_arrow` cuts; below the topic's max.message.bytes."""
     seconds: float = 0.1
 
 

@@ -74,7 +74,11 @@ class RowProducer:
 
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
-        """Write to the source topic of an app, with `table_codecs`; `options` as for the class."""
+        """Return a producer that writes to the app's source topic; `options` as of the class.
+
+        Raises:
+            ConfigError: the app's source is read as one bare row per message.
+        """
         return cls(settings.source_kafka, settings.source.topic, table_codecs(settings), **options)
 
     def codec(self, table: str) -> RowCodec:
@@ -100,12 +104,12 @@ class RowProducer:
                 self._send_gathered(table)
 
     def write_arrow(self, table: str, batch: pa.RecordBatch, ends: Integers | None = None) -> None:
-        """Write the rows of a batch by column name, converted as relay.produce.arrow_columns says.
+        """Write the rows of a batch by column name, its values as those of a Parquet file.
 
         Args:
             table: database.table.
             batch: the rows.
-            ends: rows before the end of each message; default: `batching.rows` in each.
+            ends: where messages end, in rows from the first on; default: `batching.rows` in each.
 
         Raises:
             ConfigError: an unknown column.
@@ -114,10 +118,15 @@ class RowProducer:
         self.write_rows(table, self._encoders.encode_batch(table, batch), ends)
 
     def write_rows(self, table: str, rows: pa.BinaryArray, ends: Integers | None = None) -> int:
-        """Return serialized rows of the table's codec, which the caller vouches for.
+        """Write rows that are serialized with the table's codec already; they are not checked.
+
+        Args:
+            table: database.table.
+            rows: one protobuf message each.
+            ends: as of `write_arrow`.
 
         Returns:
-            Messages they became.
+            How many messages they became.
         """
         if ends is None:
             ends = even_ends(len(rows), self._batching.rows)
@@ -127,7 +136,7 @@ class RowProducer:
             return self._send(table, rows, ends)
 
     def delivered(self) -> dict[str, int]:
-        """Return rows acknowledged by the brokers, by table; also those of aborted transactions."""
+        """Return how many rows the brokers acknowledged, by table; also of aborted transactions."""
         return dict(self._delivery.delivered)
 
     def flush(self) -> None:
@@ -176,7 +185,7 @@ class RowProducer:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """begin; commit at the end, or abort if the body or the commit's flush raises."""
+        """Begin a transaction; commit at the end, or abort if the body or the flush raises."""
         self.begin()
         try:
             yield

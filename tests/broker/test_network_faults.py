@@ -15,6 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from relay import names
 from relay.kafka.partition_ends import TopicEnds
 from tests.broker.pipeline import WAIT_SECONDS, Pipeline
 from tests.chaos.proxy_wire import Api, error_of_end_txn
@@ -69,6 +70,51 @@ def test_one_member_cut_off_for_longer_than_its_session(
     pipeline.send_until(lambda: pipeline.has_blocks_of("a"), "the member is back")
     report("half-open", time.monotonic() - begun)
     pipeline.exactly_once()
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_transaction_that_its_coordinator_ended(
+    proxied_pipeline: ProxiedPipeline, *, twin: bool
+) -> None:
+    """Its end comes late, and is refused as an older producer's would be: the relay goes on by
+    itself, where it ended with status 7. Where another process has its member, it still ends."""
+    pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    # Its client does not give the held request up before the coordinator does.
+    relay = pipeline.start("a", pipeline.config('[kafka.client]\n"socket.timeout.ms" = 5000'))
+    pipeline.started()
+    late = proxy.hold(Api.END_TXN, pipeline.client("a"))
+    pipeline.send(range(100))
+    late.wait_until_held(WAIT_SECONDS)
+    proxy.half_open(True, pipeline.client("a"))
+    if twin:
+        other = pipeline.start("a", Pipeline.config(pipeline))
+        pipeline.until(lambda: pipeline.floor(0) == 100, "the other process has the partition")
+    journal = TopicPartition(names.journal_topic(pipeline.app), 0)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+
+    def end(level: IsolationLevel) -> int:
+        asked = admin.list_offsets({journal: OffsetSpec.latest()}, isolation_level=level)
+        return asked[journal].result(WAIT_SECONDS).offset
+
+    def ended() -> bool:
+        return end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED)
+
+    assert twin or not ended()
+    pipeline.until(ended, "the end of the transaction by the broker")
+    late.release()
+    assert error_of_end_txn(late.answer(WAIT_SECONDS)) == KafkaError.INVALID_PRODUCER_EPOCH
+    proxy.half_open(False, pipeline.client("a"))
+
+    if twin:
+        pipeline.until(lambda: relay.poll() is not None, "the end of the first process")
+        assert relay.poll() == 7, pipeline.log(relay)
+        assert other.poll() is None
+    pipeline.send(range(100, 200), partition=1)
+    pipeline.exactly_once()
+    log = pipeline.log(relay)
+    assert twin == ("another process took over" in log)
+    assert twin or "no other process has this member: the coordinator ended" in log
+    assert (relay.poll() is None) != twin
 
 
 def test_all_cut_off_for_longer_than_the_session(

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from relay import names
 from relay.cli import cli
 from relay.config import kafka_clients, settings_file
+from relay.operate.view.group import GroupReader
 from relay.program.command import run_main
 from tests.broker.pipeline import PARTITIONS, wait_until
 
@@ -53,13 +54,14 @@ def test_what_was_left_open_is_ended_and_its_owner_fenced(
     outside.produce(pipeline.source, b"after", partition=0)
     assert outside.flush(30) == 0
 
-    assert retire(config, "--member", "gone") == 0
+    gone = ("--member", "gone", "--never-committed")
+    assert retire(config, *gone) == 0
     identity = names.transactional_id(pipeline.app, "gone")
     assert f"{identity}: its transaction would be aborted" in capfd.readouterr().out
     assert not visible(pipeline), "a dry run ended it"
 
     for _ in range(2):
-        assert retire(config, "--member", "gone", "--run", "--json") == 0
+        assert retire(config, *gone, "--run", "--json") == 0
         assert json.loads(capfd.readouterr().out)["ended"] is True
     wait_until(lambda: visible(pipeline), "readers to pass over the transaction")
     with pytest.raises(KafkaException) as fenced:
@@ -82,7 +84,7 @@ def test_a_member_of_the_group_is_left_alone(
 
     wait_until(joined, "the member to have its partitions")
     open_still = left_open(pipeline, config, "busy")
-    both = ("--member", "gone", "--member", "busy")
+    both = ("--member", "gone", "--member", "busy", "--never-committed")
 
     assert retire(config, *both) == 0
     assert "busy is in the group (partitions: 0, 1)" in capfd.readouterr().out
@@ -92,3 +94,36 @@ def test_a_member_of_the_group_is_left_alone(
     assert "nothing was done" in said
     open_still.commit_transaction(30)  # not fenced
     member.close()
+
+
+def test_a_name_that_nobody_knows_is_refused(
+    pipeline: Pipeline, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 32: it looked like the end of a member that is gone. One that is in the journal alone
+    is known; one that was killed before its first commit is not, and has a way all the same."""
+    config = pipeline.config()
+    assert retire(config, "--member", "gone") == 2
+    assert f"there is no topic {pipeline.app}.journal" in capfd.readouterr().err
+
+    relay = pipeline.start("relay-1")
+    pipeline.send(range(5))
+    pipeline.exactly_once()
+    relay.terminate()
+    assert relay.wait(30) == 0
+    for run in ((), ("--run",), ("--json",)):
+        assert retire(config, "--member", "relay1", *run) == 2
+        out, said = capfd.readouterr()
+        assert not out
+        assert "neither the group nor the journal names a member 'relay1'" in said
+        assert "they name relay-1; did you mean relay-1?" in said
+        assert "add --never-committed" in said
+
+    assert retire(config, "--member", "relay1", "--never-committed") == 0
+    assert "relay.relay1: would be ended" in capfd.readouterr().out
+
+    def gone() -> bool:
+        return not GroupReader(settings_file.load(config)).read().members
+
+    wait_until(gone, "the group to forget the member")
+    assert retire(config, "--member", "relay-1", "--run") == 0
+    assert "relay.relay-1: ended" in capfd.readouterr().out

@@ -20,7 +20,7 @@ from tests.k8s.chart import helm, made
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not helm.PROGRAM.exists(), reason=helm.MISSING),
+    helm.needs_helm,
 ]
 NAMESPACE = "charted"
 EMPTY = "uncharted"

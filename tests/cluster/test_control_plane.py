@@ -92,18 +92,23 @@ def test_a_job_that_stays_cannot_be_changed(plane: ControlPlane, kubelet: Kubele
     assert "field is immutable" in done.stderr
 
 
-def relay_of(image: str, policy: str) -> str:
-    """A StatefulSet of two, as YAML."""
+def relay_of(name: str, image: str, policy: str) -> str:
+    """The relay's StatefulSet, with two pods and a name of its own, as YAML.
+
+    It is no part of block-relay, for whose parts a roll-out waits, and runs under the namespace's
+    own account, since the relay's is there only after a roll-out.
+    """
     (found,) = [
         json.loads(json.dumps(one))
         for one in overlay("small")
         if one["kind"] == "StatefulSet" and one["metadata"]["name"] == "relay"
     ]
-    found["metadata"]["name"] = found["spec"]["serviceName"] = f"of-{policy.lower()}"
-    labels = {"app.kubernetes.io/name": found["metadata"]["name"]}
-    found["spec"] |= {"replicas": 2, "podManagementPolicy": policy, "minReadySeconds": 0}
-    found["spec"]["selector"]["matchLabels"] = labels
+    labels = {"app.kubernetes.io/name": name}
+    found["metadata"] = {"name": name, "labels": labels}
+    spec = {"replicas": 2, "podManagementPolicy": policy, "minReadySeconds": 0, "serviceName": name}
+    found["spec"] |= {**spec, "selector": {"matchLabels": labels}}
     found["spec"]["template"]["metadata"]["labels"] = labels
+    del found["spec"]["template"]["spec"]["serviceAccountName"]
     found["spec"]["template"]["spec"]["containers"][0]["image"] = image
     return yaml.safe_dump(found)
 
@@ -115,32 +120,35 @@ def test_a_broken_roll_out_is_mended_by_the_next(
 ) -> None:
     """OrderedReady, as the manifests had it, waits for ever for the pod that cannot run."""
     name = f"of-{policy.lower()}"
+    first, broken, third = "x/relay:1", f"x/{BROKEN}:2", "x/relay:3"
 
-    def images() -> set[str]:
+    def there() -> dict[str, tuple[str, str]]:
+        """Image and phase of each of its pods; one that is being replaced is missing."""
         return {
-            one["spec"]["containers"][0]["image"]
+            pod.removeprefix(f"{name}-"): (
+                one["spec"]["containers"][0]["image"],
+                one["status"]["phase"],
+            )
             for pod, one in pods(plane).items()
-            if pod.startswith(f"{name}-") and one["status"]["phase"] == "Running"
+            if pod.startswith(f"{name}-")
         }
 
-    def ready(image: str) -> bool:
-        return images() == {image} and len([p for p in pods(plane) if p.startswith(name)]) == 2
+    def rolled(image: str) -> None:
+        done = kubectl(plane, "apply", "-f", "-", given=relay_of(name, image, policy))
+        assert done.returncode == 0, done.stderr
 
-    def pending() -> bool:
-        pod = pods(plane).get(f"{name}-1")  # none while it is replaced
-        return pod is not None and pod["status"]["phase"] == "Pending"
-
-    for image in ("x/relay:1", f"x/{BROKEN}:2", "x/relay:3"):
-        assert kubectl(plane, "apply", "-f", "-", given=relay_of(image, policy)).returncode == 0
-        if image == "x/relay:1":
-            wait_until(lambda: ready("x/relay:1"), "the first two", 60)
-        elif BROKEN in image:
-            wait_until(pending, "the broken pod", 60)
-            assert pods(plane)[f"{name}-0"]["status"]["phase"] == "Running", "one at a time"
-    status = kubectl(plane, "rollout", "status", f"statefulset/{name}", "--timeout=25s")
-    assert (status.returncode == 0) is mended, status.stderr
-    assert ready("x/relay:3") is mended
-    kubectl(plane, "delete", "statefulset", name, "--cascade=foreground")
+    try:
+        rolled(first)
+        wait_until(lambda: there() == dict.fromkeys("01", (first, "Running")), "both pods", 60)
+        rolled(broken)
+        stuck = {"0": (first, "Running"), "1": (broken, "Pending")}
+        wait_until(lambda: there() == stuck, "the broken pod, one at a time", 60)
+        rolled(third)
+        status = kubectl(plane, "rollout", "status", f"statefulset/{name}", "--timeout=25s")
+        assert (status.returncode == 0) is mended, status.stdout + status.stderr
+        assert there() == (dict.fromkeys("01", (third, "Running")) if mended else stuck)
+    finally:
+        kubectl(plane, "delete", "statefulset", name, "--cascade=foreground")
 
 
 def evicted(plane: ControlPlane, pod: str) -> int:

@@ -69,6 +69,8 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     unknown = relay.objects("ls", "--table", late, "--kind", "unknown-table")
     assert [(one["source_partition"], one["source_offset"]) for one in unknown] == [(0, 0), (1, 1)]
     assert f"did you mean {late}?" in relay.hint("ls", "--table", f"{late}r")
+    assert f"did you mean {late}?" in relay.hint("replay", "--table", f"{late}r")
+    assert "did you mean" not in relay.hint("replay", "--table", late)
     assert not relay.objects("ls", "--until", "1h")
     assert len(relay.objects("ls", "--since", "1h")) == 3
     [nameless] = relay.objects("ls", "--partition", "1", "--table", "")
@@ -97,6 +99,9 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     pipeline.sent.update([1, 2])
     pipeline.exactly_once()
     pipeline.until(lambda: len(pipeline.dead()) == 4, "the one that is still bad")
+    as_table = ("replay", nameless["place"], "--as-table")
+    assert f"no table {late}r yet; did you mean {late}?" in relay.hint(*as_table, f"{late}r")
+    assert not relay.hint(*as_table, late)
 
     again = pipeline.read(pipeline.source, 2)
     assert [(v, h) for _, v, h in again[0]][1:] == [(row_batch([1]), traced)]

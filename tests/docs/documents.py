@@ -6,7 +6,7 @@ A generated table stands between `<!-- table: NAME -->` and `<!-- end of table -
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from relay.cli.docs import GROUPS, ROOT, anchor_of
@@ -106,3 +106,14 @@ def summary_of(text: str) -> str:
 def is_within(file: Path) -> bool:
     """Whether a path, from ROOT, exists there."""
     return (ROOT / file).exists()
+
+
+def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    head = tuple(head)
+    lines = [_row(head), _row("---" for _ in head).replace(" ", "")]
+    return "\n".join([*lines, *map(_row, body)])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

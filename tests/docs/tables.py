@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from loader.cli import loader
 from loader.metrics import definitions as of_loader
+from relay import config
 from relay.cli import cli
 from relay.cli.config import _first_line, _plain, _section, _toml
 from relay.cli.docs import ROOT, anchor_of, headings_of
@@ -31,9 +32,12 @@ from relay.operate.metrics import definitions as of_relay
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
+from relay.produce import Batching, RowProducer
 from relay.program.command import EXIT_STATUSES, HELP
 from relay.program.metric import Metric, rows
 from relay.schema.dead_reason import DeadKind
+from tests.docs import api
+from tests.docs.documents import table
 from tests.docs.types import spark_table, types_table
 
 METRICS: Mapping[str, tuple[Metric, ...]] = {
@@ -44,17 +48,6 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
     "process": of_relay.PROCESS,
 }
 """By the name of their table."""
-
-
-def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    head = tuple(head)
-    lines = [_row(head), _row("---" for _ in head).replace(" ", "")]
-    return "\n".join([*lines, *map(_row, body)])
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 # ---- settings ------------------------------------------------------------------------------
@@ -304,6 +297,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "types": types_table,
     "spark-types": spark_table,
     "commands": commands_table,
+    "api-row-producer": lambda: api.described(RowProducer),
+    "api-row-producer-methods": lambda: api.methods_table(RowProducer),
+    "api-batching": lambda: api.described(Batching),
+    "api-load": lambda: api.described(config.load, "relay.config.load"),
+    "api-errors": api.errors_table,
     "exit-statuses": exits_table,
     "anomalies": anomalies_table,
     "findings": findings_table,

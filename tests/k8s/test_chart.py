@@ -14,12 +14,12 @@ import yaml
 
 from tests.k8s.built import Manifest, config_map, named, of_kind, overlay, with_components
 from tests.k8s.chart import helm, made
+from tests.k8s.chart.helm import needs_helm
 from tests.k8s.chart.objects import DOCTORS_CONFIG, spec_of
 from tests.k8s.chart.template_text import Expressions
 from tests.k8s.policies import POLICIES
 
 CHART = made.CHART
-needs_helm = pytest.mark.skipif(not helm.PROGRAM.exists(), reason=helm.MISSING)
 _DIGEST = re.compile(r"^(relay-config|spark-config)-[0-9a-z]{10}$")
 TYPO: dict[str, Any] = {"relay": {"replica": 3}}
 

@@ -1,6 +1,8 @@
-"""A program of a Spark user's: DataFrames of a table's blocks, as JSON lines.
+"""A program of a Spark user's: the document's example, then DataFrames of a table's blocks.
 
-python -m tests.loader.frame OPTIONS-AS-JSON...
+python -m tests.loader.frame DIRECTORY OPTIONS-AS-JSON...
+
+DIRECTORY has the example's relay.toml. A DataFrame is a line of JSON; the example prints a table.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from loader.dataframe.source import RelayDataSource
+from tests.docs import documents
 
 if __name__ == "__main__":
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.chdir(sys.argv[1])
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.getOrCreate()
-    spark.dataSource.register(RelayDataSource)
-    for options in map(json.loads, sys.argv[1:]):
+    spark = builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
+    (example,) = documents.fences(documents.text_of("loader/docs/dataframe.md"), "python")
+    exec(compile(example, "dataframe.md", "exec"), {"spark": spark})
+    for options in map(json.loads, sys.argv[2:]):
         frame = spark.read.format("relay").options(**options).load()
         rows = sorted(tuple(row) for row in frame.collect())
         found = {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +19,21 @@ from tests.loader.blocks import DEADLINE, SCHEMA, Journal, batch
 from tests.loader.test_work import ROOT
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE)
-TABLE = "shop.orders"
+TABLE = "shop.items"
+ORDERS = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={b"clickhouse": b"Int64"}),
+        pa.field("customer", pa.string(), metadata={b"clickhouse": b"String"}),
+        pa.field("price", pa.decimal128(9, 2), metadata={b"clickhouse": b"Decimal(9, 2)"}),
+    ]
+)
+"""Of shop.orders, which the document's example reads."""
 
 
-def read(*options: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a program of its own finds, for each set of options."""
+def read(directory: Path, *options: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """What a program of its own finds: the document's example, and for each set of options."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.loader.frame", *map(json.dumps, options)],
+        [sys.executable, "-m", "tests.loader.frame", directory, *map(json.dumps, options)],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=ROOT,
         capture_output=True,
@@ -31,13 +42,21 @@ def read(*options: dict[str, Any]) -> list[dict[str, Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return "\n".join(line for line in lines if not line.startswith("{")), found
 
 
 def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
     """Committed ones alone, with the newest columns, by table, block and group."""
     first, second = journal.seal(TABLE, batch(0, 3), batch(10, 2))
-    journal.seal("shop.other", batch(100, 5))
+    prices = [Decimal("9.50"), Decimal("2.25"), Decimal("0.99")]
+    bought = [
+        pa.array([0, 1, 2]),
+        pa.array(["Ada", "Ada", "Grace"]),
+        pa.array(prices, ORDERS[2].type),
+    ]
+    journal.seal("shop.orders", pa.RecordBatch.from_arrays(bought, schema=ORDERS))
     wider = pa.schema([*SCHEMA, pa.field("n", pa.uint64(), metadata={b"clickhouse": b"UInt64"})])
     columns = [*batch(20, 1).columns, pa.array([2**64 - 1], pa.uint64())]
     (third,) = journal.seal(TABLE, pa.RecordBatch.from_arrays(columns, schema=wider))
@@ -50,8 +69,11 @@ def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
         "bootstrap": journal.settings().kafka.bootstrap,
         "table": TABLE,
     }
-    whole, one = read(
-        connected | {"partition_bytes": "1", "metadata": "true"}, connected | {"block": second.id}
+    journal.configured()
+    example, (whole, one) = read(
+        journal.directory,
+        connected | {"partition_bytes": "1", "metadata": "true"},
+        connected | {"block": second.id},
     )
     assert (
         whole["columns"]
@@ -63,4 +85,6 @@ def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
     assert whole["rows"][0][1:3] == ["name 0", None]
     assert whole["rows"][-1][2] == str(2**64 - 1)
     assert one["columns"] == "struct<id:bigint,name:string>"
+    assert re.search(r"\|\s*Ada\s*\|\s*11\.75\s*\|", example), example
+    assert re.search(r"\|\s*Grace\s*\|\s*0\.99\s*\|", example), example
     assert one["rows"] == [[10, "name 0"], [11, "name 1"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relay.process import retire
-from relay.process.retire_plan import Retirement, absent, plan
+from relay.process.retire_plan import Retirement, plan, unknown
 from tests.config.test_kafka_clients import settings
 
 
@@ -34,9 +34,17 @@ def test_an_obstacle_is_never_passed_over() -> None:
         retire.end(settings(), Retirement("r-0", "shop.relay.r-0", (0,)))
 
 
-def test_members_that_the_group_does_not_name_are_told_with_those_that_it_does() -> None:
-    """A misspelled one is like one that is gone: Kafka names no transactional ids."""
-    (line,) = absent(["r-3", "r-0", "r-3"], {"r-1": (), "r-0": (0,)})
-    assert line.startswith("r-3: the group has no such member (it has 2 members: r-0, r-1)")
-    assert next(absent(["r-3"], [])).startswith("r-3: the group has no such member (it has none)")
-    assert list(absent(["r-0"], ["r-0"])) == []
+def test_members_that_nobody_knows_are_named_with_those_that_are_known() -> None:
+    """By the group or by the journal: one that is gone is in the journal alone."""
+    group, recorded = {"r-1": (), "r-0": (0,)}, {"r-0", "r-12"}
+    assert list(unknown(["r-0", "r-1", "r-12"], group, recorded)) == []
+    (line,) = unknown(["r-112", "r-0", "r-112"], group, recorded)
+    assert line == (
+        "neither the group nor the journal names a member 'r-112'; they name r-0, r-1, r-12; "
+        "did you mean r-12 or r-1?"
+    )
+    (line,) = unknown(["z"], group, recorded)
+    assert "did you mean" not in line
+    assert next(unknown(["r-3"], (), ())).endswith("; they name nobody")
+    (line,) = unknown(["z"], (), [f"pod-{number:02}" for number in range(25)])
+    assert line.endswith("pod-18, pod-19 and 5 more")

@@ -25,6 +25,7 @@ def config(tmp_path: Path) -> str:
         (["--once", "--http", "127.0.0.1:0"], "--http serves what --follow finds"),
         (["--once", "--webhook", "http://127.0.0.1:9"], "--webhook gets what --follow finds"),
         (["--once", "--removed", "shop.events"], "--removed concerns the rows that --deep counts"),
+        (["--deep", "--removed", "events"], "not a table name: 'events'"),
         (["--follow", "--deep"], "--deep runs once"),
         (["--follow", "--webhook", "host"], "URL is not http or https"),
         (["--follow", "--http", "9466"], "not an address to listen on"),

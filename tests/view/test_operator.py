@@ -270,6 +270,8 @@ def misspelled(operator: Operator, table: str, hint: str) -> None:
     assert (status, hint in errors) == (0, True)
     findings = operator.relay("doctor", "--table", table, "--json")[1]
     assert hint in findings
+    _, _, errors = operator.relay("verify", "--deep", "--removed", table)
+    assert f"--removed {table}: the journal that was read has no block of it{hint}" in errors
 
 
 def resolved(operator: Operator, pipeline: Pipeline, client: Client, ids: dict[str, str]) -> None:  # noqa: F811

@@ -302,7 +302,7 @@ def test_a_narrow_screen_says_nothing_of_what_is_zero() -> None:
 def test_tables_at_rest_are_counted() -> None:
     screen = museum()
     text = shown(screen)
-    assert "9 tables at rest, 90 (9,000 rows) loaded: --all shows them" in text
+    assert "9 tables at rest, 90 blocks (9,000 rows) loaded: --all shows them" in text
     assert "museum.t3" not in text
     assert "museum.t3" in shown(screen, every=True)
     rows = {row.table: row for row in screen.tables}

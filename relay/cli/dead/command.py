@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,12 @@ def list_dead(
             _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
-    table = wanted["table"]
-    if table and table not in letters.tables:
-        hint = did_you_mean_table(table, letters.tables)
+    _say_if_unknown(wanted["table"], letters.tables)
+
+
+def _say_if_unknown(table: str | None, tables: Collection[str]) -> None:
+    if table and table not in tables:
+        hint = did_you_mean_table(table, tables)
         click.echo(f"no dead letter names table {table}{hint}", err=True)
 
 
@@ -178,12 +181,7 @@ def show(
 
 def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
-    registry = Registry(settings.kafka, settings.app)
-    try:
-        registry.catch_up()
-    finally:
-        registry.close()
-    schema = registry.current(table)
+    schema = _registry(settings).current(table)
     if schema is None:
         return inspect.Rows([], f"not decoded as rows: the schema registry has no table {table!r}")
     try:
@@ -191,6 +189,16 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     except (UnsupportedType, ValueError) as problem:
         return inspect.Rows([], f"not decoded as rows: {problem}")
     return inspect.rows_of(letter.value, codec, settings.source.framing)
+
+
+def _registry(settings: Settings) -> Registry:
+    """Read to its end, and closed: what it knows stays."""
+    registry = Registry(settings.kafka, settings.app)
+    try:
+        registry.catch_up()
+    finally:
+        registry.close()
+    return registry
 
 
 @dead.command()
@@ -233,7 +241,10 @@ def replay(
     tally = ReplayTally()
     with contextlib.ExitStack() as stack:
         reader = stack.enter_context(_reader(settings))
-        chosen = filter(Selection(**wanted).means, reader.letters(places))
+        letters = _NamedTables(reader.letters(places))
+        chosen = filter(Selection(**wanted).means, letters)
+        if as_table:
+            _say_if_unregistered(settings, as_table)
         if run:
             sender = Replay(settings, reader)
             stack.callback(sender.close)
@@ -244,10 +255,19 @@ def replay(
         else:
             for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
                 pass
+    _say_if_unknown(wanted["table"], letters.tables)
     if as_json:
         click.echo(json.dumps(output_dead.tally_as_json(tally, settings.source.topic, done=run)))
         return
     click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
+
+
+def _say_if_unregistered(settings: Settings, table: str) -> None:
+    """A new table is not in the registry until a row of it was sent; nor is a misspelled one."""
+    registry = _registry(settings)
+    if registry.current(table) is None:
+        hint = did_you_mean_table(table, registry.tables())
+        click.echo(f"the schema registry has no table {table} yet{hint}", err=True)
 
 
 def _decide(

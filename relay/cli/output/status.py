@@ -107,10 +107,9 @@ def _tables(screen: Screen, width: int, *, every: bool) -> Iterator[Table | str]
     if rest:
         blocks = sum(row.loaded_blocks or 0 for row in rest)
         rows = sum(row.loaded_rows or 0 for row in rest)
-        yield (
-            f"{several(len(rest), 'table')} at rest, {_blocks(blocks, rows)} loaded: --all shows "
-            "them, --table NAME shows one"
-        )
+        loaded = f"{several(blocks, 'block')} ({several(rows, 'row')}) loaded"
+        hint = "--all shows them, --table NAME shows one"
+        yield f"{several(len(rest), 'table')} at rest, {loaded}: {hint}"
 
 
 def _table(row: StatusTableRow) -> Iterator[str]:

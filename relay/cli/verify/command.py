@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from relay import log
+from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.output import verify as output_verify
 from relay.cli.verify import several as verify_several
@@ -23,6 +24,7 @@ from relay.operate.verify.read.journal import Reader
 from relay.program.command import log_format_option
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
+from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--removed",
+    type=TABLE,
     metavar="DATABASE.TABLE",
     multiple=True,
     help="With --deep: rows of this table were removed on purpose, so do not report missing ones.",
@@ -132,7 +135,15 @@ def verify(  # noqa: PLR0913 - one for each option
         audits = verify_several.once_each(
             pipelines, few, deep=deep, removed=removed, as_json=as_json
         )
+    _say_if_unknown(removed, {table for one in audits for table in one.totals.rows_by_table})
     _judge(audits)
+
+
+def _say_if_unknown(removed: Collection[str], tables: Collection[str]) -> None:
+    for table in sorted({*removed} - {*tables}):
+        hint = did_you_mean_table(table, tables)
+        text = f"--removed {table}: the journal that was read has no block of it{hint}"
+        click.echo(text, err=True)
 
 
 def _judge(audits: Sequence[Audit]) -> None:

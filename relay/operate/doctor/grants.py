@@ -162,6 +162,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     ledger = f"{settings.loader.database}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
+    read_journal = KafkaRight("Read", "topic", names.journal_topic(app), "which members there were")
     read_source = KafkaRight("Read", "topic", source, "rows")
     write_source = KafkaRight("Write", "topic", source, "rows")
     told = "optional: which INSERT wrote a block, and when"
@@ -192,7 +193,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             (read_own, look, read_source),
             (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts")), *logs),
         ),
-        Role("retirer", "relay retire", (look, _identities(settings)), ()),
+        Role("retirer", "relay retire", (look, read_journal, _identities(settings)), ()),
         Role(
             "replayer",
             "relay dead replay",

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.k8s.built import Manifest
@@ -14,7 +15,10 @@ VERSION = "v3.20.2"
 SOURCE = Path(__file__).with_name("program")
 """A Go module that names it and everything that it is built of."""
 PROGRAM = Path.home() / ".cache" / "block-relay" / "helm" / VERSION / "helm"
-MISSING = "there is no Helm: python -m tests.k8s.chart --helm builds it, in minutes"
+needs_helm = pytest.mark.skipif(
+    not PROGRAM.exists(),
+    reason="there is no Helm: python -m tests.k8s.chart --helm builds it, in minutes",
+)
 _PACKAGE = "helm.sh/helm/v3/cmd/helm"
 
 
