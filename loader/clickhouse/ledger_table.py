@@ -9,9 +9,9 @@ finds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
+from relay.clickhouse.table_engine import TableEngine
 from relay.errors import ContractBroken
 
 COLUMNS: Mapping[str, str] = {
@@ -38,9 +38,6 @@ LATER = frozenset({"transform", "sent", "left_out"})
 """Columns that ledgers of earlier versions of the program have not."""
 
 
-_PLAIN = re.compile(r"(?:Replicated|Shared)?MergeTree")
-
-
 def check_engine(name: str, engine: str) -> None:
     """Check that the engine keeps every row that is written.
 
@@ -51,11 +48,11 @@ def check_engine(name: str, engine: str) -> None:
     Raises:
         ContractBroken: the engine merges rows into others.
     """
-    if engine.endswith("MergeTree") and not _PLAIN.fullmatch(engine):
+    if TableEngine(engine).merges_rows:
         raise ContractBroken(
             f"the ledger {name} is a {engine}, which merges rows away: blocks that are loaded "
             "would look as if they were not",
-            "Make it anew as MergeTree, or ReplicatedMergeTree, with the same columns and ORDER "
+            "Recreate it as MergeTree, or ReplicatedMergeTree, with the same columns and ORDER "
             f"BY (app, table, block): rename {name}, create it, and copy the rows.",
         )
 
