@@ -16,6 +16,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from relay import names
 from relay.clickhouse.balancer import servers
 from relay.clickhouse.quoting import readable
+from relay.clickhouse.table_engine import TableEngine
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
     ClockOffset,
@@ -146,7 +147,7 @@ class ClickHouseQuestions:
         asked = sorted(tables)
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
         parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
-        replicated = [n for n in asked if tables[n].engine.startswith(("Replicated", "Shared"))]
+        replicated = [n for n in asked if TableEngine(tables[n].engine).is_replicated]
         replicas: dict[str, Sequence[Any]] = {}
         if replicated:
             replicas = self._by_table("replicas", _REPLICAS, "system.replicas", replicated)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
 
-_REPLICATED = ("Replicated", "Shared")
-
 
 def judge_quorum(
     name: str, table: TargetFacts, facts: ClickHouseFacts, own: int | str | None = None
@@ -83,7 +81,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     replicated = [
         name
         for name, table in facts.tables.items()
-        if table is not None and table.engine.startswith(_REPLICATED)
+        if table is not None and engine_of(table).is_replicated
     ]
     ledger = facts.ledger
     if ledger is not None and ledger.policies:
@@ -95,7 +93,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         )
     if ledger is not None:
         yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)
-    if ledger is not None and replicated and not ledger.engine.startswith(_REPLICATED):
+    if ledger is not None and replicated and not engine_of(ledger).is_replicated:
         place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-local",
