@@ -175,8 +175,8 @@ class SourceMember:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Ids that the group gave this process."""
-        return frozenset(self._ids)
+        """Ids that the group gave this process, the present one among them."""
+        return frozenset(self._ids | {self.consumer.memberid() or ""} - {""})
 
     def look_for_brokers(self) -> None:
         """See that the client finds its brokers while a server is away and nobody polls.

@@ -119,7 +119,7 @@ def test_a_name_that_nobody_knows_is_refused(
         assert "add --never-committed" in said
 
     assert retire(config, "--member", "relay1", "--never-committed") == 0
-    assert "relay.relay1: would be ended" in capfd.readouterr().out
+    assert "relay.relay1: its transaction would be aborted" in capfd.readouterr().out
 
     def gone() -> bool:
         return not GroupReader(settings_file.load(config)).read().members
