@@ -223,6 +223,21 @@ def test_anomalies_made_by_hand_are_told_within_two_seconds(pipeline: Pipeline) 
     assert {"backward", "gap", "torn"} <= {anomaly["kind"] for anomaly in anomalies}
 
 
+def test_it_waits_for_the_first_relay(pipeline: Pipeline) -> None:  # noqa: F811
+    """As where all programs of an app start together: it ended with status 2 before."""
+    config = pipeline.config(flush_point_interval_seconds=1.0)
+    with contextlib.closing(Receiver(200)) as receiver:
+        follower = Follower(pipeline, config, receiver.url)
+        waits = "the verifier waits for the app's first relay"
+        wait_until(lambda: waits in follower.log(), "that it waits")
+        assert f"there is no topic {pipeline.app}.journal" in follower.log()
+        pipeline.start("a", config)
+        pipeline.send(range(50))
+        wait_until(lambda: follower.metric("verifier_rows_total") == 50, "its rows")
+        follower.process.send_signal(signal.SIGTERM)
+        assert follower.process.wait(30) == 0, follower.log()
+
+
 def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
     """Clean after a load; then damage in each place is named."""
     client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")

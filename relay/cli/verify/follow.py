@@ -66,7 +66,7 @@ def follow(
         keep: gets partition, offset and record before they are judged.
 
     Raises:
-        ConfigError: the app has no journal; one of `outlets` cannot be used.
+        ConfigError: the app has no journal any more; one of `outlets` cannot be used.
     """
     progress, trail, samples = AuditProgress(time.monotonic()), Trail(), Samples()
     with contextlib.ExitStack() as opened:

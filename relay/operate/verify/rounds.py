@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay.errors import Unavailable
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
+from relay.operate.verify.read.journal import NoJournal
 
 if TYPE_CHECKING:
     import threading
@@ -29,6 +30,8 @@ ROUND_SECONDS = 0.2
 """Between two looks at the committed offsets: an anomaly is told within a second."""
 ENDS_SECONDS = 5.0
 """Between two looks at the last stable offsets, which cost a request per broker."""
+FIRST_RELAY_SECONDS = 5.0
+"""Between two looks for a journal that no relay has created yet."""
 
 
 def once(
@@ -75,7 +78,7 @@ def follow(
         keep: gets partition, offset and record, in order.
 
     Raises:
-        ConfigError: the app has no journal.
+        ConfigError: the app has no journal any more.
     """
 
     def kept(partition: int, offset: int, commit: Commit) -> None:
@@ -94,6 +97,12 @@ def follow(
         except Unavailable as error:
             log.warning("the verifier waits for a server", extra={"why": error.message})
             progress.turned(time.monotonic(), time.time(), error.message)
+        except NoJournal as error:
+            why = {"why": error.message, "next": error.next_step}
+            log.warning("the verifier waits for the app's first relay", extra=why)
+            progress.turned(time.monotonic(), time.time(), error.message)
+            looked = float("-inf")
+            stop.wait(FIRST_RELAY_SECONDS)
         stop.wait(ROUND_SECONDS)
 
 

@@ -57,6 +57,10 @@ def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int,
     return low
 
 
+class NoJournal(ConfigError):
+    """No relay of the app has run yet, or the app's name is another."""
+
+
 class Reader:
     """The journal from its beginning on, and what stands beside it.
 
@@ -94,14 +98,15 @@ class Reader:
         """Read partitions that were not there before, from where `begin` says.
 
         Raises:
-            ConfigError: the app has no journal.
+            NoJournal: the app has none.
+            ConfigError: it has none any more.
             Refused: the brokers let nobody in with these credentials.
         """
         for admin, renewal in self._renewals:
             renewal.look(admin)
         described = self._described()
         if described.error is not None:
-            raise ConfigError(
+            raise (ConfigError if self._at else NoJournal)(
                 f"there is no topic {self._journal}: {described.error}",
                 "check `app` in the configuration; the relay creates the topic when it first runs",
             )
