@@ -147,7 +147,10 @@ def test_a_refusal_is_said_and_the_loader_starts(
     with pytest.raises(urllib.error.HTTPError):
         remove(api, "shop", "loader-0")
     session._clear(given)
-    assert "is not removed: HTTP Error 403" in capsys.readouterr().err
+    assert (
+        "cannot remove what an earlier driver left behind: HTTP Error 403"
+        in capsys.readouterr().err
+    )
     played.refuses.clear()
     session._clear(given)
     assert "pods/exec-1, pods/exec-2" in capsys.readouterr().err

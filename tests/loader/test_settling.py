@@ -379,7 +379,7 @@ def test_without_standing_aside_every_table_waits(
     monkeypatch.setattr(micro_batch, "stands_aside", lambda *_, **__: False)
     (block,) = journal.seal(tables[1], batch(0, 10))
     before.insert_into(tables[1], Error(252, PARTS))
-    with pytest.raises(Unavailable, match="waited"):
+    with pytest.raises(Unavailable, match="did not answer for"):
         begin(wait_for_servers_seconds=2.0).settle(block)
 
 

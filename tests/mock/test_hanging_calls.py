@@ -124,7 +124,7 @@ def test_offsets_that_are_never_sent_are_given_up_at_the_own_deadline(
         rig.producer.replace()
         rig.producer._producer = Stuck(rig.producer._producer, released)  # type: ignore[assignment]
 
-        with pytest.raises(TransactionFailed, match=r"send_offsets.*not returned") as failed:
+        with pytest.raises(TransactionFailed, match=r"send_offsets.*did not return") as failed:
             rig.fill()
 
         released.set()

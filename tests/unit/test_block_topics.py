@@ -24,6 +24,7 @@ class Topics:
         self.says = says or {}
         self.writable = False
         self.made: list[dict[str, tuple[str, str]]] = []
+        self.behind: dict[str, Refused] = {}
 
     def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> None:
         self.made.append(wanted)

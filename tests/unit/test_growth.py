@@ -84,7 +84,7 @@ def test_a_wait_for_a_topic_that_does_not_grow_is_bounded(monkeypatch: pytest.Mo
     monkeypatch.setattr(topics_module.time, "monotonic", lambda: now[0])
     topics = Narrow(rows=4, shop_journal=2, shop_dead=2)
     topics._followed = 2
-    with pytest.raises(Unavailable, match=r"topic shop\.dead has 2 partitions, 4 are needed"):
+    with pytest.raises(Unavailable, match=r"topic shop\.dead has 2 partitions, but needs 4"):
         topics.follow({3})
     now[0] += topics_module.GROW_SECONDS
     with pytest.raises(Refused, match=r"shop\.dead has 2 partitions") as refused:
@@ -108,7 +108,7 @@ def test_a_block_topic_that_does_not_grow_is_its_tables_affair(
     now[0] += topics_module.GROW_SECONDS
     assert topics.follow({3})
     assert topics.widths["shop.journal"] == topics.widths["shop.blocks.d.u"] == 4
-    why = "no block topic for d.t: topic shop.blocks.d.t has 2 partitions, 4 are needed"
+    why = "no block topic for d.t: topic shop.blocks.d.t has 2 partitions, but needs 4"
     assert of_tables.refusal("d.t").startswith(why)
     assert not of_tables.refusal("d.u")
     assert (of_tables.of("d.t"), of_tables.of("d.u")) == ("", "shop.blocks.d.u")
