@@ -1,4 +1,7 @@
-"""Ways into the ClickHouse of a stack, for tests and campaigns: settings give clients."""
+"""Ways into the ClickHouse of a stack, for tests and campaigns: settings give clients.
+
+And settings of an app none of whose servers is there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import clickhouse_connect
+
+from relay.config.settings import Settings
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -41,3 +46,16 @@ def sql(reached: ClickHouse, statement: str) -> str:
 def elsewhere(reached: ClickHouse, url: str) -> ClickHouse:
     """Return the same settings with another address, as of a proxy before the server."""
     return reached.model_copy(update={"url": url})
+
+
+def nobody() -> Settings:
+    """Return settings of an app at whose addresses nobody listens."""
+    return Settings.model_validate(
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "127.0.0.1:1"},
+            "source": {"topic": "rows"},
+            "clickhouse": {"url": "http://127.0.0.1:1"},
+            "loader": {"checkpoint": "checkpoint"},
+        }
+    )

@@ -11,6 +11,7 @@ keep the last record of a table, and that may be the one that lost.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -245,3 +246,14 @@ class Registry:
         if error.retriable() or error.code() < 0 or error.code() in PASSING:
             return Unavailable(said, "check kafka.bootstrap and that the brokers are up")
         return Refused(said, f"grant Read and Write on topic {self._topic}, then start again")
+
+
+def read_to_its_end(kafka: Kafka, app: str) -> Registry:
+    """Return the registry as it is now, closed: what it knows stays.
+
+    Raises:
+        Unavailable, Refused, ContractBroken: as Registry.catch_up.
+    """
+    with contextlib.closing(Registry(kafka, app)) as registry:
+        registry.catch_up()
+    return registry

@@ -84,6 +84,18 @@ def send_bad(pipeline: Pipeline) -> None:
     assert producer.flush(30) == 0
 
 
+def send_until_rows_come(pipeline: Pipeline, table: str, numbers: range) -> None:
+    """Send rows of the table one by one, until one of these or of higher numbers is in a block."""
+    producer, left = Producer({"bootstrap.servers": pipeline.bootstrap}), iter(numbers)
+
+    def arrived() -> bool:
+        pipeline.produce(producer, row_batch([next(left)]), 0, [("table", table)])
+        assert producer.flush(30) == 0
+        return any(row >= numbers.start for row in pipeline.rows())
+
+    pipeline.until(arrived, f"rows of {table}, which has a block topic now")
+
+
 def refused(pipeline: Pipeline, process: subprocess.Popen[bytes], *named: str) -> None:
     """Ended by itself with status 5, one error and the next step, and tried nothing again."""
     wait_until(lambda: process.poll() is not None, "the end of the relay", 90)
@@ -237,14 +249,7 @@ def test_a_right_on_one_tables_topic(
     assert "next: grant Write on topic" in headers["reason"]
 
     server.grant([other])
-    sent = iter(range(21, 80))
-
-    def arrived() -> bool:
-        pipeline.produce(producer, row_batch([next(sent)]), 0, [("table", closed)])
-        assert producer.flush(30) == 0
-        return any(row > 20 for row in pipeline.rows())
-
-    pipeline.until(arrived, "rows of the table that may be written now")
+    send_until_rows_come(pipeline, closed, range(21, 80))
     assert relay.poll() is None
 
 
@@ -282,14 +287,7 @@ def test_a_block_topic_that_may_not_grow_with_the_source(
     assert relay.poll() is None, pipeline.log(relay)
 
     grow(pipeline, names.blocks_topic(app, forgotten), wide)
-    sent = iter(range(902, 960))
-
-    def arrived() -> bool:
-        pipeline.produce(producer, row_batch([next(sent)]), 0, [("table", forgotten)])
-        assert producer.flush(30) == 0
-        return any(row > 901 for row in pipeline.rows())
-
-    pipeline.until(arrived, "rows of the table whose topic has grown now")
+    send_until_rows_come(pipeline, forgotten, range(902, 960))
     assert relay.poll() is None
 
 

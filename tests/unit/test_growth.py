@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.config.settings import Settings
 from relay.core.takeover import came_later
 from relay.errors import Refused, Unavailable
 from relay.kafka import topics as topics_module
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import TopicFacts, Topics
 from relay.process.coverage import left_over
+from tests import reach
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,17 +45,7 @@ class Narrow(Topics):
     """Of which some do not grow."""
 
     def __init__(self, **widths: int) -> None:
-        super().__init__(
-            Settings.model_validate(
-                {
-                    "app": "shop",
-                    "kafka": {"bootstrap": "127.0.0.1:1"},
-                    "source": {"topic": "rows"},
-                    "clickhouse": {"url": "http://127.0.0.1:1"},
-                    "loader": {"checkpoint": "checkpoint"},
-                }
-            )
-        )
+        super().__init__(reach.nobody())
         self.widths = {name.replace("_", "."): width for name, width in widths.items()}
         self.stuck = {"shop.dead"}
         self._ready = set(self.widths) - {"rows"}

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
-from relay.config.settings import Settings
 from relay.kafka.topics import Topics
+from tests import reach
 
 
 class Admin:
@@ -55,17 +55,7 @@ class Admin:
 
 @pytest.fixture
 def topics() -> Topics:
-    return Topics(
-        Settings.model_validate(
-            {
-                "app": "shop",
-                "kafka": {"bootstrap": "127.0.0.1:1"},
-                "source": {"topic": "rows"},
-                "clickhouse": {"url": "http://127.0.0.1:1"},
-                "loader": {"checkpoint": "checkpoint"},
-            }
-        )
-    )
+    return Topics(reach.nobody())
 
 
 def test_nothing_is_asked_about_a_topic_that_may_not_be_there(topics: Topics) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from relay.config.settings import Settings
 from relay.errors import Refused, RelayError, Unavailable
 from relay.kafka.topics import TopicFacts
 from relay.process.truth import TruthReader
+from tests import reach
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -39,15 +39,7 @@ class Answering:
 
 @pytest.fixture
 def truth(monkeypatch: pytest.MonkeyPatch) -> TruthReader:
-    settings = Settings.model_validate(
-        {
-            "app": "shop",
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": "rows"},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "checkpoint"},
-        }
-    )
+    settings = reach.nobody()
     made = TruthReader(settings, cast("Topics", Described()), 0.2)
     monkeypatch.setattr(made._of_journal, "stable", lambda _: {0: 0})
     return made

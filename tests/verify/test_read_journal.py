@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
-from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.kafka.group_queries import GroupOffset
 from relay.operate.verify.read import journal
 from relay.operate.verify.read.journal import Reader
+from tests import reach
 
 
 class Asked:
@@ -64,15 +64,7 @@ def test_brokers_that_are_away_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     """With address and cause: `Failed to get metadata` says neither."""
     monkeypatch.setattr(journal, "SECONDS", 2.5)
     monkeypatch.setattr(journal, "LOOK_SECONDS", 0.5)
-    settings = Settings.model_validate(
-        {
-            "app": "shop",
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": "rows"},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "checkpoint"},
-        }
-    )
+    settings = reach.nobody()
     found = Reader(settings)
     try:
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1: Connection refused"):

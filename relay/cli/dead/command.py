@@ -27,7 +27,7 @@ from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
 from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
-from relay.schema.registry import Registry
+from relay.schema.registry import read_to_its_end
 from relay.schema.types.column_type import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
@@ -181,7 +181,7 @@ def show(
 
 def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
-    schema = _registry(settings).current(table)
+    schema = read_to_its_end(settings.kafka, settings.app).current(table)
     if schema is None:
         return inspect.Rows([], f"not decoded as rows: the schema registry has no table {table!r}")
     try:
@@ -189,16 +189,6 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     except (UnsupportedType, ValueError) as problem:
         return inspect.Rows([], f"not decoded as rows: {problem}")
     return inspect.rows_of(letter.value, codec, settings.source.framing)
-
-
-def _registry(settings: Settings) -> Registry:
-    """Read to its end, and closed: what it knows stays."""
-    registry = Registry(settings.kafka, settings.app)
-    try:
-        registry.catch_up()
-    finally:
-        registry.close()
-    return registry
 
 
 @dead.command()
@@ -264,7 +254,7 @@ def replay(
 
 def _say_if_unregistered(settings: Settings, table: str) -> None:
     """A new table is not in the registry until a row of it was sent; nor is a misspelled one."""
-    registry = _registry(settings)
+    registry = read_to_its_end(settings.kafka, settings.app)
     if registry.current(table) is None:
         hint = did_you_mean_table(table, registry.tables())
         click.echo(f"the schema registry has no table {table} yet{hint}", err=True)

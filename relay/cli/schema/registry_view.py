@@ -13,7 +13,7 @@ from relay.kafka.topics import Topics
 from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.schema.evolution import live_columns, unsupported_columns
-from relay.schema.registry import Registry
+from relay.schema.registry import Registry, read_to_its_end
 
 
 def read_registry(config_file: Path) -> Registry:
@@ -21,12 +21,7 @@ def read_registry(config_file: Path) -> Registry:
     settings = settings_of(config_file)
     # Where credentials are wrong, a consumer only finds nobody; this one hears why.
     Topics(settings).describe(names.schemas_topic(settings.app))
-    registry = Registry(settings.kafka, settings.app)
-    try:
-        registry.catch_up()
-    finally:
-        registry.close()
-    return registry
+    return read_to_its_end(settings.kafka, settings.app)
 
 
 def version_of(registry: Registry, table: str, version: int | None) -> TableSchema:

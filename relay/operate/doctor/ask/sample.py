@@ -24,7 +24,7 @@ from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.dead_reason import DeadReason
 from relay.schema.evolution import evolve, unsupported_columns
-from relay.schema.registry import Registry
+from relay.schema.registry import read_to_its_end
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -99,6 +99,5 @@ def _registered(settings: Settings, tables: Collection[str]) -> dict[str, TableS
     """The registry's row message of each table; of none where no relay has run yet."""
     if Topics(settings).describe(names.schemas_topic(settings.app), (READ,)) is None:
         return dict.fromkeys(tables)
-    with contextlib.closing(Registry(settings.kafka, settings.app)) as registry:
-        registry.catch_up()
-        return {table: registry.current(table) for table in tables}
+    registry = read_to_its_end(settings.kafka, settings.app)
+    return {table: registry.current(table) for table in tables}
