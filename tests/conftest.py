@@ -16,7 +16,8 @@ from relay.dev import process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from tests import reach
-from tests.jvms import live_shortly, prepare_spark
+from tests.jvms import live_shortly, prepare_kafka, prepare_spark
+from tests.memory_files import keep_files_in_memory
 
 STARTING = frozenset(
     {
@@ -50,13 +51,14 @@ def _no_server_without_the_mark(
 
 
 def pytest_configure() -> None:
-    """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; JVMs start quickly.
+    """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; those are in a hurry.
 
     A shell starts what it puts behind an & with SIGINT ignored, and what this run starts would
     inherit that.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
+    keep_files_in_memory()
     live_shortly()
 
 
@@ -84,6 +86,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One broker and a ClickHouse server, ended with the test run."""
     directory = tmp_path_factory.mktemp("stack")
     prepare_spark()
+    prepare_kafka()
     try:
         yield dev_stack.up(directory, progress=print)
     finally:
