@@ -85,13 +85,18 @@ class Command:
     """`relay dead ...` as a process of its own; ended with the context."""
 
     def __init__(
-        self, pipeline: Pipeline, *arguments: str, failpoint: str = "", without: str = ""
+        self,
+        pipeline: Pipeline,
+        *arguments: str,
+        failpoint: str = "",
+        without: str = "",
+        config: Path | None = None,
     ) -> None:
         program: list[str | Path] = [Path(sys.executable).parent / "relay"]
         if without:
             program = [sys.executable, "-m", "tests.dead.unguarded", without]
         self._process = subprocess.Popen(
-            [*program, "dead", *arguments, "--config", pipeline.config()],
+            [*program, "dead", *arguments, "--config", config or pipeline.config()],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "RELAY_FAILPOINT": failpoint},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,10 +79,12 @@ def test_control_without_one_transaction_a_kill_doubles(pipeline: Pipeline) -> N
 def test_control_without_one_identity_two_replays_double(pipeline: Pipeline) -> None:
     """Negative control: under two transactional ids both replays send everything."""
     values = write(pipeline, 10)
-    free = {"without": "one_identity"}
-    first = Command(pipeline, "replay", "--run", failpoint="replay_marks_written:stop", **free)
+    # While the first waits, the coordinator must not abort it, however slow the machine is.
+    long = pipeline.config(transaction_timeout_seconds=60.0, session_timeout_seconds=70.0)
+    free = partial(Command, pipeline, "replay", "--run", without="one_identity", config=long)
+    first = free(failpoint="replay_marks_written:stop")
     wait_until(lambda: is_stopped(first.process), "the first stands before its commit")
-    Command(pipeline, "replay", "--run", **free).end(0)
+    free().end(0)
     first.process.send_signal(signal.SIGCONT)
     first.end(0)
 
