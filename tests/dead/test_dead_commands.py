@@ -101,7 +101,7 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     pipeline.until(lambda: len(pipeline.dead()) == 4, "the one that is still bad")
     as_table = ("replay", nameless["place"], "--as-table")
     assert f"no table {late}r yet; did you mean {late}?" in relay.hint(*as_table, f"{late}r")
-    assert not relay.hint(*as_table, late)
+    assert "no table" not in relay.hint(*as_table, late)
 
     again = pipeline.read(pipeline.source, 2)
     assert [(v, h) for _, v, h in again[0]][1:] == [(row_batch([1]), traced)]

@@ -49,6 +49,10 @@ def next_second(client: Client) -> None:
     )
 
 
+WAYS = ["restore", pytest.param("make_anew", marks=pytest.mark.long)]
+"""A backup comes back as tables of the same identity, or of a new one."""
+
+
 @pytest.mark.parametrize("how", ["restore", "make_anew"])
 def test_a_block_that_was_claimed_then_and_loaded_since(
     loader: Unsparked, client: Client, table: str, how: str
@@ -77,7 +81,7 @@ def rows(client: Client, table: str) -> set[int]:
     return {total, *(number(client, f"{view} WHERE id >= 0") for view in views)}
 
 
-@pytest.mark.parametrize("how", ["restore", "make_anew"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_block_that_was_claimed_then_and_has_its_rows(
     loader: Unsparked, client: Client, table: str, how: str
 ) -> None:
@@ -97,7 +101,7 @@ def test_a_block_that_was_claimed_then_and_has_its_rows(
 
 
 @pytest.mark.parametrize("table", ["stamped", "viewed"], indirect=True)
-@pytest.mark.parametrize("how", ["restore", "make_anew"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_checkpoint_that_stands_where_the_restored_ledger_does(
     loader: Unsparked,
     client: Client,

@@ -17,8 +17,6 @@ EVERY_KIND = frozenset(
     {"fault", "crash", "boot", "revoke", "rejoin", "stop", "move", "deliver", "timeout"}
 )
 
-WHILE_BOTH_RUN = EVERY_KIND - {"boot", "stop"}
-
 
 def running(*source: str, names: str = "ab", **options: Any) -> World:
     """Processes that are in the group; a owns the only partition."""
@@ -42,9 +40,6 @@ class Case:
 
 CASES = {
     "two relays, a fault of any kind": Case(running("x", "x"), 1),
-    "two relays, two faults of any kind but a start or a stop": Case(
-        running("x", "x"), 2, WHILE_BOTH_RUN, states=50_000
-    ),
     "two relays, three lost or repeated requests over two transactions": Case(
         running("x", "x", "x", "x"), 3, frozenset({"fault", "deliver"}), states=15_000
     ),
@@ -57,9 +52,6 @@ CASES = {
     ),
     "across clusters, two relays, a fault of any kind": Case(
         running("x", "x", fencing=Fencing.PARTITION), 1
-    ),
-    "across clusters, two relays, two faults of any kind but a start or a stop": Case(
-        running("x", "x", fencing=Fencing.PARTITION), 2, WHILE_BOTH_RUN, states=14_000
     ),
     "across clusters, two lost or repeated requests over two transactions": Case(
         running("x", "x", "x", "x", fencing=Fencing.PARTITION), 2, frozenset({"fault", "deliver"})
