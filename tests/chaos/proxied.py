@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relay.dev import layout
+from relay.dev import broker, layout
 from relay.dev import stack as dev_stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack
@@ -40,9 +40,19 @@ class Proxied:
 
 @contextmanager
 def proxied(
-    directory: Path, brokers: int = 1, progress: Callable[[str], None] = print
+    directory: Path,
+    brokers: int = 1,
+    progress: Callable[[str], None] = print,
+    *,
+    clickhouse: bool = True,
 ) -> Iterator[Proxied]:
     """A stack whose brokers stand behind proxies; ended with the `with` block.
+
+    Args:
+        directory: without a stack.
+        brokers: how many.
+        progress: told what is done.
+        clickhouse: whether its server is started, too.
 
     Raises:
         MissingTool, ConfigError, Unavailable: as relay.dev.stack.up.
@@ -66,7 +76,17 @@ def proxied(
                 encoding="utf-8",
             )
         owned.callback(dev_stack.down, directory)
-        yield Proxied(dev_stack.up(directory, progress=progress), tuple(proxies))
+        yield Proxied(_up(directory, brokers, progress, clickhouse), tuple(proxies))
+
+
+def _up(directory: Path, brokers: int, progress: Callable[[str], None], clickhouse: bool) -> Stack:
+    if clickhouse:
+        return dev_stack.up(directory, progress=progress)
+    for index in range(brokers):
+        broker.start(directory, index)
+    found = dev_stack.status(directory)
+    assert found is not None
+    return found
 
 
 def _listeners(direct: int, controller: int, behind: int, advertised: str) -> str:
