@@ -240,6 +240,26 @@ def test_what_went_with_its_table_stays_gone(
     assert number(client, table) == 0
 
 
+@pytest.mark.parametrize("stamp", ["", ", _block String"])
+@pytest.mark.parametrize("size", [0, 100])
+def test_what_was_copied_into_another_table_is_not_inserted_again(
+    journal: Journal, worker: Worker, client: Client, database: str, stamp: str, size: int
+) -> None:
+    """A person moves the table: its rows into a new one, which then takes its name."""
+    table = create(client, f"{database}.moved", stamp, more=window(size))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    made = client.query(f"SHOW CREATE TABLE {table}").result_rows[0][0]
+    client.command(made.replace(table, f"{table}_new", 1))
+    client.command(f"INSERT INTO {table}_new SELECT * FROM {table} SETTINGS async_insert = 0")
+    client.command(f"EXCHANGE TABLES {table} AND {table}_new")
+    client.command(f"DROP TABLE {table}_new SYNC")
+    # The tokens went with the old table, and without block ids nobody can tell rows apart.
+    expected = "loaded" if stamp else "parked"
+    assert until_settled(worker, blocks) == [expected]
+    assert number(client, table) == 100
+
+
 def test_what_was_not_inserted_before_a_table_was_made_anew_is_inserted(
     journal: Journal, worker: Worker, client: Client, database: str
 ) -> None:
