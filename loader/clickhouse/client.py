@@ -36,10 +36,10 @@ EVERYWHERE: Mapping[str, object] = {
     "transfer_overflow_mode": "throw",
     "skip_unavailable_shards": 0,
     "max_rows_to_group_by": 0,
-    # What it may refuse a question for: that it uses no key or projection.
+    # What it may refuse a question for: that it uses no key or projection. (Nothing undoes
+    # force_data_skipping_indices: no version of ClickHouse can parse an empty list of them.)
     "force_primary_key": 0,
     "force_index_by_date": 0,
-    "force_data_skipping_indices": "",
     "force_optimize_projection": 0,
     # What it may make of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
     "aggregate_functions_null_for_empty": 0,

@@ -81,7 +81,7 @@ def _load(bench: Bench, block: Block) -> None:
     why = ""
     for _ in range(10):
         value = block.SerializeToString()
-        (one,) = workers.load(bench.settings, [value], (frozenset(), 0), iter([0]))
+        (one,) = workers.load(bench.settings, [value], (frozenset(), 0), iter([range(1)]))
         if one.outcome == "loaded":
             return
         why = f"{one.outcome}: {one.reason}"
