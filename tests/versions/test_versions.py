@@ -21,6 +21,7 @@ from tests.versions.engines import ADMIN, running
 from tests.versions.guards import GUARDS, Absent, Bench, Red
 from tests.versions.httpquery import assignments, identifier, parse
 from tests.versions.releases import RELEASES
+from tests.versions.rollback import rolled_back
 from tests.versions.users import User
 
 DOCUMENT = (Path(__file__).parents[2] / "relay/docs/clickhouse-versions.md").read_text()
@@ -97,6 +98,13 @@ def test_the_guards_hold_here_and_see_what_does_not(bootstrap: str, tmp_path: Pa
         tool._one(verdict, repeated, lambda: GUARDS[repeated](bench))
         assert "4 rows instead of 2" in verdict.red[repeated]
         bench.close()
+
+
+def test_an_embedded_engine_and_a_roll_back_work_on_the_installed_version(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """What older versions alone go through: a fault here shows without their environments."""
+    rolled_back(NOW, _behind_front(), bootstrap, tmp_path)
 
 
 def test_the_front_answers_only_who_is_meant(tmp_path: Path) -> None:
