@@ -16,7 +16,7 @@ from relay.dev import process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from tests import reach
-from tests.jvms import live_shortly, prepare_kafka, prepare_spark
+from tests.jvms import live_shortly, prepare_spark
 from tests.memory_files import keep_files_in_memory
 
 STARTING = frozenset(
@@ -86,7 +86,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One broker and a ClickHouse server, ended with the test run."""
     directory = tmp_path_factory.mktemp("stack")
     prepare_spark()
-    prepare_kafka()
     try:
         yield dev_stack.up(directory, progress=print)
     finally:

@@ -17,7 +17,7 @@ import pyspark
 
 from relay.program import java
 
-SILENT = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
+_SILENT = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 """A file that does not fit is no news; Spark's launcher, another JVM, has another class path."""
 
 
@@ -50,12 +50,12 @@ def written() -> list[Path]:
 def reading() -> list[str]:
     """Return the JVM's options that use the archive; none where nobody has written one."""
     archives = [one for one in written() if _fits_an_option(one) and os.access(one, os.R_OK)]
-    return [f"-XX:SharedArchiveFile={archives[-1]}", SILENT] if archives else []
+    return [f"-XX:SharedArchiveFile={archives[-1]}", _SILENT] if archives else []
 
 
 def writing(archive: Path) -> list[str]:
     """Return the JVM's options that write the archive when it ends."""
-    return [f"-XX:ArchiveClassesAtExit={archive}", SILENT]
+    return [f"-XX:ArchiveClassesAtExit={archive}", _SILENT]
 
 
 def _fits_an_option(archive: Path) -> bool:
