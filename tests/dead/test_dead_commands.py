@@ -38,9 +38,13 @@ class Relay:
         return out if status == 0 else err
 
     def hint(self, *arguments: str) -> str:
-        """What it says beside what it prints."""
+        """What it says beside what it prints.
+
+        Not what another test's Kafka client writes to the same stream, at lines that begin with %.
+        """
         run_main(cli, "relay", ["dead", *arguments, "--config", str(self._config)])
-        return self._captured.readouterr().err
+        lines = self._captured.readouterr().err.splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("%"))
 
     def objects(self, *arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.dead(*arguments, "--json").splitlines()]
@@ -101,7 +105,7 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     pipeline.until(lambda: len(pipeline.dead()) == 4, "the one that is still bad")
     as_table = ("replay", nameless["place"], "--as-table")
     assert f"no table {late}r yet; did you mean {late}?" in relay.hint(*as_table, f"{late}r")
-    assert "no table" not in relay.hint(*as_table, late)
+    assert not relay.hint(*as_table, late)
 
     again = pipeline.read(pipeline.source, 2)
     assert [(v, h) for _, v, h in again[0]][1:] == [(row_batch([1]), traced)]
