@@ -82,8 +82,12 @@ def proxied(
 def _up(directory: Path, brokers: int, progress: Callable[[str], None], clickhouse: bool) -> Stack:
     if clickhouse:
         return dev_stack.up(directory, progress=progress)
+    plan = layout.read(directory)
+    assert plan is not None
     for index in range(brokers):
-        broker.start(directory, index)
+        broker.launch(directory, index, plan)
+    for index in range(brokers):  # of several, none answers before the others run
+        broker.await_ready(directory, index, plan)
     found = dev_stack.status(directory)
     assert found is not None
     return found
