@@ -51,7 +51,7 @@ def _no_server_without_the_mark(
 
 
 def pytest_configure() -> None:
-    """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; those are in a hurry.
+    """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; these start quickly.
 
     A shell starts what it puts behind an & with SIGINT ignored, and what this run starts would
     inherit that.

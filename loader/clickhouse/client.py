@@ -37,7 +37,7 @@ EVERYWHERE: Mapping[str, object] = {
     "skip_unavailable_shards": 0,
     "max_rows_to_group_by": 0,
     # What it may refuse a question for: that it uses no key or projection. (Nothing undoes
-    # force_data_skipping_indices: no version of ClickHouse can parse an empty list of them.)
+    # force_data_skipping_indices: none of 25.8 to 26.9 can parse an empty list of them.)
     "force_primary_key": 0,
     "force_index_by_date": 0,
     "force_optimize_projection": 0,

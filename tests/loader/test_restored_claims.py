@@ -50,7 +50,7 @@ def next_second(client: Client) -> None:
 
 
 WAYS = ["restore", pytest.param("make_anew", marks=pytest.mark.long)]
-"""A backup comes back as tables of the same identity, or of a new one."""
+"""A backup comes back as tables of the same identity, or, by default in one test, of a new one."""
 
 
 @pytest.mark.parametrize("how", ["restore", "make_anew"])
