@@ -71,6 +71,8 @@ def test_a_point_is_unknown_where_any_part_is(made: Built) -> None:
     assert point(screen) == Point(NOW_MS, 7, 2.5)
     screen["partitions"][0]["lag_seconds"] = 90.0
     assert point(screen) == Point(NOW_MS, 7, 90.0), "nobody polled it, so nothing is sealed"
+    screen["partitions"][0]["held_seconds"] = 120.0
+    assert point(screen) == Point(NOW_MS, 7, 120.0), "polled, and not sealed"
     screen["partitions"][0]["lag_seconds"] = None
     screen["partitions"][0]["lag"] = None
     screen["tables"][0]["lag_seconds"] = None

@@ -19,6 +19,17 @@ def test_heads_tell_how_long_the_floor_stands() -> None:
     assert seen.first_ms == 1_000
 
 
+def test_nothing_is_held_since_a_record_that_held_nothing() -> None:
+    """A quiet partition's floor stands where it was for hours; what is held came later."""
+    seen = JournalState()
+    for n in (1, 2):
+        seen.add(0, n, commit(n, floor=5, position=5, at_ms=n * 1_000))
+    seen.add(0, 3, commit(3, floor=5, position=9, at_ms=600_000))
+    assert seen.heads[0].held_since_ms == 600_000
+    seen.add(0, 4, commit(4, floor=5, position=12, at_ms=601_000))
+    assert seen.heads[0].held_since_ms == 600_000
+
+
 def test_blocks_stay_open_until_somebody_says_they_are_settled() -> None:
     """By the ledger's position in their partition, or one by one."""
     seen = JournalState()

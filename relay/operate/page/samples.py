@@ -21,8 +21,9 @@ class Point(NamedTuple):
     Attributes:
         at_ms: Unix time.
         lag: messages of all source partitions that no relay has polled; None: not known.
-        seconds: age of the oldest message that no relay has polled, or of the oldest row that is
-            sealed and not in ClickHouse, whichever is older; None: not known.
+        seconds: age of the oldest message that no relay has polled, of the oldest buffer that
+            a relay holds, as far as the journal tells, or of the oldest row that is sealed and not
+            in ClickHouse, whichever is oldest; None: not known.
     """
 
     at_ms: int
@@ -35,7 +36,12 @@ def point(screen: Mapping[str, Any]) -> Point:
     lags = [row["lag"] for row in screen["partitions"]]
     ages = [row["lag_seconds"] for row in screen["tables"]]
     # Of a source that may not be read the ages are not known, and tell of nothing else.
-    ages += [age for row in screen["partitions"] if (age := row["lag_seconds"]) is not None]
+    ages += [
+        age
+        for row in screen["partitions"]
+        for age in (row["lag_seconds"], row["held_seconds"])
+        if age is not None
+    ]
     return Point(
         screen["at_ms"],
         sum(lags) if lags and None not in lags else None,

@@ -36,7 +36,7 @@ class PartitionState:
 
     Attributes:
         held_since_ms: when the first of the records was written, of those read, that have this
-            floor; a buffer that begins at the floor is at least as old.
+            floor and a position beyond it; a buffer that begins at the floor is at least as old.
     """
 
     n: int
@@ -82,7 +82,7 @@ class JournalState:
         """Add the next record of a journal partition."""
         at = commit.written_at_ms
         before = self.heads.get(partition)
-        same = before is not None and before.floor == commit.floor
+        same = before is not None and before.floor == commit.floor < before.position
         self.heads[partition] = PartitionState(
             commit.n,
             commit.epoch,
