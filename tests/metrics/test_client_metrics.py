@@ -123,6 +123,35 @@ def test_a_broker_of_which_nothing_is_heard_is_not_up(rig: Rig) -> None:
     assert rig.value("relay_kafka_statistics_seconds", client=CONSUMER) == 31
 
 
+def test_a_client_that_is_not_polled_is_not_asked_whether_brokers_are_there(
+    rig: Rig, heard: Given
+) -> None:
+    """Inside a transaction the consumer is not, and its "up" of before kept a relay ready."""
+    away = copy.deepcopy(heard[PRODUCER])
+    for broker in away["brokers"].values():
+        broker["state"] = "TRY_CONNECT"
+    rig.now += 29
+    rig.hear(PRODUCER, away)
+    assert rig.statistics.connected() is True
+    rig.now += 2
+    assert rig.statistics.connected() is False
+    rig.now += 600
+    assert rig.statistics.connected() is True, "nothing is heard of any: as they said last"
+
+
+def test_nor_does_what_they_said_of_group_and_partitions(rig: Rig, heard: Given) -> None:
+    """Siblings of a broker's: a coordinator that answered a minute ago proves nothing now."""
+    told = copy.deepcopy(heard[CONSUMER])
+    told["cgrp"]["join_state"] = "steady"
+    rig.hear(CONSUMER, told)
+    names = [f"relay_kafka_{one}" for one in ("group_up", "group_steady", "partition_fetching")]
+    labels: dict[str, dict[str, Any]] = {one: {"client": CONSUMER} for one in names}
+    labels["relay_kafka_partition_fetching"]["partition"] = 0
+    assert [rig.value(one, **labels[one]) for one in names] == [1, 1, 1]
+    rig.now += 31
+    assert [rig.value(one, **labels[one]) for one in names] == [0, 0, 0]
+
+
 def test_statistics_that_come_seldom_are_not_old_so_soon(rig: Rig, heard: Given) -> None:
     """As statistics.interval.ms of kafka.client may have it."""
     labels = {"client": PRODUCER, "broker": 1}

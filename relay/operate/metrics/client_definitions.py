@@ -289,6 +289,8 @@ GROUP_UP = _now(
 GROUP_STEADY = _now(
     "join_state", "group_steady", "1 or 0", "Is the group stable (no rebalance under way)?"
 )
+WELL = (BROKER_UP, FETCHING, GROUP_UP, GROUP_STEADY)
+"""What is 1 while all is well: 0 where nothing is known any more."""
 
 TRANSACTIONAL = (
     _since(

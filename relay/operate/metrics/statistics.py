@@ -74,10 +74,20 @@ class Statistics:
             self._readable = self._looked(given)
 
     def connected(self) -> bool | None:
-        """Return whether any client reaches any broker; None before the first statistics."""
+        """Return whether any client reaches any broker; None before the first statistics.
+
+        A client that is not polled, as the consumer inside a transaction, goes on saying what it
+        said last: only those that were heard of lately count, where there are any.
+        """
         if not self._latest:
             return None
-        return any(_up(broker) for _, given in self._latest.values() for broker in _brokers(given))
+        new = [client for client in self._latest if not self._is_old(client)]
+        given = [self._latest[client][1] for client in new or self._latest]
+        return any(_up(broker) for one in given for broker in _brokers(one))
+
+    def _is_old(self, client: str) -> bool:
+        age = self._clock() - self._latest[client][0]
+        return age > OLD * self._interval.get(client, INTERVAL_MS / 1000)
 
     def readable(self) -> dict[int, Readable]:
         """Return each assigned source partition."""
@@ -101,11 +111,10 @@ class Statistics:
         """Return the samples of all clients."""
         found: Samples = {}
         for client, (heard_at, given) in list(self._latest.items()):
-            age = self._clock() - heard_at
+            age, old = self._clock() - heard_at, self._is_old(client)
             found.setdefault("relay_kafka_statistics_seconds", []).append(((client,), age))
-            old = age > OLD * self._interval.get(client, INTERVAL_MS / 1000)
             for shown, labels, value in self._values(given):
-                if old and shown is listed.BROKER_UP:
+                if old and shown in listed.WELL:
                     value = False  # noqa: PLW2901 - nobody knows, and it should not read as well
                 values = found.setdefault(shown.metric.name, [])
                 values.append(((client, *labels), float(value) * shown.scale))
