@@ -301,7 +301,7 @@ class _AskedServer:
             query_retries=0,
             compress=False,
         )
-        client.http_retries = 0  # type: ignore[attr-defined] # of the client over HTTP, which it is
+        client.http_retries = 0
         return client
 
 

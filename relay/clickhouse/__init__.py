@@ -4,6 +4,7 @@ In come settings; out come clients that notice cut answers, other replicas and r
 
 Read `errors` first: one table says for each ClickHouse error code whether the block, the table,
 the rights or the server is at fault. `http_pool`, `replicas`, `reconfigure` and `balancer` make
-the client; `insert_settings` and `dedup_trial` hold what an INSERT needs to be deduplicated.
+the client, which sends `statement_settings` with every statement; `insert_settings` and
+`dedup_trial` hold what an INSERT needs to be deduplicated.
 `quoting` writes names and texts in SQL, `table_engine` reads a table's engine, TTLs and window.
 """

@@ -44,6 +44,8 @@ EITHER = frozenset({36})
 """About a value where the table takes other messages of the block; else about the table."""
 PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
 """What may be over at the next try, though nobody has changed anything."""
+RAISE_THE_LIMIT = "raise that limit in the settings of this user's profile, or set it to 0"
+"""The next step after an error that is About.SIZE."""
 RIGHTS = frozenset({164, 497})
 """READONLY and ACCESS_DENIED, which are about one table where its own statement meets them."""
 
@@ -110,6 +112,7 @@ _SIZE = _of(
     (160, "TOO_SLOW", "as 158"),
     (307, "TOO_MANY_BYTES", "as 158"),
     (396, "TOO_MANY_ROWS_OR_BYTES", "as 158"),
+    (191, "SET_SIZE_LIMIT_EXCEEDED", "as 158"),
 )
 _TABLE_NOW = _of(
     About.TABLE_NOW,

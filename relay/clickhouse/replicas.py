@@ -23,11 +23,11 @@ from urllib3.exceptions import HTTPError
 from relay.clickhouse.errors import OF_ONE_REPLICA
 from relay.clickhouse.http_pool import Trust, new_pool, pool
 from relay.clickhouse.reconfigure import renewing
+from relay.clickhouse.statement_settings import send_always
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clickhouse_connect.driver.client import Client
     from urllib3 import BaseHTTPResponse
 
     from relay.config.server_settings import ClickHouse
@@ -153,9 +153,8 @@ def connected(
     password: str,
     is_answer: Callable[[ClickHouseError], bool],
     own: PoolManager | None = None,
-    prepare: Callable[[HttpClient], None] = lambda _: None,
     **options: Any,
-) -> Client:
+) -> HttpClient:
     """Return a client of the server; of several replicas, of the first that accepts it.
 
     If a server with other settings replaces it, the client reads the settings again
@@ -166,13 +165,12 @@ def connected(
         password: as `clickhouse.secret` gives it.
         is_answer: whether an error is a server's own, which no other is asked to repeat.
         own: connections for this client alone; else those of the process.
-        prepare: is given each client that is made.
         options: of clickhouse_connect.get_client, beside these.
 
     Raises:
         ClickHouseError: an answer, or of the last one that was asked.
     """
-    made = partial(_made, clickhouse, password, is_answer, own, prepare, options)
+    made = partial(_made, clickhouse, password, is_answer, own, options)
     return renewing(made(), made)
 
 
@@ -181,7 +179,6 @@ def _made(
     password: str,
     is_answer: Callable[[ClickHouseError], bool],
     own: PoolManager | None,
-    prepare: Callable[[HttpClient], None],
     options: dict[str, Any],
 ) -> HttpClient:
     first = Address.of(clickhouse.urls[0])
@@ -204,7 +201,7 @@ def _made(
                 raise
         else:
             assert isinstance(client, HttpClient)
-            prepare(client)
+            send_always(client)
             return client
     raise AssertionError("a configuration names at least one server")
 

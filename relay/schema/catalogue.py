@@ -13,7 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.error_text import answer_line, unanswered
-from relay.clickhouse.errors import PASSING, RIGHTS, About, about
+from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
 from relay.clickhouse.replicas import connected, reading
 from relay.errors import Refused, Unavailable
 from relay.schema.evolution import ColumnDef
@@ -176,9 +176,9 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     # what the relay knows of the other tables stays valid.
     some = what in {About.TABLE, About.UNKNOWN} and code not in RIGHTS
     if what in PASSING or some:
-        return Unavailable(
-            f"{where} cannot {doing} now: {text}", "wait, or check the server's load"
-        )
+        load = "wait, or check the server's load"
+        next_step = RAISE_THE_LIMIT if what is About.SIZE else load
+        return Unavailable(f"{where} cannot {doing} now: {text}", next_step)
     return Refused(
         f"{where} refused to {doing}: {text}",
         "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",

@@ -18,10 +18,9 @@ from relay.operate.doctor.findings import Finding
 from relay.operate.doctor.judge.deduplication import judge_tries
 from tests.doctor import healthy
 from tests.versions.engines import ADMIN, Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import User
 
-(NOW,) = (release for release in RELEASES if release.installed)
 MAKER = User("maker", "m", ("GRANT CREATE TABLE, CREATE VIEW, SELECT, INSERT ON relay.*",))
 """Who might make tables, and not drop them."""
 READER = User("reader", "r", ("GRANT SELECT ON shop.*",))

@@ -40,14 +40,13 @@ from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch
 from tests.versions.engines import Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import STRICT, User
 
 TABLE = "shop.orders"
 ROWS = 10
 ROLES = ("relay", "loader", "verifier", "operator", "feeder")
 """Those with rights in ClickHouse."""
-(NOW,) = (release for release in RELEASES if release.installed)
 
 
 def settings(name: str) -> Settings:

@@ -15,10 +15,9 @@ from loader.clickhouse import dedup_trial
 from relay.clickhouse import dedup_trial as trials
 from relay.errors import ContractBroken, Unavailable
 from tests.versions.engines import ADMIN, Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import User
 
-(NOW,) = (release for release in RELEASES if release.installed)
 READER = User("reader", "r", ("GRANT SELECT ON relay.*",))
 FIXED = User("fixed", "f", settings={"deduplicate_insert_select": "disable"})
 """Whose profile turns deduplication off, where the INSERT says nothing."""

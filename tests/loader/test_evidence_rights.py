@@ -11,11 +11,10 @@ from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse.server_records import ServerRecords
 from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import STRICT, User
 
 TABLE = "shop.orders"
-(NOW,) = (release for release in RELEASES if release.installed)
 ROWS, PARTS = f"GRANT SELECT ON {TABLE}", "GRANT SELECT ON system.parts"
 SETTINGS = ("settings", "functions", "build_options", "one")
 ASKS = tuple(f"GRANT SELECT ON system.{name}" for name in SETTINGS)

@@ -16,8 +16,8 @@ from loader.journal.startup import ledger_of
 from tests.loader.blocks import Journal, batch, clock_passes
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number, until_settled, window
-from tests.loader.test_hidden_rows import NOW
 from tests.versions.engines import Engine, running
+from tests.versions.releases import NOW
 from tests.versions.users import User
 
 if TYPE_CHECKING:

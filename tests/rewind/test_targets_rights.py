@@ -11,11 +11,10 @@ from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.rewind import tables
 from tests.versions.engines import Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import User
 
 TABLE = "shop.orders"
-(NOW,) = (release for release in RELEASES if release.installed)
 ROWS = f"GRANT SELECT ON {TABLE}"
 USERS = (
     User("admin", "admin"),

@@ -62,7 +62,7 @@ class Engine:
         port: int = 0,
         more: str = "",
     ) -> None:
-        self.release, self._directory = release, directory.resolve()
+        self.release, self.directory = release, directory.resolve()
         self._users = [ADMIN, *users]
         self.port, self._tcp = (port or _free_port()), _free_port()
         self._more = more
@@ -74,7 +74,7 @@ class Engine:
 
     def reached_as(self, user: User, **more: Any) -> ClickHouse:
         """Settings of the product that reach it."""
-        held = {"password_file": self._directory / f"password-{user.name}"}
+        held = {"password_file": self.directory / f"password-{user.name}"}
         given = {"url": self.url, "user": user.name, **held, **more}
         return ClickHouse.model_validate(given)
 
@@ -90,29 +90,29 @@ class Engine:
 
     def start(self) -> None:
         """Until it answers."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         logs = "".join(map(_LOG.format, ("query_log", "part_log"))) if self.release.listens else ""
         config = _CONFIG.format(
-            http=self.port, tcp=self._tcp, directory=self._directory, more=logs + self._more
+            http=self.port, tcp=self._tcp, directory=self.directory, more=logs + self._more
         )
-        (self._directory / "config.xml").write_text(config)
+        (self.directory / "config.xml").write_text(config)
         listens = self.release.listens
-        (self._directory / "users.xml").write_text(
+        (self.directory / "users.xml").write_text(
             user_files.of_server(self._users) if listens else user_files.of_engine(self._users)
         )
         for user in self._users:
-            (self._directory / f"password-{user.name}").write_text(user.password)
+            (self.directory / f"password-{user.name}").write_text(user.password)
         known = {user.name: asdict(user) for user in self._users}
-        (self._directory / "users.json").write_text(json.dumps(known))
+        (self.directory / "users.json").write_text(json.dumps(known))
         program = (
-            [str(ROOT / "tests" / "versions" / "listener.py"), str(self._directory)]
+            [str(ROOT / "tests" / "versions" / "listener.py"), str(self.directory)]
             if listens
-            else ["-m", "tests.versions.front", str(self._directory), str(self.port)]
+            else ["-m", "tests.versions.front", str(self.directory), str(self.port)]
         )
-        with (self._directory / "output").open("ab") as output:
+        with (self.directory / "output").open("ab") as output:
             self._process = subprocess.Popen(
                 [str(python_of(self.release)), *program],
-                cwd=self._directory,
+                cwd=self.directory,
                 env={**os.environ, "PYTHONPATH": "" if listens else str(ROOT)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -150,7 +150,7 @@ class Engine:
                     return
             except ClickHouseError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    said = (self._directory / "output").read_text(errors="replace")[-3000:]
+                    said = (self.directory / "output").read_text(errors="replace")[-3000:]
                     self.kill()
                     raise RuntimeError(f"{self.release}: {error}\n{said}") from error
             time.sleep(0.05)  # nothing tells when it answers but asking again

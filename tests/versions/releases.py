@@ -54,6 +54,8 @@ RELEASES = (
     Release("chdb-core", "26.9.0", "26.9", listens=True),
 )
 """Oldest first. Tried beside these: chdb 3.6.0 and 3.4.1 hold 25.5, 2.1.1 holds 24.8."""
+(NOW,) = (release for release in RELEASES if release.installed)
+"""Which the tests run on."""
 
 
 def by_engine(engine: str) -> Release:

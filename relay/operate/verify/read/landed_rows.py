@@ -13,7 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from relay import names
 from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import History
-from relay.operate.verify.read.optional import Optional, allowed
+from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
 
@@ -103,7 +103,6 @@ class LandedRows:
             "FROM {database:Identifier}.{name:Identifier} WHERE "
             "startsWith({column:Identifier}, {prefix:String}) GROUP BY 1",
             {**place, "column": column, "prefix": f"{self._settings.app}:{table}:"},
-            allowed(self._client),
         )
         return dict(rows)
 
@@ -179,11 +178,9 @@ class LandedRows:
         """Return questions through the same client that may be refused."""
         return Optional(self._client, self._settings.clickhouse.user)
 
-    def _ask(
-        self, sql: str, parameters: dict[str, Any], settings: dict[str, Any] | None = None
-    ) -> Any:
+    def _ask(self, sql: str, parameters: dict[str, Any]) -> Any:
         try:
-            answer = self._client.query(sql, parameters=parameters, settings=settings)
+            answer = self._client.query(sql, parameters=parameters)
         except ClickHouseError as error:
             raise translated(error, self._settings.clickhouse, "look at the blocks") from error
         return answer.result_rows

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from relay.clickhouse.statement_settings import may_set
 
+if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 _SECONDS = 25
@@ -20,31 +20,6 @@ _SECONDS = 25
 _UNKNOWN_TABLE = 60
 _ACCESS_DENIED = 497
 _DENIED = re.compile(r"\bgrant SELECT\b.* ON (system\.\w+)")
-EXACTLY: Mapping[str, Any] = {
-    # A profile may ask for less than all rows, for a part of an answer, or for an old one.
-    "read_overflow_mode": "throw",
-    "read_overflow_mode_leaf": "throw",
-    "group_by_overflow_mode": "throw",
-    "result_overflow_mode": "throw",
-    "timeout_overflow_mode": "throw",
-    "use_query_cache": 0,
-    "final": 0,
-    "max_rows_to_group_by": 0,
-    "empty_result_for_aggregation_by_empty_set": 0,
-    "aggregate_functions_null_for_empty": 0,
-    "enable_positional_arguments": 1,
-    "apply_deleted_mask": 1,
-    "apply_patch_parts": 1,
-    "force_primary_key": 0,
-    "force_optimize_projection": 0,
-}
-"""Settings without which a count may be of less than all that is there."""
-
-
-def allowed(client: Client, wanted: Mapping[str, Any] = EXACTLY) -> dict[str, Any]:
-    """Return those of the settings that the server knows and lets this user set."""
-    known = client.server_settings
-    return {k: v for k, v in wanted.items() if k in known and not int(known[k].readonly)}
 
 
 class Optional:
@@ -57,7 +32,8 @@ class Optional:
 
     def __init__(self, client: Client, user: str) -> None:
         self._client, self._user = client, user
-        self._settings = allowed(client, {**EXACTLY, "max_execution_time": _SECONDS})
+        limit = "max_execution_time"
+        self._settings = {limit: _SECONDS} if may_set(client, limit) else {}
         self.unanswered: dict[str, str] = {}
         """Why there was no answer, by what was asked."""
 

@@ -1,0 +1,88 @@
+"""Settings of every statement of every client: with them it means the same under any profile.
+
+A profile may cut an answer short without an error, take it from a cache, or make something else
+of it. Then columns and tables would vanish for the relay, blocks for the loader, and rows for the
+verifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.models import SettingDef
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+EVERYWHERE: Mapping[str, object] = {
+    # What a profile may set to cut a result short, without an error.
+    "limit": 0,
+    "offset": 0,
+    "read_overflow_mode": "throw",
+    "read_overflow_mode_leaf": "throw",
+    "result_overflow_mode": "throw",
+    "timeout_overflow_mode": "throw",
+    "timeout_overflow_mode_leaf": "throw",
+    "group_by_overflow_mode": "throw",
+    "set_overflow_mode": "throw",
+    "join_overflow_mode": "throw",
+    "sort_overflow_mode": "throw",
+    "distinct_overflow_mode": "throw",
+    "transfer_overflow_mode": "throw",
+    "skip_unavailable_shards": 0,
+    "max_rows_to_group_by": 0,
+    # What it may refuse a question for: that it uses no key or projection. (Nothing undoes
+    # force_data_skipping_indices: none of 25.8 to 26.9 can parse an empty list of them.)
+    "force_primary_key": 0,
+    "force_index_by_date": 0,
+    "force_optimize_projection": 0,
+    # What it may make of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
+    "aggregate_functions_null_for_empty": 0,
+    "empty_result_for_aggregation_by_empty_set": 0,
+    "enable_positional_arguments": 1,
+    "prefer_column_name_to_alias": 0,
+    "cast_keep_nullable": 0,
+    "data_type_default_nullable": 0,
+    # Dates of the server's logs are by the server's clock.
+    "session_timezone": "",
+    # Tables must be seen as they are, and all of them.
+    "use_query_cache": 0,
+    "final": 0,
+    "apply_deleted_mask": 1,
+    "apply_patch_parts": 1,
+    "enable_parallel_replicas": 0,
+    "implicit_transaction": 0,
+    "additional_table_filters": {},
+    "additional_result_filter": "",
+    "transform_null_in": 0,
+}
+"""One that the server does not know, or that its user may not set, is left out."""
+
+_CUTTING = ("limit", "offset", "read_overflow_mode", "result_overflow_mode")
+"""Those that may cut any answer; every version knows them."""
+_KNOWN = "SELECT name, value, toInt64(readonly) FROM system.settings"
+
+
+def send_always(client: HttpClient) -> None:
+    """Have a client send them, as far as the server knows them and lets its user set them.
+
+    Raises:
+        ClickHouseError: the profile does not let this user see them all.
+    """
+    if not client.server_settings.keys() >= set(_CUTTING):
+        # The profile has cut the answer from which the client knows the server's settings.
+        client.params.update({name: str(EVERYWHERE[name]) for name in _CUTTING})
+        found = client.query(_KNOWN).result_rows
+        client.server_settings = {one.name: one for one in starmap(SettingDef, found)}
+    for name, value in EVERYWHERE.items():
+        if may_set(client, name):
+            client.set_client_setting(name, value)
+
+
+def may_set(client: Client, name: str) -> bool:
+    """Return whether the server knows the setting, and lets the client's user set it."""
+    known = client.server_settings.get(name)
+    return known is not None and not int(known.readonly)
