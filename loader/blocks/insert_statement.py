@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -32,7 +32,7 @@ from relay.clickhouse.quoting import literal, quoted
 from relay.schema.types.column_type import parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -46,6 +46,9 @@ _WRAPPED = re.compile(
 )
 _THROWN = 395
 """FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
+_FEW_ELEMENTS = 50_000
+"""Bytes. A shorter statement has fewer elements than a server takes by default: each is a byte or
+more."""
 _ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
 
@@ -222,6 +225,42 @@ def body(sql: str, batch: pa.RecordBatch) -> Body:
     return Body(sink.getvalue())
 
 
+def send(client: HttpClient, sql: str, batch: pa.RecordBatch, asked: Mapping[str, object]) -> Any:
+    """Send an INSERT with its rows; return clickhouse-connect's answer.
+
+    Args:
+        client: of the server.
+        sql: the statement.
+        batch: its rows.
+        asked: settings; those that the server does not know are left out.
+
+    Raises:
+        ClickHouseError: the server refused it, or did not answer.
+    """
+    known = client.server_settings
+    parsed = int(known["max_query_size"].value) if "max_query_size" in known else 0
+    sent = {**asked, **_for_length(len(sql.encode()), parsed)}
+    return client.command(
+        "", data=body(sql, batch), settings={k: v for k, v in sent.items() if k in known}
+    )
+
+
+def _for_length(length: int, parsed: int) -> Mapping[str, object]:
+    """Return the settings with which a server takes a statement of a table of many columns.
+
+    Args:
+        length: of the statement, in bytes.
+        parsed: the server's max_query_size, 256 KiB by default.
+    """
+    sent: dict[str, object] = {}
+    if length > _FEW_ELEMENTS:
+        sent["max_ast_elements"] = 0  # 50 000 by default; a column that is cast takes a dozen
+    if length > parsed:
+        # No more than it needs: before it parses, the server copies as much of what is sent.
+        sent["max_query_size"] = length + 1
+    return sent
+
+
 def insert(  # noqa: PLR0913 - the statement needs them all
     client: HttpClient,
     ledger: Ledger,
@@ -259,11 +298,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         return plan.Impossible(f"{table}: {error}")
     asked = settings(blocks, claim, batch.num_rows, alone=alone)
     try:
-        summary = client.command(
-            "",
-            data=body(sql, batch),
-            settings={k: v for k, v in asked.items() if k in client.server_settings},
-        )
+        summary = send(client, sql, batch, asked)
     except ClickHouseError as error:
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
             reason = f"{table} was altered meanwhile"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.blocks.insert_statement import body, settings, trial_statement
+from loader.blocks.insert_statement import send, settings, trial_statement
 from loader.clickhouse.client import TableRefused, one_line, table_failure
 from loader.core.bad_messages import TableRefusal
 from relay import names
@@ -159,11 +159,7 @@ def _tried(
     # What the server records of a trial must not be taken for an INSERT of the block.
     asked["log_comment"] = f"trial of {block.id}"
     try:
-        client.command(
-            "",
-            data=body(sql, rows),
-            settings={k: v for k, v in asked.items() if k in client.server_settings},
-        )
+        send(client, sql, rows, asked)
     except ClickHouseError as error:
         if about(str(error)) is not About.BLOCK:
             raise table_failure(error, f"trying rows of {block.table} on {scratch}") from error
