@@ -134,3 +134,8 @@ def outcome(attempt: Attempt) -> Outcome:
         left_out = len(block.left_out)
     said = done.outcome, rows, done.reason
     return Outcome(block.id, *said, figures, done.about, left_out, done.cause)
+
+
+def retry(blocks: Sequence[Block], reason: str, about: str = "") -> list[Outcome]:
+    """Return the outcome of blocks that cannot be attempted now."""
+    return [Outcome(block.id, "retry", block.rows, reason, about=about) for block in blocks]

@@ -12,7 +12,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome
+from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome, retry
 from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
@@ -62,6 +62,10 @@ TOGETHER = 128
 INSERTs, and 128 small blocks of many tables and source partitions are some thirty."""
 TOKEN_TOGETHER = 32
 """Of these, blocks of tables where a token in the table's window decides, and not a count."""
+CLAIMED_TOGETHER = 8
+"""Of these, blocks that were claimed before. Each is asked about and inserted by itself, half a
+second on slow replicas; and of two loaders that take turns at claiming all of each other's blocks,
+neither comes to mark one."""
 AT_RISK_TOGETHER = 4
 """The same, of tables with neither block-id column nor window: so many blocks at most are
 parked when a loader dies in the middle."""
@@ -129,11 +133,17 @@ class Worker:
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        left, self._until = near(blocks), until
+        self._until = until
+        try:
+            asked = [block for block in blocks if block.id not in new]
+            claimed = self._ledger.entries(asked).keys()
+        except Unavailable as error:
+            return retry(blocks, error.message)
+        left = sorted(near(blocks), key=lambda block: block.id in claimed)
         outcomes: list[Outcome] = []
         try:
             while left:
-                few = self._next(left)
+                few = self._next(left, claimed)
                 left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why, isolates=self._isolates)
                 outcomes += self._few(few, new, begun, left[:TOGETHER])
@@ -141,18 +151,20 @@ class Worker:
             self._fetcher.rest()
         return outcomes
 
-    def _next(self, left: Sequence[Block]) -> Sequence[Block]:
+    def _next(self, left: Sequence[Block], claimed: Collection[str]) -> Sequence[Block]:
         """Of these, from the front, as many as are to be claimed by one statement."""
         few: list[Block] = []
         by_token = 0
-        for block in left[: TOGETHER + 1]:
+        again = left[0].id in claimed
+        most = CLAIMED_TOGETHER if again else TOGETHER
+        for block in left[: most + 1]:
             by_token += block.table not in self._counted
             # What a transform made is held from the claim to the INSERT.
             roomy = block.table in self._decidable and not self._maker.makes(block.table)
-            if not roomy or by_token > TOKEN_TOGETHER:
+            if (block.id in claimed) != again or not roomy or by_token > TOKEN_TOGETHER:
                 break
             few.append(block)
-        return few[: front(few, TOGETHER)] or left[:AT_RISK_TOGETHER]
+        return few[: front(few, most)] or left[:AT_RISK_TOGETHER]
 
     def _few(
         self,
@@ -164,7 +176,7 @@ class Worker:
         try:
             targets = self._look(blocks, new)
         except Unavailable as error:
-            return [Outcome(block.id, "retry", block.rows, error.message) for block in blocks]
+            return retry(blocks, error.message)
         except TableRefused as error:
             return self._refused(error, blocks, new, begin)
         claim = uuid.uuid4().hex
@@ -193,8 +205,7 @@ class Worker:
         if len(tables) > 1:
             by_table = ([b for b in blocks if b.table == table] for table in tables)
             return [one for some in by_table for one in self._few(some, new, begin, ())]
-        why, about = error.message, About.TABLE
-        return [Outcome(b.id, "retry", b.rows, why, about=about) for b in blocks]
+        return retry(blocks, error.message, About.TABLE)
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)

@@ -59,17 +59,18 @@ KINDS = {
     "partitions without a window": ("PARTITION BY intDiv(id, 30) ORDER BY id", 0),
     "versions": ("ORDER BY id", 100),
 }
-STEPS = [
-    pytest.param("before_prepare:kill", marks=pytest.mark.long),
-    pytest.param("after_prepare:kill", marks=pytest.mark.long),
+STEPS = (
+    "before_prepare:kill",
+    "after_prepare:kill",
     "after_insert:kill",
-    pytest.param("scratch_made:kill", marks=pytest.mark.long),
+    "scratch_made:kill",
     "messages_isolated:kill",
-    pytest.param("before_prepare:kill:2", marks=pytest.mark.long),
+    "before_prepare:kill:2",
     "after_prepare:kill:2",
     "after_insert:kill:2",
-    pytest.param("after_loaded:kill", marks=pytest.mark.long),
-]
+    "after_loaded:kill",
+)
+LONG_STEPS = {*STEPS[:2], STEPS[3], STEPS[5], STEPS[8]}
 
 
 @pytest.fixture
@@ -97,7 +98,27 @@ def test_the_rest_is_loaded(
     (again,) = isolating.load([block])
     assert again.outcome == LOADED
     assert copies(client, table) == (98, 98)
-    assert not client.query("SELECT name FROM system.tables WHERE name LIKE 'scratch%'").result_rows
+    left = f"SHOW TABLES FROM {journal.settings().loader.database} LIKE 'scratch%'"
+    assert not client.query(left).result_rows
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "PARTITION BY intDiv(100, (id - 17) * (id - 42)) ORDER BY id",
+        "ORDER BY intDiv(100, (id - 17) * (id - 42))",
+        "ORDER BY id TTL toDateTime(2000000000 + intDiv(100, (id - 17) * (id - 42)))",
+    ],
+    ids=["partition", "order", "ttl"],
+)
+def test_a_clause_of_the_table_that_raises(
+    journal: Journal, isolating: Worker, client: Client, database: str, clauses: str
+) -> None:
+    table = make(client, f"{database}.t", "d UInt8", clauses)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.rows, one.left_out) == (LOADED, 98, 2), one.reason
+    assert copies(client, table) == (98, 98)
 
 
 def test_they_are_loaded_once_the_table_takes_them(
@@ -118,7 +139,10 @@ def test_they_are_loaded_once_the_table_takes_them(
     assert ids == [(block.id, 94), (rest, 6)]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(one, marks=[pytest.mark.long] * (one in LONG_STEPS)) for one in STEPS],
+)
 @pytest.mark.parametrize(
     "kind", ["plain", pytest.param("partitions without a window", marks=pytest.mark.long)]
 )
@@ -345,8 +369,7 @@ def test_many_messages(
     journal: Journal, isolating: Worker, ledger: Ledger, client: Client, database: str, bad: int
 ) -> None:
     """Of 10 000; a violated CHECK names its row, so each bad one costs two statements."""
-    rule = f"CONSTRAINT rare CHECK id % {10_000 // bad} != 7"
-    table = make(client, f"{database}.t", rule)
+    table = make(client, f"{database}.t", rare(bad))
     (block,) = journal.seal(table, batch(0, 10_000), each=1, chunk_bytes=1_000_000)
     (one,) = isolating.load([block])
     assert (one.outcome, one.left_out) == (LOADED, bad), one.reason
@@ -359,3 +382,30 @@ def test_many_messages(
         f"AND log_comment = 'trial of {block.id}'"
     ).result_rows
     assert bad < trials <= 2 * bad + 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("bad", [1, 10, 1000])
+def test_many_messages_and_a_loader_that_dies(
+    journal: Journal,
+    isolating: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    bad: int,
+    step: str,
+) -> None:
+    table = make(client, f"{database}.t", rare(bad))
+    (block,) = journal.seal(table, batch(0, 10_000), each=1, chunk_bytes=1_000_000)
+    killed(journal, [block], step, seconds=240)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, bad), one.reason
+    assert copies(client, table) == (10_000 - bad, 10_000 - bad)
+    (rest,) = ledger.waiting()
+    assert [m.offset for m in rest.block.left_out] == list(range(7, 10_000, 10_000 // bad))
+
+
+def rare(bad: int) -> str:
+    """A rule that so many of 10 000 rows violate."""
+    return f"CONSTRAINT rare CHECK id % {10_000 // bad} != 7"

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader.blocks.worker import Worker
 from loader.core import plan, set_aside_plan
@@ -119,30 +120,72 @@ def tables(client: Client, database: str) -> tuple[str, str]:
     return make(client, names[0], stamped=True), make(client, names[1], stamped=True)
 
 
+OF_A_KIND = pytest.mark.long
+"""Of a code that the table of codes has in one class with another here."""
 # By code: the error, what the driver does with the block at first, and whether the next block of
 # the table is set aside without a try.
 CODES = [
     pytest.param(Error(252, PARTS), "aside", True, id="252 parts"),
     pytest.param(Error(252, PARTITIONS), "parked", False, id="252 partitions"),
-    pytest.param(Error(242), "aside", True, id="242 read-only table"),
+    pytest.param(Error(242), "aside", True, id="242 read-only table", marks=OF_A_KIND),
     pytest.param(Error(497, "Not enough privileges."), "aside", True, id="497 right"),
-    pytest.param(Error(164, "Cannot execute query in readonly mode."), "aside", True, id="164"),
-    pytest.param(Error(60, "Table d.v does not exist."), "aside", True, id="60 a view's table"),
+    pytest.param(
+        Error(164, "Cannot execute query in readonly mode."),
+        "aside",
+        True,
+        id="164",
+        marks=OF_A_KIND,
+    ),
+    pytest.param(
+        Error(60, "Table d.v does not exist."),
+        "aside",
+        True,
+        id="60 a view's table",
+        marks=OF_A_KIND,
+    ),
     pytest.param(
         Error(241, "Query memory limit exceeded: would use 9"), "aside", False, id="241 q"
     ),
-    pytest.param(Error(241, "(total) memory limit exceeded"), "aside", True, id="241 server"),
+    pytest.param(
+        Error(241, "(total) memory limit exceeded"), "aside", True, id="241 server", marks=OF_A_KIND
+    ),
     pytest.param(Error(499, "The specified key does not exist."), "aside", True, id="499 S3"),
     pytest.param(Error(1000, "Timeout"), "aside", True, id="1000 Poco"),
-    pytest.param(Error(1001, "std::bad_alloc"), "aside", True, id="1001 std"),
+    pytest.param(Error(1001, "std::bad_alloc"), "aside", True, id="1001 std", marks=OF_A_KIND),
     pytest.param(Error(76, "Cannot open file"), "aside", True, id="76 file"),
-    pytest.param(Error(696, "Load job canceled"), "aside", True, id="696 shutdown"),
-    pytest.param(Error(999, "Session expired"), "aside", True, id="999 Keeper"),
+    pytest.param(
+        Error(696, "Load job canceled"), "aside", True, id="696 shutdown", marks=OF_A_KIND
+    ),
+    pytest.param(Error(999, "Session expired"), "aside", True, id="999 Keeper", marks=OF_A_KIND),
     pytest.param(Error(115, "Unknown setting 'x'."), "aside", False, id="115 setting"),
     pytest.param(Error(9999, "Of a release to come."), "aside", False, id="unknown"),
     pytest.param(Error(0, "", 413), "aside", True, id="413 of a proxy"),
     pytest.param(Error(469, "Constraint is violated."), "parked", False, id="469 check"),
 ]
+
+
+@pytest.mark.parametrize("code", [722, 396])
+def test_a_table_that_cannot_be_looked_at_holds_up_nobody(
+    journal: Journal,
+    begin: Callable[..., Rig],
+    monkeypatch: pytest.MonkeyPatch,
+    client: Client,
+    tables: tuple[str, str],
+    code: int,
+) -> None:
+    """Whether rows are hidden is asked again with its next block; nothing waits for the answer."""
+    asked = []
+
+    def fails(_: Client, table: str) -> str:
+        asked.append(table)
+        raise DatabaseError(f"Code: {code}. DB::Exception: not now")
+
+    monkeypatch.setattr("loader.clickhouse.ledger.shown_once_there", fails)
+    rig = begin()
+    for first in (0, 10):
+        rig.settle(*(b for table in tables for b in journal.seal(table, batch(first, 10))))
+    assert [copies(client, table) for table in tables] == [(20, 20)] * 2
+    assert len(asked) == 4
 
 
 @pytest.mark.parametrize(("error", "state", "shut"), CODES)

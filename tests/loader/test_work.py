@@ -60,7 +60,11 @@ def others_insert(client: Client, table: str, times: int = 3) -> None:
 
 
 def killed(
-    journal: Journal, blocks: list[Block], failpoint: str, settings: Settings | None = None
+    journal: Journal,
+    blocks: list[Block],
+    failpoint: str,
+    settings: Settings | None = None,
+    seconds: float = 60,
 ) -> None:
     """An attempt in a process that ends itself by SIGKILL at the failpoint."""
     path = journal.directory / "settings.json"
@@ -72,7 +76,7 @@ def killed(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
@@ -202,6 +206,35 @@ def test_fewer_are_claimed_together_where_a_token_decides(
     assert outcomes(worker.load(blocks)) == ["loaded"] * 8
     assert claimed == [3, 2, 2, 1]
     assert copies(client, counted) == (40, 40)
+
+
+def test_who_is_overtaken_has_settled_what_came_before(
+    journal: Journal, worker: Worker, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that were claimed before need seconds where servers are slow. Two loaders that claim
+    all of them at once overtake each other for ever: `replicas`, seed 1930383029."""
+    monkeypatch.setattr(blocks_worker, "CLAIMED_TOGETHER", 4)
+    first, *blocks = journal.seal(table, *(batch(n * 10, 10) for n in range(13)))
+    assert outcomes(worker.load([first])) == ["loaded"]  # so that it knows the table
+    ledger = Ledger(client, journal.settings().loader.database, journal.settings().app)
+
+    def claim(attempt: int) -> None:
+        entry = plan.Entry(plan.PREPARED, attempt, f"another's {attempt}", stamped=True, rows=10)
+        ledger.write([NewEntry(block, entry) for block in blocks])
+
+    claim(1)
+    steps: list[str] = []
+
+    def overtake(step: str) -> None:
+        steps.append(step)
+        if len(steps) == 6:  # four are marked, four are under way, four not claimed yet
+            claim(9)
+
+    monkeypatch.setattr(insert_groups, "reached", overtake)
+    found = outcomes(worker.load(blocks))
+    assert (found.count("loaded"), found.count("retry")) == (8, 4)
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 12
+    assert copies(client, table) == (130, 130)
 
 
 def test_marks_of_long_ids_go_in_several_statements(
