@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
 """A SELECT without a condition of its own."""
 _FILTER = re.compile(r"Row.level filter|\b[Ff]ilter column")
+_EMPTY = "ReadNothing"
+"""The plan of a table without parts, whose filters the server does not look at."""
 _CONDITION = re.compile(r"\b[Ff]ilter column: +(.*\S)")
 
 
@@ -31,8 +33,20 @@ def shown_only(client: HttpClient, table: str) -> str:
     Raises:
         ClickHouseError: as the server answers.
     """
-    plan = client.query(_PLAN + table).result_rows
-    return condition(str(row[0]) for row in plan)
+    return condition(_plan(client, table))
+
+
+def shown_once_there(client: HttpClient, table: str) -> str | None:
+    """Return as `shown_only`; None: the table is empty, and the server does not say.
+
+    Args, Raises: as `shown_only`.
+    """
+    plan = _plan(client, table)
+    return None if any(_EMPTY in line for line in plan) else condition(plan)
+
+
+def _plan(client: HttpClient, table: str) -> list[str]:
+    return [str(row[0]) for row in client.query(_PLAN + table).result_rows]
 
 
 def condition(plan: Iterable[str]) -> str:

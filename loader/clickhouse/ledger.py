@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
-from loader.clickhouse.client import failure
-from loader.clickhouse.hidden_rows import shown_only
+from loader.clickhouse.client import failure, is_permanent
+from loader.clickhouse.hidden_rows import shown_once_there, shown_only
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted
+from relay.clickhouse.quoting import quoted, quoted_table
 from relay.errors import Refused
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
@@ -122,6 +122,17 @@ class Ledger:
                 "or change its settings profile), then start the loader again. Nothing was "
                 "inserted meanwhile.",
             )
+
+    def shown_of(self, table: str) -> str | None:
+        """Return the condition under which this user sees a row of a target table.
+
+        Empty: it sees all of them, or may not read the table, which is said where it matters.
+        None: the server does not say, for the table is empty, or cannot be looked at now.
+        """
+        try:
+            return shown_once_there(self.client, quoted_table(table))
+        except ClickHouseError as error:
+            return "" if is_permanent(error) else None
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """Return all rows of the blocks, by block id; a block without rows is not in it."""

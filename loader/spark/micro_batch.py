@@ -86,6 +86,7 @@ class Settling:
         self._count: Counter[str] = Counter()
         self._failing: dict[str, _Failing] = {}
         self._loaded_at: dict[str, float] = {}
+        self._looked_at: set[str] = set()
         self._batch = 0
         self._round = 0.0  # when it began
 
@@ -116,6 +117,7 @@ class Settling:
         open_ = dict(seen.left)
         self._count = Counter(known=seen.blocks - len(open_))
         self._observer.began(self._count["known"], list(open_.values()))
+        self._say_what_is_hidden({block.table for block in open_.values()})
         self._shut_out(open_)
         self._attempts(spark, open_, seen, rows)
         positions = {row.partition: row.offset + 1 for row in rows}
@@ -127,6 +129,24 @@ class Settling:
         seen = self._retried(lambda: self._known.look(rows))
         self._known.check()
         return seen
+
+    def _say_what_is_hidden(self, tables: Collection[str]) -> None:
+        """Name each table, once, whose rows this user does not see all.
+
+        Their rows come once all the same, but after an INSERT without an answer it may not be
+        possible to find out what became of it.
+        """
+        for table in sorted(set(tables) - self._looked_at):
+            seen = self._ledger.shown_of(table)
+            if seen is not None:
+                self._looked_at.add(table)
+            if seen:
+                text = (
+                    f"this user sees only those rows of {table} where {seen} (a row policy or "
+                    "additional_table_filters): where an INSERT gets no answer, its block may have "
+                    "to wait for a person. Exempt the user, or see relay doctor --try"
+                )
+                self._say(text, level=logging.WARNING, table=table, seen=seen)
 
     def _attempts(
         self,

@@ -32,8 +32,9 @@ from relay.errors import Refused
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_users import LEDGER
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
+from tests.loader.unsparked import Run
 from tests.versions.engines import Engine, running
-from tests.versions.releases import RELEASES
+from tests.versions.releases import NOW
 from tests.versions.users import STRICT, User
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     AsUser = Callable[[str], Settings]
 
-(NOW,) = (release for release in RELEASES if release.installed)
 APPS = [f"hidden{n}" for n in range(30)]
 FILTERS = ", ".join(f"'ledger_{app}.ledger': 'state != ''prepared'''" for app in APPS)
 FILTERED = {"additional_table_filters": f"{{{FILTERS}}}"}
@@ -191,6 +191,41 @@ def test_a_column_of_the_ledger_that_may_not_be_read_is_named(
     with pytest.raises(Refused, match=r"497.*SELECT\(.*claim.* ON ledger_"):
         looked(as_user("claimless"), *blocks)
     assert copies(admin, table) == (10, 10)
+
+
+@pytest.mark.usefixtures("without_logs")
+@pytest.mark.parametrize("who", ["narrow", "columns", "unstamped"])
+def test_without_a_fault_hidden_rows_come_once(
+    journal: Journal, as_user: AsUser, admin: Client, who: str
+) -> None:
+    table = make(admin, "shop.orders", stamped=True, window=0)
+    blocks = journal.seal(table, batch(0, 10))
+    for _ in range(2):
+        with working(as_user(who)) as worker:
+            assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [("narrow", ["only those rows of shop.orders where id < 0"]), ("whole", []), ("columns", [])],
+)
+def test_hidden_rows_of_a_table_are_said_once(
+    journal: Journal, as_user: AsUser, admin: Client, who: str, said: list[str]
+) -> None:
+    """A2: with its first block, before anything is in doubt."""
+    table = make(admin, "shop.orders", stamped=True)
+    run = Run(as_user(who))
+    for first in (0, 10):
+        journal.seal(table, batch(first, 10))
+        run.seal_end()
+        while run.batch():
+            pass
+    run.close()
+    assert copies(admin, table) == (20, 20)
+    hidden = [line for line in run.said if "sees only those rows" in line]
+    assert len(hidden) == len(said)
+    assert all(part in line for part, line in zip(said, hidden, strict=True))
 
 
 @pytest.mark.usefixtures("without_logs")
