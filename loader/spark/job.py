@@ -12,13 +12,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
-
 from loader.journal import source
 from loader.metrics.listener import QueryListener
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
-from loader.spark.query_start import AT_ONCE, StartAtOnce
+from loader.spark.query_start import AT_ONCE, StartAtOnce, run_again
 from loader.spark.session import (
     AT_THE_END,
     STREAMING,
@@ -41,10 +39,6 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 _IDLE_SECONDS = 5.0
-_STARTS = 10
-_SLOW = "Python worker failed to connect back."
-"""Spark's words when the data source's process has not started within ten seconds, which are
-fixed; a machine busy with other things passes."""
 _PROGRESS = {
     "asyncProgressTrackingEnabled": "true",
     # Each micro-batch: a start without this, as with --once, takes no checkpoint with gaps.
@@ -119,16 +113,12 @@ class Job:
             self._asides.finish()
 
     def _until_the_end(self, spark: SparkSession, stream: DataStreamWriter) -> None:
-        for left in reversed(range(_STARTS)):
-            try:
-                self._await(spark, self._starts.start(stream.start, self._stopping))
-            except StreamingQueryException as error:
-                if _SLOW not in str(error) or not left:
-                    raise
-                self._say(f"{_SLOW} Starting again.", level=logging.WARNING)
-                self._observer.restarted()
-            else:
-                return
+        run_again(
+            lambda: self._await(spark, self._starts.start(stream.start, self._stopping)),
+            self._settings.loader.wait_for_servers_seconds,
+            self._say,
+            self._observer.restarted,
+        )
 
     def _await(self, spark: SparkSession, query: StreamingQuery) -> None:
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -65,8 +67,12 @@ def started(
         options["spark.driver.defaultJavaOptions"] = " ".join(quick)
     conf = SparkConf().setAll(list(options.items()))
     # A signal to the whole group is for this process to act upon; the JVM ends with it.
+    before = _children()
     try:
         gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    except (SystemExit, KeyboardInterrupt):
+        _end(_children() - before)
+        raise
     except PySparkRuntimeError as error:
         raise MissingTool(
             f"Spark's JVM did not start: {error}",
@@ -78,6 +84,21 @@ def started(
     spark = SparkSession.builder.getOrCreate()
     set_log_level(spark, *_AT_WORK)
     return spark
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children())
+
+
+def _end(starting: set[psutil.Process]) -> None:
+    """End a JVM that was not up yet when this process was stopped, and its process group.
+
+    PySpark removes the directory into which the JVM then wants to write its port: its main thread
+    ends there, and the JVM would stay for ever.
+    """
+    for process in starting:
+        with contextlib.suppress(ProcessLookupError):  # it has ended, or leads no group
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _options(name: str, master: str) -> dict[str, str]:
@@ -193,7 +214,7 @@ def unmute(spark: SparkSession) -> None:
         spark._jvm.java.lang.System.setErr(_heard.pop())  # type: ignore[union-attr] # noqa: SLF001
 
 
-@contextmanager
+@contextlib.contextmanager
 def muted_threads(spark: SparkSession) -> Iterator[None]:
     """Suppress the tracebacks of threads that end meanwhile; logging continues.
 

@@ -116,6 +116,7 @@ WAYS = {
     "loader.clickhouse.ledger_table.check_engine ContractBroken": APP,
     "loader.spark.one_app._from_spark Unavailable": SERVER,
     "loader.clickhouse.servers.several Refused": SETTING,
+    "loader.spark.query_start.run_again Unavailable": "the machine, if a setting ends the wait",
     "loader.spark.session.started MissingTool": SETTING,
     "loader.spark.micro_batch._is_done Refused": "a task was refused: as its places here say",
     "loader.spark.micro_batch._wait Unavailable": SERVER,
