@@ -35,15 +35,29 @@ def setup(json: bool, pipeline: str = "") -> None:  # noqa: FBT001 - log.setup(j
     _ALWAYS.clear()
     if pipeline:
         _ALWAYS["pipeline"] = pipeline
+    _to_stderr(_Json() if json else _Text(), logging.INFO)
+    logging.getLogger("librdkafka").setLevel(logging.NOTSET)
+    # Spark's gateway reports each call at INFO.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def setup_for_answers() -> None:
+    """Show warnings only, until `setup`: for commands whose output is an answer, or a screen.
+
+    librdkafka's own lines are not shown, as the command's error has their cause.
+    """
+    _to_stderr(_Text(), logging.WARNING)
+    logging.getLogger("librdkafka").setLevel(logging.CRITICAL)
+
+
+def _to_stderr(formatter: logging.Formatter, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if json else _Text())
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    # Spark's gateway reports each call at INFO.
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    root.setLevel(level)
 
 
 def in_child() -> None:
@@ -54,7 +68,7 @@ def in_child() -> None:
 
 def in_use() -> bool | None:
     """Return what `as_parent` gets in a child: whether lines are JSON; None: no log."""
-    return is_json() if logging.getLogger().handlers else None
+    return is_json() if is_json() or is_text() else None
 
 
 def as_parent(json: bool | None) -> None:  # noqa: FBT001 - handed over as it is
@@ -77,7 +91,9 @@ def is_json() -> bool:
 
 def is_text() -> bool:
     """Return whether `setup` was told to write for people."""
-    return any(isinstance(one.formatter, _Text) for one in logging.getLogger().handlers)
+    root = logging.getLogger()
+    is_log = root.level == logging.INFO  # and not what commands that answer have to warn of
+    return is_log and any(isinstance(one.formatter, _Text) for one in root.handlers)
 
 
 def clients() -> logging.Logger:

@@ -164,4 +164,5 @@ loader.add_command(prepare)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its status."""
+    log.setup_for_answers()
     sys.exit(run_main(loader, "loader", arguments))

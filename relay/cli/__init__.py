@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 
+from relay import log
 from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
 from relay.version import __version__
 
@@ -78,4 +79,5 @@ def cli() -> None:
 
 def main() -> int:
     """Run the console script `relay`; return its exit status."""
+    log.setup_for_answers()
     return run_main(cli, "relay")

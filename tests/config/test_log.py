@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from loader import console
 from relay import log
 
 
@@ -51,6 +52,18 @@ def test_json_is_one_object_with_extras_as_members(capsys: pytest.CaptureFixture
         "table": "a.b",
         "rows": 5,
     }
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+def test_what_a_loader_says_has_time_and_level(
+    capsys: pytest.CaptureFixture[str], level: int
+) -> None:
+    log.setup(json=False)
+    console.say("set aside shop:shop.orders:0:0:0", level=level, blocks=1)
+    [line] = lines(capsys)
+    when, name, rest = line.split(" ", 2)
+    assert when.endswith("Z")
+    assert (name, rest) == (logging.getLevelName(level), "loader set aside shop:shop.orders:0:0:0")
 
 
 @pytest.mark.parametrize("as_json", [True, False])

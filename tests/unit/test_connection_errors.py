@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +21,7 @@ from tests.replicas.rig import free_ports
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+RELAY = Path(sys.executable).parent / "relay"
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down")
 REFUSED = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)"
 
@@ -93,3 +98,24 @@ def test_a_request_to_nobody_names_the_addresses() -> None:
     assert f"{first}: Connection refused" in said
     assert f"{second}: Connection refused" in said
     assert "are down" not in said
+
+
+@pytest.mark.parametrize("command", ["status", "blocks ls", "dead ls"])
+def test_a_command_that_answers_says_it_once(tmp_path: Path, command: str) -> None:
+    """Not also in librdkafka's own lines; and what it waited for has its time and cause."""
+    kafka, clickhouse = (f"127.0.0.1:{port}" for port in free_ports(2))
+    config = tmp_path / "relay.toml"
+    config.write_text(
+        f'app = "a"\n[kafka]\nbootstrap = "{kafka}"\n[source]\ntopic = "s"\n'
+        f'[clickhouse]\nurl = "http://{clickhouse}"\n[loader]\ncheckpoint = "c"\n'
+    )
+    arguments = [RELAY, *command.split(), config]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == Unavailable.exit_code, ended.stderr
+    *before, says, _ = ended.stderr.splitlines()
+    assert says.startswith("relay: ")
+    assert f"{kafka}: Connection refused" in says
+    for line in before:
+        assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z WARNING relay\.\S+ .* why=", line), line
+    assert "librdkafka" not in ended.stderr
+    assert "FAIL" not in ended.stderr

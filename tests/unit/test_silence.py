@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -33,6 +34,14 @@ def error(url: str) -> ClickHouseError:
     return caught.value
 
 
+def read_request(found: socket.socket) -> None:
+    """All of it: a connection that is closed with some of it unread is reset."""
+    with found.makefile("rb") as request:
+        request.readline()
+        headers = http.client.parse_headers(request)
+        request.read(int(headers.get("Content-Length", 0)))
+
+
 @contextlib.contextmanager
 def answering(give: Callable[[socket.socket], object]) -> Iterator[str]:
     """The URL of a server that does this with each connection."""
@@ -43,7 +52,7 @@ def answering(give: Callable[[socket.socket], object]) -> Iterator[str]:
             while True:
                 found, _ = server.accept()
                 with found:
-                    found.recv(4096)
+                    read_request(found)
                     give(found)
 
     thread = threading.Thread(target=serve, daemon=True)
