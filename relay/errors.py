@@ -56,6 +56,15 @@ class MissingTool(RelayError):
     exit_code = 3
 
 
+def install(extra: str) -> str:
+    """Return how to install what is missing; no package registry has the product.
+
+    Args:
+        extra: of setup.cfg, as `demo`.
+    """
+    return f"pip install '.[{extra}]' in the source directory, or 'WHEEL[{extra}]'"
+
+
 class Unavailable(RelayError):
     """A server did not answer within the wait allowed."""
 

