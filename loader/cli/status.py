@@ -113,7 +113,7 @@ def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     waiting = [*found.facts.parked, *found.facts.aside]
     for one in waiting[:10]:
         state = f"set aside, {operate_status.tried(one)}," if one.aside else "parked"
-        yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason[:120])}"
+        yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason)}"
     if len(waiting) > 10:
         yield f"and {len(waiting) - 10:,} more: loader parked ls"
 

@@ -14,7 +14,6 @@ from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
 
 _NOT_KNOWN = "?"
-_REASON_CHARACTERS = 120
 _SHOWN = 10  # parked blocks and kinds of dead letters; --json has all
 
 
@@ -56,10 +55,11 @@ def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[
     if screen.partitions:
         rows = [list(_partition(row)) for row in screen.partitions]
         yield from laid_out(_PARTITION, rows, width, whole=every)
-        yield (
-            "[dim]held ≥: minimum age of the partition's oldest buffer, from the journal; exact "
-            "age and bytes of buffers are not published[/dim]"
-        )
+        if any(row.held_seconds is not None for row in screen.partitions):
+            yield (
+                "[dim]held ≥: minimum age of the partition's oldest buffer, from the journal; "
+                "exact age and bytes of buffers are not published[/dim]"
+            )
     yield from _tables(screen, width, every=every)
     yield from _parked(screen)
     yield from _dead(screen)
@@ -127,7 +127,7 @@ def _table(row: StatusTableRow) -> Iterator[str]:
 def _parked(screen: Screen) -> Iterator[str]:
     parked = screen.facts.ledger.parked
     for one in parked[:_SHOWN]:
-        why = escape(one.reason[:_REASON_CHARACTERS])
+        why = escape(one.reason)  # whole: which row and value it is stands at its end
         yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
     if len(parked) > _SHOWN:
         yield f"and {len(parked) - _SHOWN:,} more: loader parked ls"
@@ -142,7 +142,7 @@ def _dead(screen: Screen) -> Iterator[str]:
         exact = all(row.exact for row in screen.dead)
         yield since if exact else f"{since}; `relay dead ls --summary` counts each reason"
     for row in screen.dead[:_SHOWN]:
-        why = escape(row.reason_text[:_REASON_CHARACTERS])
+        why = escape(row.reason_text)
         yield f"  {row.messages:,}  {escape(row.table) or '(no table)'}  {why}"
     if len(screen.dead) > _SHOWN:
         yield f"and {len(screen.dead) - _SHOWN:,} more kinds: relay dead ls --summary"
