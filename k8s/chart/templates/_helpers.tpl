@@ -5,6 +5,7 @@
 {{- define "block-relay.spark" -}}
 {{ include "block-relay.spark-defaults.conf" . }}
 {{ include "block-relay.executor-pod.yaml" . }}
+{{ include "block-relay.log4j2.properties" . }}
 {{- end }}
 {{- define "block-relay.submitted" -}}
 --conf spark.executor.instances={{ .Values.loader.executors.instances }}
@@ -87,4 +88,26 @@ spec:
     - name: tmp
       emptyDir:
         sizeLimit: 1Gi
+{{- end }}
+{{- define "block-relay.log4j2.properties" -}}
+# Of Spark's JVM, driver and executors: warnings and errors, on stderr.
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex
+
+# At each start Spark waits a second for the driver's pod to become ready, which it is only once an
+# executor has registered; then it goes on. What it says of that is one line, not twenty of stack.
+logger.brief.name = org.apache.spark.util.Utils
+logger.brief.level = warn
+logger.brief.additivity = false
+logger.brief.appenderRef.stderr.ref = brief
+appender.brief.type = Console
+appender.brief.name = brief
+appender.brief.target = SYSTEM_ERR
+appender.brief.layout.type = PatternLayout
+appender.brief.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%notEmpty{: %ex{short.message}}%n
 {{- end }}

@@ -222,7 +222,12 @@ class Templates:
         pod = config_map(self._objects, "executor-pod.yaml").replace(
             "loader-passwords", helm.scalar(".Values.loader.secret")
         )
-        texts = {"spark-defaults.conf": spark, "executor-pod.yaml": pod}
+        log = config_map(self._objects, "log4j2.properties")
+        texts = {
+            "spark-defaults.conf": spark,
+            "executor-pod.yaml": pod,
+            "log4j2.properties": log,
+        }
         return _HELPERS + "".join(
             f'{{{{- define "block-relay.{name}" -}}}}\n{helm.filled(text)}{{{{- end }}}}\n'
             for name, text in texts.items()
@@ -252,6 +257,7 @@ _HELPERS = """\
 {{- define "block-relay.spark" -}}
 {{ include "block-relay.spark-defaults.conf" . }}
 {{ include "block-relay.executor-pod.yaml" . }}
+{{ include "block-relay.log4j2.properties" . }}
 {{- end }}
 {{- define "block-relay.submitted" -}}
 --conf spark.executor.instances={{ .Values.loader.executors.instances }}
