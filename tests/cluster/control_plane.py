@@ -26,6 +26,8 @@ from relay.dev.layout import HOST
 VERSION = "1.35.4"
 SOURCE = Path(__file__).with_name("plane")
 PROGRAM = Path.home() / ".cache" / "block-relay" / "cluster" / "control-plane"
+SERVICE_PORT = 443
+"""Of the Service `kubernetes`."""
 _STAMP = "k8s.io/component-base/version"
 _ENDS_SECONDS = 20.0
 
@@ -36,14 +38,18 @@ class ClusterError(Exception):
 
 def build() -> None:
     """Make PROGRAM, if it is not there: some minutes, with Go 1.25 or newer."""
-    if PROGRAM.exists():
-        return
-    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    if not PROGRAM.exists():
+        go_build(SOURCE, PROGRAM)
+
+
+def go_build(source: Path, program: Path) -> None:
+    """Build a program of Kubernetes' modules, which says VERSION of itself."""
+    program.parent.mkdir(parents=True, exist_ok=True)
     major, minor, _ = VERSION.split(".")
     flags = f"-s -w -X {_STAMP}.gitVersion=v{VERSION}"
     flags += f" -X {_STAMP}.gitMajor={major} -X {_STAMP}.gitMinor={minor}"
     command = ["nice", "-n", "10", "go", "build", "-trimpath", "-ldflags", flags, "-o"]
-    subprocess.run([*command, PROGRAM, "."], cwd=SOURCE, check=True)
+    subprocess.run([*command, program, "."], cwd=source, check=True)
 
 
 @dataclass
@@ -119,22 +125,30 @@ class ControlPlane:
             process.kill()
 
 
-def start(directory: Path) -> ControlPlane:
+def start(directory: Path, node: str = "", service: str = "") -> ControlPlane:
     """Start one in an empty directory, and wait until it answers.
+
+    Args:
+        directory: of its keys, data and logs.
+        node: address of a node, with which there is a scheduler; "": there is none.
+        service: address of the Service `kubernetes`, by which the node's pods reach it.
 
     Raises:
         ClusterError: a program ended, or nothing answers; its log says why.
     """
     directory.mkdir(parents=True, exist_ok=True)
     client, peer, port = _free_ports(3)
+    port = SERVICE_PORT if node else port
     plane = ControlPlane(directory, f"https://{HOST}:{port}", secrets.token_hex(16))
-    _write_keys(plane)
+    _write_keys(plane, *filter(None, (node, service)))
     _write_kubeconfig(plane)
     try:
         _run(plane, "etcd", *_etcd(directory, client, peer))
-        _run(plane, "kube-apiserver", *_api_server(directory, client, port))
+        _run(plane, "kube-apiserver", *_api_server(directory, client, port, node))
         _wait(plane)
         _run(plane, "kube-controller-manager", *_controllers(directory))
+        if node:
+            _run(plane, "kube-scheduler", *_scheduler(directory))
     except BaseException:
         plane.end()
         raise
@@ -150,10 +164,10 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in held]
 
 
-def _write_keys(plane: ControlPlane) -> None:
+def _write_keys(plane: ControlPlane, *addresses: str) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(plane.authority)
-    server = authority.issue_cert(HOST, "kubernetes.default.svc")
+    server = authority.issue_cert(HOST, "kubernetes.default.svc", *addresses)
     server.private_key_and_cert_chain_pem.write_to_path(plane.directory / "server.pem")
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -187,11 +201,12 @@ def _etcd(directory: Path, client: int, peer: int) -> list[str]:
     ]
 
 
-def _api_server(directory: Path, etcd: int, port: int) -> list[str]:
+def _api_server(directory: Path, etcd: int, port: int, node: str) -> list[str]:
     return [
         f"--etcd-servers=http://{HOST}:{etcd}",
-        f"--bind-address={HOST}",
-        f"--advertise-address={HOST}",
+        f"--bind-address={'0.0.0.0' if node else HOST}",
+        f"--advertise-address={node or HOST}",
+        "--kubelet-preferred-address-types=InternalIP",
         f"--secure-port={port}",
         f"--tls-cert-file={directory / 'server.pem'}",
         f"--tls-private-key-file={directory / 'server.pem'}",
@@ -211,6 +226,14 @@ def _controllers(directory: Path) -> list[str]:
         f"--service-account-private-key-file={directory / 'accounts.key'}",
         f"--root-ca-file={directory / 'ca.crt'}",
         "--use-service-account-credentials",
+        "--leader-elect=false",
+        "--secure-port=0",
+    ]
+
+
+def _scheduler(directory: Path) -> list[str]:
+    return [
+        f"--kubeconfig={directory / 'kubeconfig'}",
         "--leader-elect=false",
         "--secure-port=0",
     ]

@@ -5,11 +5,12 @@
 Each stage is a directory: a copy of what its FROM names, in which its RUN lines are run by chroot
 and its COPY lines by cp. In the place of the Python image stands a Debian of the same release with
 Debian's Python. Prints each image's size as files, and as a compressed layer, which is what a node
-pulls.
+pulls; and leaves both as archives that a container engine loads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -19,13 +20,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.cluster import image_archive
 from tests.k8s.built import K8S, ROOT
 
 CACHE = Path.home() / ".cache" / "block-relay" / "image"
 RELEASE = "bookworm"
-IMAGES = ("relay", "loader")
+IMAGES = {
+    "relay": "registry.example/block-relay:0.1.0",
+    "loader": "registry.example/block-relay-loader:0.1.0",
+}
+"""Stages of the Dockerfile, and their names in overlays."""
 _BASE_PACKAGES = "python3-minimal,python3,libpython3-stdlib,ca-certificates,passwd"
 _APT = "var/cache/apt"
+_NOT_IN_ARCHIVES = (_APT, "proc/*", "usr/share/doc")
 _AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -84,6 +91,7 @@ class Stage:
         self.root = root
         self.environment: dict[str, str] = {}
         self.directory = "/"
+        self.config: dict[str, object] = {}
 
     def run(self, line: str) -> None:
         """Run a shell line in it, with this machine's settings of pip and its authorities."""
@@ -156,7 +164,23 @@ def build(text: str) -> dict[str, Stage]:
             pairs = dict(re.findall(r"(\w+)=(\S+)", rest))
             path = pairs.get("PATH", "").replace("$PATH", "/usr/local/bin:/usr/bin:/bin")
             now.environment |= pairs | ({"PATH": path} if path else {})
+        elif name in {"ENTRYPOINT", "CMD"}:
+            now.config[name.capitalize()] = json.loads(rest)
+        elif name == "USER":
+            now.config["User"] = rest
     return stages
+
+
+def archive(name: str) -> Path:
+    """Of an image."""
+    return CACHE / f"{name}.tar"
+
+
+def write_archive(name: str, stage: Stage) -> None:
+    """As the Dockerfile describes it."""
+    env = [f"{key}={value}" for key, value in stage.environment.items()]
+    config = {**stage.config, "Env": env, "WorkingDir": stage.directory}
+    image_archive.write(stage.root, IMAGES[name], config, archive(name), _NOT_IN_ARCHIVES)
 
 
 def sizes(root: Path) -> tuple[float, float]:
@@ -186,7 +210,10 @@ def main() -> None:
     stages = build((K8S / "Dockerfile").read_text(encoding="utf-8"))
     for name in ("base", *IMAGES):
         files, packed = sizes(base() if name == "base" else stages[name].root)
-        print(f"{name}: {files:.0f} MB as files, {packed:.0f} MB compressed")
+        print(f"{name}: {files:.0f} MB as files, {packed:.0f} MB compressed", flush=True)
+    for name, called in IMAGES.items():
+        write_archive(name, stages[name])
+        print(f"{called}: {archive(name)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tests.broker.pipeline import wait_until
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import BROKEN, Kubelet
 from tests.k8s.built import K8S, KUBECTL, config_map, overlay
+from tests.k8s.test_own_overlay import TOML, own
 
 pytestmark = [
     pytest.mark.cluster,
@@ -62,7 +63,7 @@ def roll_out(
         },
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=seconds + 340,  # the doctor's are 330
         check=False,
     )
 
@@ -81,6 +82,17 @@ def test_it_rolls_out_twice_and_after_a_failed_one(plane: ControlPlane, kubelet:
             assert "the doctor failed; nothing else was applied" in done.stderr
         assert "PodSecurity" not in done.stderr, "a warning of admission"
     assert {"relay-0", "loader-0"} <= pods(plane).keys()
+
+
+def test_an_overlay_outside_the_checkout_rolls_out(
+    plane: ControlPlane, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    """The README's: its own configuration, and nothing changed in the checkout."""
+    kubelet.jobs_end = "Succeeded"
+    done = roll_out(plane, own(tmp_path))
+    assert done.returncode == 0, done.stderr
+    maps = plane.ask("GET", f"{WITHIN}/configmaps")["items"]
+    assert TOML in {one.get("data", {}).get("relay.toml") for one in maps}
 
 
 def test_a_job_that_stays_cannot_be_changed(plane: ControlPlane, kubelet: Kubelet) -> None:
