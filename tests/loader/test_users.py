@@ -196,6 +196,34 @@ def test_rows_that_may_be_written_and_not_counted(
     admin.command(f"DROP DATABASE {journal.settings().loader.database} SYNC")
 
 
+def test_a_view_may_write_what_the_user_may_not(
+    journal_as: Callable[[str], Journal], admin: Client
+) -> None:
+    """A view writes, as its DEFINER, into a table that this user only reads: its table's blocks
+    stand aside, its neighbour's are loaded; with another definer the view gets its rows, too."""
+    journal = journal_as("partial")
+    viewed = make(admin, "shop.viewed", stamped=True)
+    orders = make(admin, "shop.orders", stamped=True)
+    behind = make(admin, "dims.behind", stamped=True)
+    admin.command(
+        f"CREATE MATERIALIZED VIEW shop.viewed_mv TO {behind} DEFINER = partial "
+        f"AS SELECT id, name, _block FROM {viewed}"
+    )
+    blocks = journal.seal(viewed, batch(0, 10)) + journal.seal(orders, batch(0, 10))
+    ledger_of(journal.settings(), make=True)
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        done = {one.block: one for one in worker.load(blocks)}
+    refused, neighbour = (done[one.id] for one in blocks)
+    assert (refused.outcome, refused.about) == ("retry", About.TABLE), refused
+    assert all(word in refused.reason for word in ("497", behind)), refused.reason
+    assert (neighbour.outcome, copies(admin, orders)) == ("loaded", (10, 10))
+    admin.command(f"ALTER TABLE shop.viewed_mv MODIFY DEFINER = {ADMIN}")
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        assert outcomes(worker.load(blocks)) == ["loaded"] * 2
+    assert [copies(admin, table) for table in (viewed, behind, orders)] == [(10, 10)] * 3
+    admin.command(f"DROP DATABASE {journal.settings().loader.database} SYNC")
+
+
 def test_a_user_who_may_only_read(journal_as: Callable[[str], Journal], admin: Client) -> None:
     """His profile is about no table: refused at the ledger, by name, and nothing waits for ever."""
     journal = journal_as(ADMIN)

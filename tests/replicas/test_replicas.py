@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import subprocess
 import sys
@@ -12,14 +13,18 @@ from unittest import mock
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse.ledger import NewEntry
 from loader.clickhouse.running_statements import Running, Still
 from loader.clickhouse.server_records import ServerRecords
-from loader.core.plan import ServerRecord
+from loader.core.plan import PARKED, Entry, ServerRecord
 from loader.journal.startup import ledger_of
+from loader.operate.resolve import resolve
 from relay.errors import Refused
+from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, batch
 from tests.loader.test_changed_meanwhile import answer_lost
+from tests.loader.test_work import outcomes
 from tests.replicas.front import HOST, Front
 from tests.replicas.journal import STAMPED, Replicated, spread
 from tests.replicas.rig import Replica, Rig
@@ -87,6 +92,72 @@ def test_three_partitions_and_a_quorum_park_nothing(
     assert "parked" not in done.stderr.replace(" 0 parked", "")
     assert states(journal) == {"loaded": BLOCKS}
     assert copies(rig, table) == [(BLOCKS * ROWS,) * 2] * 3
+
+
+def tried_until_settled(worker: Worker, block: Block) -> None:
+    """As a loader tries it again and again."""
+    wait_until(lambda: outcomes(worker.load([block])) != ["retry"], "its outcome")
+
+
+def all_there(rig: Rig, journal: Replicated, table: str) -> None:
+    """The one block is loaded, and its rows are on each replica once."""
+    assert states(journal) == {"loaded": 1}
+    assert copies(rig, table) == [(ROWS, ROWS)] * 3
+
+
+@pytest.mark.parametrize("human", [False, True])
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_quorum_lost_in_the_middle_of_an_insert(
+    rig: Rig, journal: Replicated, app: str, *, stamped: bool, human: bool
+) -> None:
+    """B3: the first of three partitions waits for replicas that do not fetch; the rest came later.
+
+    `human`: a loader of before parked that, and a person says `--retry`.
+    """
+    table = f"d{app}.t"
+    columns = STAMPED if stamped else STAMPED.rpartition(", ")[0]
+    rig.make(table, columns, "PARTITION BY name ORDER BY id")
+    (block,) = journal.seal(table, spread(0, ROWS))
+    settings = journal.settings(insert_timeout_seconds=2)
+    for one in rig.replicas[1:]:
+        one.command(f"SYSTEM STOP FETCHES {table}")
+    with contextlib.closing(Worker(settings)) as worker:
+        (first,) = worker.load([block])
+        left = sum(one.rows(f"SELECT count() FROM {table}")[0][0] for one in rig.replicas)
+        assert (first.outcome, 0 < left < ROWS) == ("retry", True), (first.reason, left)
+        rig.everywhere(f"SYSTEM START FETCHES {table}")
+        if human:
+            ledger = ledger_of(journal.settings())
+            ledger.write([NewEntry(block, Entry(PARKED, 9, "x", reason="some of its rows"))])
+            ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "retry")
+            assert state == "loaded", reason
+        else:
+            tried_until_settled(worker, block)
+    all_there(rig, journal, table)
+
+
+def test_a_replica_killed_in_the_middle_of_an_insert(
+    rig: Rig, journal: Replicated, app: str
+) -> None:
+    """B3: a block of 60 partitions; others go on with what it left, and it comes back."""
+    table = f"d{app}.t"
+    rig.make(table, STAMPED, "PARTITION BY id % 60 ORDER BY id")
+    first = rig.replicas[0]
+    (block,) = journal.seal(table, spread(0, ROWS))
+    with (
+        contextlib.closing(Worker(journal.settings())) as worker,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        attempt = pool.submit(worker.load, [block])
+        wait_until(lambda: first.rows(f"SELECT count() FROM {table}")[0][0], "its first rows")
+        first.kill()
+        attempt.result()
+        left = rig.replicas[1].rows(f"SELECT count() FROM {table}")[0][0]
+        assert left < ROWS
+        first.start()
+        rig.await_active()
+        tried_until_settled(worker, block)
+    all_there(rig, journal, table)
 
 
 def test_one_url_that_is_several_servers_is_refused_without_a_quorum(

@@ -1,0 +1,182 @@
+"""A server of the test's own: it is killed, or set back by ClickHouse's BACKUP and RESTORE."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from clickhouse_connect.driver.client import Client
+
+from loader.blocks.worker import Worker
+from loader.journal.startup import ledger_of
+from loader.operate.resolve import resolve
+from relay.errors import Unavailable
+from tests.broker.pipeline import wait_until
+from tests.loader.blocks import Journal, batch
+from tests.loader.test_evidence import create, number, until_settled, window
+from tests.loader.test_set_back import loaded
+from tests.loader.test_work import copies, make
+from tests.loader.unsparked import Unsparked
+from tests.versions.engines import ADMIN, Engine, running
+from tests.versions.releases import NOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BACKUPS = "<backups><allowed_path>{}</allowed_path></backups>"
+
+
+@dataclass
+class Site:
+    """A journal whose loader writes into a server of its own."""
+
+    engine: Engine
+    journal: Journal
+    directory: Path
+
+    @contextlib.contextmanager
+    def worker(self) -> Iterator[Worker]:
+        settings = self.journal.settings()
+        ledger_of(settings, make=True)
+        with contextlib.closing(Worker(settings)) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    directory = tmp_path_factory.mktemp("own")
+    with running(NOW, directory, more=BACKUPS.format(directory)) as made:
+        yield made
+
+
+@pytest.fixture
+def site(engine: Engine, bootstrap: str, app: str, tmp_path: Path) -> Site:
+    return Site(engine, Journal(bootstrap, engine.reached_as(ADMIN), app, tmp_path), tmp_path)
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[Client]:
+    """Of that server, also once it was killed and started again."""
+    with contextlib.closing(engine.client()) as made:
+        yield made
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_view_whose_server_was_killed_gets_its_rows(
+    site: Site, client: Client, app: str, *, stamped: bool
+) -> None:
+    """A3: the table had its part, its view had nothing; a repeat under the token gives it all."""
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.viewed", ", _block String" * stamped, more=window(100))
+    view = f"{table}_rows"
+    client.command(
+        f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple() {window(100)}"
+    )
+    slow = f"SELECT id + sleepEachRow(0.005) AS id FROM {table}"
+    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {slow}")
+    blocks = site.journal.seal(table, batch(0, 300))
+    with site.worker() as worker:
+        ended: list[object] = []
+
+        def load() -> None:
+            try:
+                ended.append(worker.load(blocks))
+            except Unavailable as error:
+                ended.append(error)
+
+        loading = threading.Thread(target=load)
+        loading.start()
+        wait_until(lambda: number(client, table) == 300, "the table's part")
+        assert number(client, view) == 0
+        site.engine.kill()
+        loading.join(60)
+        assert ended
+    site.engine.start()
+    assert (number(client, table), number(client, view)) == (300, 0)
+    with site.worker() as worker:
+        assert until_settled(worker, blocks) == ["loaded"]
+    assert (number(client, table), number(client, view)) == (300, 300)
+
+
+MANY = 1_000
+"""Partitions of one block, each a part that is on the disk before the next is."""
+
+
+def test_a_server_killed_between_two_partitions(site: Site, client: Client, app: str) -> None:
+    """B3: its part log lacks what was done just before, so the token is not surely remembered.
+
+    The block is parked with what is there. A person takes that away, and says so.
+    """
+    client.command(f"CREATE DATABASE {app}")
+    table = f"{app}.t"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name String, _block String) ENGINE = MergeTree "
+        "PARTITION BY id ORDER BY tuple() SETTINGS fsync_after_insert = 1, "
+        f"non_replicated_deduplication_window = {2 * MANY}"
+    )
+    blocks = site.journal.seal(table, batch(0, MANY))
+    with (
+        site.worker() as worker,
+        killed_once(site, lambda: number(client, table)),
+        contextlib.suppress(Unavailable),
+    ):
+        worker.load(blocks)
+    some = number(client, table)
+    assert 0 < some < MANY
+    with site.worker() as worker:
+        assert until_settled(worker, blocks) == ["parked"]
+    ledger = ledger_of(site.journal.settings())
+    ((_, state, reason),) = resolve(site.journal.settings(), ledger, [blocks[0].id], "absent")
+    assert (state, f"{some} of its {MANY} rows" in reason) == ("parked", True), reason
+    client.command(f"TRUNCATE TABLE {table}")
+    ((_, state, reason),) = resolve(site.journal.settings(), ledger, [blocks[0].id], "absent")
+    assert (state, copies(client, table)) == ("loaded", (MANY, MANY)), reason
+
+
+@contextlib.contextmanager
+def killed_once(site: Site, condition: Callable[[], object]) -> Iterator[None]:
+    """The server gets SIGKILL as soon as this holds, and is started again behind the block."""
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while not condition():  # without a pause: what it waits for lasts a moment
+            assert time.monotonic() < deadline
+        site.engine.kill()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        yield
+        killing.result()
+    site.engine.start()
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_restored_backup_gets_what_came_since(
+    site: Site, client: Client, engine: Engine, app: str, *, anew: bool
+) -> None:
+    """C3: tables and ledger are set back by one statement each, the checkpoint is newer."""
+    client.command(f"CREATE DATABASE {app}")
+    stamped = make(client, f"{app}.stamped", stamped=True)
+    bare = make(client, f"{app}.bare", stamped=False)
+    loader = Unsparked(site.journal)
+    loaded(loader, stamped, 0, 100)
+    loaded(loader, bare, 0)
+    held = [stamped, bare, f"{site.journal.settings().loader.database}.ledger"]
+    tables = ", ".join(f"TABLE {one}" for one in held)
+    file = f"File('{engine.directory}/{app}/')"
+    client.command(f"BACKUP {tables} TO {file}")
+    loaded(loader, stamped, 200)
+    loaded(loader, bare, 100)
+    for one in held:
+        client.command(f"DROP TABLE {one} SYNC" if anew else f"TRUNCATE TABLE {one}")
+    client.command(f"RESTORE {tables} FROM {file}")
+    assert (copies(client, stamped), copies(client, bare)) == ((200, 200), (100, 100))
+    assert "ClickHouse went back" in "\n".join(loader.run())
+    assert (copies(client, stamped), copies(client, bare)) == ((300, 300), (200, 200))
+    assert loader.run() == [], "said once"
