@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from relay.dev.stack import Stack
 from tests import reach
 from tests.jvms import live_shortly, prepare_spark
 from tests.memory_files import keep_files_in_memory
+from tests.shared import shared
 
 STARTING = frozenset(
     {
@@ -50,6 +53,11 @@ def _no_server_without_the_mark(
         monkeypatch.setattr(process, "spawn", refuse)
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every later look for garbage."""
+    gc.freeze()
+
+
 def pytest_configure() -> None:
     """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; these start quickly.
 
@@ -60,6 +68,7 @@ def pytest_configure() -> None:
         signal.signal(number, signal.default_int_handler)
     keep_files_in_memory()
     live_shortly()
+    gc.set_threshold(50_000)  # searches of models allocate little else than states that they keep
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +92,17 @@ def _signals_as_they_were() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One broker and a ClickHouse server, ended with the test run."""
-    directory = tmp_path_factory.mktemp("stack")
+    """One broker and a ClickHouse server for all processes of the run; the last one ends them.
+
+    Four pairs that wait for work took a tenth of the machine.
+    """
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent
+    directory /= "stack"
     prepare_spark()
-    try:
+    with shared(directory.with_suffix(".users"), lambda: dev_stack.down(directory)):
         yield dev_stack.up(directory, progress=print)
-    finally:
-        dev_stack.down(directory)
 
 
 @pytest.fixture(scope="session")

@@ -119,12 +119,17 @@ class Authorized:
 
 
 @contextlib.contextmanager
-def authorized(directory: Path, properties: str = PROPERTIES) -> Iterator[Authorized]:
-    """The broker, as long as the body runs; of other properties where they are given."""
+def authorized(
+    directory: Path, properties: str = PROPERTIES, at: str = layout.HOST, port: int = 0
+) -> Iterator[Authorized]:
+    """The broker, as long as the body runs; of other properties where they are given.
+
+    `at`, `port`: of the listener at which users come in; 0: a free one.
+    """
     plan, _ = layout.decide(directory, 1, 0, 0)
     layout.write(directory, plan)
     # No ClickHouse is started here: its port is free for the second listener.
-    sasl = plan.clickhouse_port
+    sasl = port or plan.clickhouse_port
     properties = properties.format(
         host=layout.HOST,
         client=plan.kafka_ports[0],
@@ -136,6 +141,6 @@ def authorized(directory: Path, properties: str = PROPERTIES) -> Iterator[Author
     try:
         broker.start(directory, 0)
         admin = AdminClient({"bootstrap.servers": plan.bootstrap})
-        yield Authorized(plan.bootstrap, f"{layout.HOST}:{sasl}", admin)
+        yield Authorized(plan.bootstrap, f"{at}:{sasl}", admin)
     finally:
         broker.stop(directory, 0)

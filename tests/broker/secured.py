@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PROPERTIES = """
-listeners=PLAINTEXT://{{host}}:{{client}},CONTROLLER://{{host}}:{{controller}},SASL://{{host}}:{{sasl}}
-advertised.listeners=PLAINTEXT://{{host}}:{{client}},SASL://{{host}}:{{sasl}}
+listeners=PLAINTEXT://{{host}}:{{client}},CONTROLLER://{{host}}:{{controller}},SASL://{at}:{{sasl}}
+advertised.listeners=PLAINTEXT://{{host}}:{{client}},SASL://{at}:{{sasl}}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL
 sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.sasl.scram-sha-512.sasl.jaas.config=\
@@ -55,7 +55,7 @@ class Certificates:
 
     Attributes:
         ca: the authority's certificate.
-        server: key and certificate of HOST.
+        server: key and certificate of the address at which servers are reached.
         certificate: of a client.
         key: of that client.
     """
@@ -66,15 +66,15 @@ class Certificates:
     key: Path
 
 
-def certificates(directory: Path) -> Certificates:
-    """Made anew."""
+def certificates(directory: Path, at: str = HOST) -> Certificates:
+    """Made anew, for servers that are reached at this address."""
     authority = trustme.CA()
     made = Certificates(*(directory / f"{name}.pem" for name in ("ca", "server", "client", "key")))
     authority.cert_pem.write_to_path(made.ca)
     client = authority.issue_cert("client.example")
     client.cert_chain_pems[0].write_to_path(made.certificate)
     client.private_key_pem.write_to_path(made.key)
-    server = authority.issue_cert(HOST)
+    server = authority.issue_cert(at)
     # Of all the ways to write a key, Kafka reads PKCS #8.
     key = load_pem_private_key(server.private_key_pem.bytes(), None)
     written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -85,11 +85,15 @@ def certificates(directory: Path) -> Certificates:
 
 @contextlib.contextmanager
 def secured(
-    directory: Path, users: dict[str, str], properties: str = ""
+    directory: Path, users: dict[str, str], properties: str = "", at: str = HOST, port: int = 0
 ) -> Iterator[tuple[Authorized, Certificates]]:
-    """The broker, as long as the body runs; `users` are names and passwords, `properties` more."""
-    made = certificates(directory)
-    with authorized(directory, PROPERTIES.format(keystore=made.server) + properties) as server:
+    """The broker, as long as the body runs; `users` are names and passwords, `properties` more.
+
+    `at`, `port`: at which users come in; 0: a free one.
+    """
+    made = certificates(directory, at)
+    properties = PROPERTIES.format(keystore=made.server, at=at) + properties
+    with authorized(directory, properties, at, port) as server:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = [
             UserScramCredentialUpsertion(user, info, password.encode())
@@ -119,8 +123,11 @@ def printed_rights(lines: Sequence[str]) -> list[Right]:
 
 
 @contextlib.contextmanager
-def over_tls(url: str, made: Certificates) -> Iterator[str]:
-    """The address of a front that speaks TLS, asks for a client's certificate, and passes on."""
+def over_tls(url: str, made: Certificates, at: str = HOST, port: int = 0) -> Iterator[str]:
+    """The address of a front that speaks TLS, asks for a client's certificate, and passes on.
+
+    `at`, `port`: of its own; 0: a free one.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca))
     context.load_cert_chain(made.server)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -128,7 +135,7 @@ def over_tls(url: str, made: Certificates) -> Iterator[str]:
     loop = asyncio.new_event_loop()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, ssl.SSLError):
+        with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
             while data := await reader.read(1 << 16):
                 writer.write(data)
                 await writer.drain()
@@ -136,7 +143,8 @@ def over_tls(url: str, made: Certificates) -> Iterator[str]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner, outer = await asyncio.open_connection(behind.hostname, behind.port)
-        await asyncio.gather(pump(reader, outer), pump(inner, writer))
+        with contextlib.suppress(asyncio.CancelledError):  # by `ended`
+            await asyncio.gather(pump(reader, outer), pump(inner, writer))
 
     async def ended() -> None:
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -144,11 +152,11 @@ def over_tls(url: str, made: Certificates) -> Iterator[str]:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    server = loop.run_until_complete(asyncio.start_server(serve, HOST, 0, ssl=context))
+    server = loop.run_until_complete(asyncio.start_server(serve, at, port, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield f"https://{HOST}:{server.sockets[0].getsockname()[1]}"
+        yield f"https://{at}:{server.sockets[0].getsockname()[1]}"
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import wall_clock
+from tests.metrics.asking import address_in, got
 
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
@@ -22,14 +23,18 @@ def test_the_clock_is_set_under_way(
     step, root = pipeline.directory / "step", Path(__file__).parents[2]
     for name, value in wall_clock.environment(pipeline.directory, step, root).items():
         monkeypatch.setenv(name, value)
-    pipeline.start("a")
+    relay = pipeline.start("a", arguments=["--http", "127.0.0.1:0"])
+    pipeline.until(lambda: address_in(pipeline.log(relay)) is not None, "the address")
+    address = address_in(pipeline.log(relay)) or ""
     pipeline.send([0])
     pipeline.exactly_once()
+    pipeline.until(lambda: got(address, "/readyz")[0] == 200, "readiness")
     wall_clock.set_by(step, seconds)
     written = [commit.written_at_ms for commit in pipeline.journal()[0]]
     for row in range(1, 6):
         pipeline.send([row])
         pipeline.until(lambda row=row: pipeline.rows()[row] == 1, f"row {row}", 10)  # type: ignore[misc]
+        assert [got(address, f"/{one}")[0] for one in ("healthz", "readyz")] == [200, 200]
     pipeline.exactly_once()
     commits = [c for c in pipeline.journal()[0] if c.blocks]
     assert len(commits) == 6

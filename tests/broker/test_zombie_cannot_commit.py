@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
 
 
-@pytest.mark.parametrize("step", ["before_produce", "before_send_offsets", "before_commit"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("before_produce", marks=pytest.mark.long),
+        "before_send_offsets",
+        "before_commit",
+    ],
+)
 def test_relay_stopped_past_its_session_timeout_cannot_commit(
     pipeline: Pipeline, step: str
 ) -> None:

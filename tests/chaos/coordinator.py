@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay import names
+from tests.broker.pipeline import wait_until
 
 if TYPE_CHECKING:
     from tests.chaos.servers import Servers
 
 _TOPIC = "__transaction_state"
+_SECONDS = 120.0
 
 
 def java_hash(text: str) -> int:
@@ -33,8 +37,16 @@ def partition_of(transactional_id: str, partitions: int) -> int:
 
 
 def of(servers: Servers, member: str) -> int:
-    """The broker's index, which is its node id."""
+    """The broker's index, which is its node id; other faults may hold brokers up just now."""
     admin = AdminClient({"bootstrap.servers": servers.bootstrap})
-    partitions = admin.list_topics(timeout=10).topics[_TOPIC].partitions
+    found: list[Any] = []
+
+    def answered() -> bool:
+        with contextlib.suppress(KafkaException):
+            found.append(admin.list_topics(timeout=10).topics[_TOPIC].partitions)
+        return bool(found)
+
+    wait_until(answered, f"the partitions of {_TOPIC}", _SECONDS)
+    (partitions,) = found
     index = partition_of(names.transactional_id(servers.app, member), len(partitions))
     return int(partitions[index].leader)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 if TYPE_CHECKING:
@@ -43,9 +44,12 @@ def cut_ends(data: Path, most_bytes: int) -> dict[str, int]:
 
 
 def whole(bootstrap: str) -> bool:
-    """Whether every partition has a leader and all its replicas in sync."""
+    """Whether every partition has a leader and all its replicas in sync; not, if nobody answers."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = admin.list_topics(timeout=10).topics.values()
+    try:
+        topics = admin.list_topics(timeout=10).topics.values()
+    except KafkaException:
+        return False
     return all(
         p.leader >= 0 and set(p.isrs) == set(p.replicas)
         for topic in topics

@@ -48,6 +48,7 @@ def test_no_row_is_lost_and_none_comes_twice(tmp_path: Path) -> None:
     assert all(replay.named(journal, at) for at in replay.some(journal, 20))
 
 
+@pytest.mark.long  # as one of `python -m tests.chaos controls`
 def test_a_campaign_without_a_guard_is_red(tmp_path: Path) -> None:
     """Relays that read what was aborted: the judges see it, and the history says so."""
 

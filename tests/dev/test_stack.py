@@ -235,6 +235,7 @@ def test_another_size_is_refused(stack: Stack) -> None:
         dev_stack.up(stack.directory, kafka_port=9999, progress=_quietly)
 
 
+@pytest.mark.long  # campaigns of faults start three, too
 def test_three_brokers_survive_one(tmp_path: Path) -> None:
     """With three brokers a record is acknowledged while one is dead, and it comes back."""
     try:

@@ -132,9 +132,8 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
     assert "loader: the checkpoint belongs to journal" in said
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_a_run_left_is_gone_on_with_once(
     journal: Journal, client: Client, tables: tuple[str, str], number: signal.Signals
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -23,12 +24,11 @@ from relay.cli.docs import ROOT
 from relay.cli.export import RULES
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
+from tests.demo.left_running import running_in
 from tests.docs.documents import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from clickhouse_connect.driver.client import Client
 
 FILES = ("relay/records.proto", "relay/py.typed", "relay/operate/page/page.html")
 
@@ -184,21 +184,26 @@ def test_it_works_away_from_the_repository(installed: Installed) -> None:
     works_without_a_checkout(installed)
 
 
-def test_rows_arrive_through_an_installed_wheel(
-    installed: Installed,
-    pipeline: Pipeline,  # noqa: F811
-    client: Client,
+@pytest.mark.servers
+def test_its_demo_ends_with_yes_and_leaves_nothing_running(
+    installed: Installed, tmp_path: Path
 ) -> None:
-    """Relay, loader with Spark, verifier with its page: as a user starts them."""
-    config = str(pipeline.config())
-    pipeline.send(range(40))
-    with installed.running("run", config, "--member", "a"):
-        pipeline.until(lambda: pipeline.rows().total() == 40, "the rows in blocks")
-    program = Installed([str(Path(installed.relay[0]).with_name("loader"))], *installed[1:])
-    program.prints("run", config, "--once", "--master", "local[1]", timeout=200)
-    assert client.query(f"SELECT count() FROM {pipeline.table}").result_rows == [(40,)]
+    """The whole, smaller, as a user starts it: killed in the middle, every row arrives once."""
+    directory = tmp_path / "demo"
+    text = installed.prints("demo", "--rows", "20000", "--directory", str(directory), timeout=240)
+    assert text.splitlines()[-1] == "EXACTLY ONCE: yes"
+    killed = re.search(r"SIGKILL to demo-0 and the loader \((\d+) processes\): ([\d,]+)", text)
+    assert killed is not None, text
+    assert int(killed[1]) >= 3  # the relay, the loader, its JVM
+    assert 0 < int(killed[2].replace(",", "")) < 20_000
+    assert "Newark Liberty" in text
+    assert running_in(directory) == []
+
+
+def test_its_verifier_serves_the_page(installed: Installed, pipeline: Pipeline) -> None:  # noqa: F811
+    """Before any relay has run."""
     address = f"127.0.0.1:{free_port()}"
-    with installed.running("verify", config, "--follow", "--http", address):
+    with installed.running("verify", str(pipeline.config()), "--follow", "--http", address):
         wait_until(lambda: "<title>" in page(address), "the page")
 
 

@@ -193,7 +193,8 @@ class Underway:
         self.until(lambda: self.passed(0), "blocks under the old schema")
         gone = f"{step.table}_gone{len(self.asides)}"
         self.command(f"RENAME TABLE {{db}}.{step.table} TO {{db}}.{gone}")
-        self.until(lambda: self.client.command(_RUNNING) == 0, "the end of the last INSERT")
+        running = _RUNNING.format(database=self.pipeline.database)
+        self.until(lambda: self.client.command(running) == 0, "the end of the last INSERT")
         self.asides.append(Aside(step.table, self._by_block(gone), self.loaded()))
         self.command(f"DROP TABLE {{db}}.{gone} SYNC")
         self.command(step.sql)
