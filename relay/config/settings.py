@@ -241,7 +241,9 @@ class Loader(Section):
         "write dead letters: `relay doctor --grants` prints the commands",
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="how long to wait for servers that do not answer; 0 waits for ever"
+        0.0,
+        description="how long to wait for servers that do not answer, and how long to begin again "
+        "where Spark's processes start too slowly on a busy machine; 0 waits for ever",
     )
     transform: str = Field(
         "",
