@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LEADER, FOLLOWER = 0, 1
 ALLOWED = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-END_SECONDS = 60.0
+START_SECONDS, END_SECONDS = 60.0, 90.0
 CONTRACT_BROKEN = 6
 WHEN = ("running", "started later", "started when the log has grown")
 """The last needs the leader epoch that is committed with a floor: the log's end is behind it."""
@@ -43,7 +43,8 @@ def seen(directory: Path, say: Callable[[str], None], when: str) -> list[str]:
         when: the relay meets the new leader, one of WHEN.
     """
     with _pipeline(directory, say) as pipeline:
-        config = pipeline.config()
+        # The coordinator may go with the leader: another has to end the relay's last transaction.
+        config = pipeline.config(wait_for_servers_seconds=START_SECONDS)
         text = config.read_text(encoding="utf-8").replace("[kafka]", "[kafka]\nreplication = 3", 1)
         config.write_text(text, encoding="utf-8")
         relay = pipeline.start("a", config)
