@@ -49,7 +49,7 @@ GUARDS: dict[str, Control] = {
     "acked": Control(("kill_relay", "restart_relay"), 3.0),
     "epoch_bump": Control(("stale_end_txn",), 3.0, proxied=True),
     "ledger": Control(("kill_loader", "loader_failpoint"), 2.0, window=1),
-    "row_count": Control(("loader_failpoint",), 2.0, window=1),
+    "evidence": Control(("loader_failpoint",), 2.0, window=1),
 }
 
 

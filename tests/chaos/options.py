@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.chaos.truth import Shape
 
-LOADER_GUARDS = frozenset({"ledger", "row_count"})
+LOADER_GUARDS = frozenset({"ledger", "evidence"})
 """Guards of tests.broker.unguarded that are the loader's."""
 
 
