@@ -94,14 +94,19 @@ def secured(
     made = certificates(directory, at)
     properties = PROPERTIES.format(keystore=made.server, at=at) + properties
     with authorized(directory, properties, at, port) as server:
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        wanted = [
-            UserScramCredentialUpsertion(user, info, password.encode())
-            for user, password in users.items()
-        ]
-        for future in server.admin.alter_user_scram_credentials(wanted).values():
-            future.result(30)
+        set_passwords(server, users)
         yield server, made
+
+
+def set_passwords(server: Authorized, users: dict[str, str]) -> None:
+    """Make users, or change their passwords; `users` are names and passwords."""
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    wanted = [
+        UserScramCredentialUpsertion(user, info, password.encode())
+        for user, password in users.items()
+    ]
+    for future in server.admin.alter_user_scram_credentials(wanted).values():
+        future.result(30)
 
 
 def printed_rights(lines: Sequence[str]) -> list[Right]:

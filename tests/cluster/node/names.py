@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 
 from dnslib import QTYPE, RCODE, RR, A, DNSRecord
 from dnslib.server import BaseResolver, DNSLogger, DNSServer
@@ -41,16 +42,18 @@ class Names(BaseResolver):  # type: ignore[misc] # dnslib ships no types
         if len(parts) not in {3, 4} or parts[-1] != "svc":
             return []
         *pod, service, namespace, _ = parts
-        found = self._plane.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        within = f"/api/v1/namespaces/{namespace}"
+        try:
+            selector = self._plane.ask("GET", f"{within}/services/{service}")["spec"]["selector"]
+        except (HTTPError, KeyError):  # there is none, or it has no pods
+            return []
         return [
             one["status"]["podIP"]
-            for one in found
-            if one["status"].get("podIP") and _is_of(one["spec"], service, pod)
+            for one in self._plane.ask("GET", f"{within}/pods")["items"]
+            if one["status"].get("podIP")
+            and selector.items() <= one["metadata"].get("labels", {}).items()
+            and pod in ([], [one["spec"].get("hostname")])
         ]
-
-
-def _is_of(spec: dict[str, Any], service: str, pod: list[str]) -> bool:
-    return spec.get("subdomain") == service and pod in ([], [spec.get("hostname")])
 
 
 def serve(plane: ControlPlane) -> None:

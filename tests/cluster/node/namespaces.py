@@ -16,7 +16,10 @@ API_SERVER = "10.96.0.1"
 """Of the Service `kubernetes`: the first of the control plane's range of Services. It is the node's
 as well, since there is no proxy that would translate it."""
 DNS = "10.96.0.10"
-PODS = "10.98.0.0/24"
+WEBHOOK = "10.96.0.20"
+"""Of the Service of the Spark operator's webhook, likewise."""
+OTHER_NODE = "10.99.0.2"
+"""Of the node that is cut off."""
 _GATEWAY = "10.99.0.254"
 """Nobody; the default route that the kubelet looks for leads there."""
 _KERNEL = {
@@ -56,8 +59,9 @@ def furnish(directory: Path) -> None:
             _sh("mount", "--bind", shown, there)
     _sh("ip", "link", "set", "lo", "up")
     _sh("ip", "link", "add", "node0", "type", "veth", "peer", "name", "node1")
-    for address in (f"{NODE}/24", f"{API_SERVER}/32", f"{DNS}/32"):
-        _sh("ip", "addr", "add", address, "dev", "node0")
+    _sh("ip", "addr", "add", f"{NODE}/24", "dev", "node0")
+    for address in (OTHER_NODE, API_SERVER, DNS, WEBHOOK):
+        _sh("ip", "addr", "add", f"{address}/32", "dev", "node0")
     for end in ("node0", "node1"):
         _sh("ip", "link", "set", end, "up")
     _sh("ip", "route", "add", "default", "via", _GATEWAY, "dev", "node0", "onlink")

@@ -7,21 +7,20 @@ are never held up, as Kubernetes has it.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.node.namespaces import DNS
-from tests.cluster.node.tools import LIBRARIES, NFT
+from tests.cluster.node.tools import set_table
 
 if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 LOOK_SECONDS = 0.2
 _NAME = "kubernetes.io/metadata.name"
+_TABLE = "policies"
 
 Object = dict[str, Any]
 
@@ -61,7 +60,7 @@ def pods_of(namespaces: Iterable[Object], pods: Iterable[Object]) -> list[Pod]:
 
 
 def ruleset(policies: Iterable[Object], pods: list[Pod]) -> str:
-    """Return nft's program; a connection has to pass both ends' policies."""
+    """Return the rules of nft's table; a connection has to pass both ends' policies."""
     kept = list(policies)
     lines = {
         kind: [*_rules(kind, kept, pods), *_rest(kind, kept, pods)]
@@ -72,11 +71,10 @@ def ruleset(policies: Iterable[Object], pods: list[Pod]) -> str:
     )
     known = "ct state established,related accept"
     return (
-        "table ip policies\ndelete table ip policies\ntable ip policies {\n"
         f"{chains}"
         f"chain forward {{ type filter hook forward priority 0; {known}; "
         "jump egress; jump ingress; }\n"
-        f"chain input {{ type filter hook input priority 0; {known}; jump egress; }}\n}}\n"
+        f"chain input {{ type filter hook input priority 0; {known}; jump egress; }}\n"
     )
 
 
@@ -167,7 +165,7 @@ class Enforcement(threading.Thread):
         """Let everything through again."""
         self._left.set()
         self.join()
-        self._apply("table ip policies\ndelete table ip policies\n")
+        set_table(_TABLE)
 
     def _look(self) -> None:
         def listed(path: str) -> list[Object]:
@@ -177,9 +175,5 @@ class Enforcement(threading.Thread):
         pods = pods_of(listed("/api/v1/namespaces"), listed("/api/v1/pods"))
         wanted = ruleset(listed("/apis/networking.k8s.io/v1/networkpolicies"), pods)
         if wanted != self._now:
-            self._apply(wanted)
+            set_table(_TABLE, wanted)
             self._now = wanted
-
-    def _apply(self, program: str) -> None:
-        libraries = {**os.environ, "LD_LIBRARY_PATH": str(LIBRARIES)}
-        subprocess.run([NFT, "-f", "-"], input=program, text=True, check=True, env=libraries)

@@ -9,6 +9,7 @@ to be, after what the pods and the cluster say of it.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -20,23 +21,33 @@ import yaml
 
 from tests.broker.pipeline import wait_until
 from tests.cluster import control_plane, image
-from tests.cluster.node import names, namespaces, servers, tools
-from tests.cluster.node.machine import NAME, Machine
+from tests.cluster.node import cut_off, names, namespaces, servers, spark_operator, tools
+from tests.cluster.node.machine import FIRST, OTHER, Machine
 from tests.cluster.node.policies import Enforcement
 from tests.cluster.test_control_plane import NAMESPACE, kubectl, roll_out
 from tests.k8s.built import K8S
 from tests.k8s.test_own_overlay import own
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.cluster.control_plane import ControlPlane
 
 ROWS = 5_000
-ROLL_OUT_SECONDS, ROWS_SECONDS = 400, 240
+LOADER = "loader-driver"
+"""The loader's pod in the end, as the Spark operator names it."""
+ROLL_OUT_SECONDS, ROWS_SECONDS, PASSWORD_SECONDS = 400, 240, 150
 _TLS = """\
 ca_file = "/etc/relay/passwords/ca.crt"
 certificate_file = "/etc/relay/passwords/client.crt"
 key_file = "/etc/relay/passwords/client.key"
 """
+_SMALL = """\
+- op: replace
+  path: /spec/template/spec/containers/0/resources/requests/cpu
+  value: 100m
+"""
+"""So that one node takes three relays."""
 
 
 class Way(NamedTuple):
@@ -56,13 +67,19 @@ class Walk:
         plane: of the node.
         site: the servers.
         enforced: the NetworkPolicies, from the start.
+        other: a node that does not run yet, and what it needs to run.
     """
 
     def __init__(
-        self, directory: Path, plane: ControlPlane, site: servers.Site, enforced: Enforcement
+        self,
+        directory: Path,
+        plane: ControlPlane,
+        site: servers.Site,
+        enforced: Enforcement,
+        other: Callable[[], Machine],
     ) -> None:
         self._directory, self._plane, self._site = directory, plane, site
-        self._enforced = enforced
+        self._enforced, self._other = enforced, other
         self._sent = 0
 
     def go(self) -> None:
@@ -87,6 +104,9 @@ class Walk:
         self._send_rows()
         self._drain_without_clickhouse()
         self._send_rows()
+        self._change_password()
+        cut_off.run(self._other(), self._kubectl, self._send, self._rows_come)
+        self._submit_by_the_operator()
         self._probe_policies()
 
     def _make_secrets(self) -> None:
@@ -104,6 +124,7 @@ class Walk:
         kustomization = self._directory / "kustomization.yaml"
         overlay = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
         del overlay["images"]
+        overlay["patches"] = [{"patch": _SMALL, "target": {"kind": "StatefulSet", "name": "relay"}}]
         kustomization.write_text(yaml.safe_dump(overlay), encoding="utf-8")
         text = (K8S / "base" / "relay.toml").read_text(encoding="utf-8")
         for before, after in self._replaced().items():
@@ -128,20 +149,75 @@ class Walk:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _send_rows(self) -> None:
+        self._send()
+        self._rows_come("")
+
+    def _send(self) -> None:
         self._site.produce(self._sent, ROWS)
         self._sent += ROWS
+
+    def _rows_come(self, after: str) -> None:
         wanted = (self._sent, self._sent)
         wait_until(lambda: self._site.counted() == wanted, f"{self._sent} rows", ROWS_SECONDS)
-        say(f"{self._sent} rows in ClickHouse, each once")
+        say(f"{self._sent} rows in ClickHouse, each once {after}".rstrip())
 
     def _drain_without_clickhouse(self) -> None:
         """The relay may be evicted, though no server could take its blocks just now."""
         self._site.clickhouse.kill()
         relays = "--pod-selector=app.kubernetes.io/name=relay"
-        self._kubectl("drain", NAME, relays, "--delete-emptydir-data", "--timeout=100s")
-        self._kubectl("uncordon", NAME)
+        self._kubectl("drain", FIRST.name, relays, "--delete-emptydir-data", "--timeout=100s")
+        self._kubectl("uncordon", FIRST.name)
         say("drained of relays while ClickHouse was away")
         self._site.clickhouse.start()
+
+    def _change_password(self) -> None:
+        """Of the relay in Kafka, as the README has it; then its connections are broken."""
+        began = self._get("relay-0", "{.status.containerStatuses[0].containerID}")
+        new = self._site.change_in_kafka("relay")
+        secret = json.dumps({"stringData": {"kafka": new}})
+        self._kubectl("patch", "secret", "relay-passwords", "--patch", secret)
+        shown = ("exec", "relay-0", "--", "cat", "/etc/relay/passwords/kafka")
+        wait_until(lambda: self._kubectl(*shown) == new, "the new password", PASSWORD_SECONDS)
+        old = self._connected("relay-0")
+        assert old, "the relay is not connected"
+        pod = f"ip saddr {self._address('relay-0')} tcp dport {servers.KAFKA_PORT}"
+        chain = "type filter hook input priority -10;"
+        tools.set_table("broken", f"chain broken {{ {chain} {pod} reject with tcp reset; }}\n")
+        # A client that has nothing to send does not notice: its connection is good for ever.
+        wait_until(lambda: not old <= self._connected("relay-0"), "the end of a connection", 60)
+        tools.set_table("broken")
+        self._send_rows()
+        assert self._get("relay-0", "{.status.containerStatuses[0].containerID}") == began
+        assert self._connected("relay-0") - old, "nothing was connected anew"
+        say("the relay's password in Kafka was changed under it, and it connected with it anew")
+
+    def _connected(self, pod: str) -> set[str]:
+        """Local ends of a pod's connections to the broker, as its kernel lists them."""
+        listed = self._kubectl("exec", pod, "--", "cat", "/proc/net/tcp").splitlines()[1:]
+        ends = [line.split()[1:4] for line in listed]
+        port = f":{servers.KAFKA_PORT:04X}"
+        return {local for local, there, state in ends if there.endswith(port) and state == "01"}
+
+    def _submit_by_the_operator(self) -> None:
+        """The component in the place of the loader's StatefulSet."""
+        files = self._directory / "operator"
+        files.mkdir()
+        spark_operator.start(self._plane, files)
+        has = lambda: spark_operator.has_its_authority(self._plane)  # noqa: E731
+        wait_until(has, "the operator's webhook", ROLL_OUT_SECONDS)
+        kustomization = self._directory / "kustomization.yaml"
+        overlay = yaml.safe_load(kustomization.read_text(encoding="utf-8"))
+        here = self._directory.resolve()
+        overlay["components"] = [os.path.relpath(K8S.resolve() / "components/spark-operator", here)]
+        name, tag = image.IMAGES["loader"].rsplit(":", 1)
+        overlay["images"] = [{"name": "block-relay-loader", "newName": name, "newTag": tag}]
+        kustomization.write_text(yaml.safe_dump(overlay), encoding="utf-8")
+        self._kubectl("delete", "statefulset", "loader")
+        self._roll_out()
+        self._send_rows()
+        driver = "{.metadata.labels.sparkoperator\\.k8s\\.io/launched-by-spark-operator}"
+        assert self._get(LOADER, driver) == "true"
+        say("by a driver that the Spark operator submitted")
 
     def _probe_policies(self) -> None:
         """What they let through, what they hold up, and that it is they who do."""
@@ -152,12 +228,12 @@ class Walk:
             self._in(namespace, "wait", "--for=condition=Ready", "pod/probe", "--timeout=60s")
         executors = ("get", "pods", "-l", "app.kubernetes.io/name=loader-executor", "-o", "name")
         executor = self._kubectl(*executors).split()[-1].removeprefix("pod/")
-        relay, loader = (self._address(pod) for pod in ("relay-0", "loader-0"))
+        relay, loader = (self._address(pod) for pod in ("relay-0", LOADER))
         open_ = [
             Way("monitoring", "probe", relay, 9464),
             Way("monitoring", "probe", loader, 9465),
             Way(NAMESPACE, "relay-0", namespaces.NODE, servers.KAFKA_PORT),
-            Way(NAMESPACE, "loader-0", namespaces.API_SERVER, control_plane.SERVICE_PORT),
+            Way(NAMESPACE, LOADER, namespaces.API_SERVER, control_plane.SERVICE_PORT),
         ]
         closed = [
             Way("elsewhere", "probe", relay, 9464),
@@ -179,7 +255,10 @@ class Walk:
         return self._in(way.namespace, *command, check=False).strip() == "passes"
 
     def _address(self, pod: str) -> str:
-        return self._kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+        return self._get(pod, "{.status.podIP}")
+
+    def _get(self, pod: str, path: str) -> str:
+        return self._kubectl("get", "pod", pod, "-o", f"jsonpath={path}")
 
     def tell(self) -> None:
         """Print what table, pods and cluster say."""
@@ -212,22 +291,29 @@ def main(directory: Path) -> int:
     """Walk, in namespaces that are this process's own; return an exit status."""
     # Whoever waits for a server says each time that it does not answer.
     logging.disable(logging.WARNING)
-    parts = [directory / name for name in ("plane", "node", "servers", "overlay")]
+    parts = [directory / name for name in ("plane", "node", "other", "servers", "overlay")]
     for part in parts:
         part.mkdir(parents=True)
-    plane_files, node_files, server_files, overlay = parts
+    plane_files, node_files, other_files, server_files, overlay = parts
     namespaces.furnish(node_files)
     plane = control_plane.start(plane_files, namespaces.NODE, namespaces.API_SERVER)
     say(f"a control plane, Kubernetes {control_plane.VERSION}")
     names.serve(plane)
-    archives = [tools.pause(node_files), *map(image.archive, image.IMAGES)]
-    Machine(node_files, plane).start(archives)
+    pause, of = tools.pause(node_files), {name: image.archive(name) for name in image.IMAGES}
+    Machine(node_files, plane, FIRST).start([pause, *of.values()])
     say("a node, with the images")
+
+    def other() -> Machine:
+        machine = Machine(other_files, plane, OTHER)
+        machine.start([pause, of["relay"]])
+        say("another node")
+        return machine
+
     enforced = Enforcement(plane)
     enforced.start()
     with servers.running_site(server_files) as site:
         say("Kafka and ClickHouse with TLS; users with the printed rights; a topic and a table")
-        walk = Walk(overlay, plane, site, enforced)
+        walk = Walk(overlay, plane, site, enforced, other)
         try:
             walk.go()
         except AssertionError as wrong:

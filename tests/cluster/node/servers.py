@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.dev.layout import HOST
-from tests.broker.secured import over_tls, printed_rights, secured
+from tests.broker.secured import over_tls, printed_rights, secured, set_passwords
 from tests.cluster.node.namespaces import NODE
 from tests.versions.engines import ADMIN, running
 from tests.versions.releases import NOW
@@ -66,6 +66,12 @@ class Site:
         """(rows, different rows) of the table."""
         rows, different = self.client.query(f"SELECT count(), uniqExact(id) FROM {TABLE}").first_row
         return int(rows), int(different)
+
+    def change_in_kafka(self, role: str) -> str:
+        """Give a role another password, and return it: connections that stand go on."""
+        new = f"{role}-{secrets.token_hex(8)}"
+        set_passwords(self.kafka, {role: new})
+        return new
 
     def make(self) -> None:
         """The topic, the table, and in Kafka the rights of each role."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -18,8 +19,8 @@ PROGRAMS = (ROOT / "usr" / "bin", ROOT / "usr" / "sbin")
 """Directories of containerd, its shim, its client ctr, and runc."""
 PAUSE = "registry.example/pause:1"
 """The image of each pod's first container, which only waits."""
-NFT = ROOT / "usr" / "sbin" / "nft"
-LIBRARIES = ROOT / "usr" / "lib" / "x86_64-linux-gnu"
+_NFT = ROOT / "usr" / "sbin" / "nft"
+_LIBRARIES = ROOT / "usr" / "lib" / "x86_64-linux-gnu"
 """That nft wants."""
 _PACKAGES = (
     *("containerd", "runc", "containernetworking-plugins", "busybox-static"),
@@ -49,6 +50,14 @@ def pause(directory: Path) -> Path:
     shutil.copy(ROOT / "bin" / "busybox", root / "bin" / "busybox")
     image_archive.write(root, PAUSE, {"Entrypoint": ["/bin/busybox", "sleep", "inf"]}, archive)
     return archive
+
+
+def set_table(name: str, rules: str = "") -> None:
+    """Give nftables a table in the place of the one of this name; without rules, take it away."""
+    table = f"table ip {name}"
+    program = f"{table}\ndelete {table}\n" + (f"{table} {{\n{rules}}}\n" if rules else "")
+    libraries = {**os.environ, "LD_LIBRARY_PATH": str(_LIBRARIES)}
+    subprocess.run([_NFT, "-f", "-"], input=program, text=True, check=True, env=libraries)
 
 
 def _unpack() -> None:
