@@ -64,6 +64,18 @@ def run(
     kubectl("uncordon", OTHER.name)
     wait_until(other.is_ready, "the node that was cut off", _SECONDS)
     kubectl("scale", "statefulset", "relay", "--replicas=1")
+    wait_until(lambda: _are_retired(kubectl), "the retirement of both", _SECONDS)
+
+
+def _are_retired(kubectl: Kubectl) -> bool:
+    """Whether `relay retire`, the README's last step of a scale-down, has nothing against it."""
+    members = [word for pod in ZOMBIES for word in ("--member", pod)]
+    retire = ("relay", "retire", "/etc/relay/config/relay.toml", *members, "--run")
+    try:
+        kubectl("exec", "relay-0", "--", *retire)
+    except AssertionError:  # they are members until their session ends
+        return False
+    return True
 
 
 def _of(kubectl: Kubectl, pod: str, path: str) -> str:
