@@ -20,4 +20,4 @@ def test_rows_come_once_through_pods_that_are_deleted_by_force(
         pytest.skip(missing)
     status = walk(tmp_path)
     said = capfd.readouterr().out
-    assert (status, said.count("each once")) == (0, 9), said
+    assert (status, said.count("each once")) == (0, 10), said
