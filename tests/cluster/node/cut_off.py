@@ -45,8 +45,8 @@ def run(
     kubectl("rollout", "status", "statefulset/relay", f"--timeout={_SECONDS}s")
     send()
     rows_come("with three relays, two of them on another node")
-    uids = {pod: _of(kubectl, pod, "{.metadata.uid}") for pod in ZOMBIES}
-    assert {_of(kubectl, pod, "{.spec.nodeName}") for pod in ZOMBIES} == {OTHER.name}
+    uids = {pod: field(kubectl, pod, "{.metadata.uid}") for pod in ZOMBIES}
+    assert {field(kubectl, pod, "{.spec.nodeName}") for pod in ZOMBIES} == {OTHER.name}
     send()  # so that they have something in their hands
     with _cut_off(other):
         zombies = [process for uid in uids.values() for process in _relays_of(uid)]
@@ -78,7 +78,8 @@ def _are_retired(kubectl: Kubectl) -> bool:
     return True
 
 
-def _of(kubectl: Kubectl, pod: str, path: str) -> str:
+def field(kubectl: Kubectl, pod: str, path: str) -> str:
+    """Return what the API server has of a pod at a JSONPath."""
     return kubectl("get", "pod", pod, "-o", f"jsonpath={path}")
 
 

@@ -258,7 +258,7 @@ class Walk:
         return self._get(pod, "{.status.podIP}")
 
     def _get(self, pod: str, path: str) -> str:
-        return self._kubectl("get", "pod", pod, "-o", f"jsonpath={path}")
+        return cut_off.field(self._kubectl, pod, path)
 
     def tell(self) -> None:
         """Print what table, pods and cluster say."""

@@ -72,7 +72,7 @@ def start(plane: ControlPlane, directory: Path) -> None:
     established = ("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
     done = kubectl(plane, *established)
     assert done.returncode == 0, done.stdout + done.stderr
-    # A Secret of its own certificate it makes itself.
+    # Into the Secret, empty here, the webhook writes the certificate that it makes.
     metadata = {"name": _OWN, "namespace": _OWN}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _OWN}}
     ports = {"clusterIP": WEBHOOK, "ports": [{"port": _PORT}]}
