@@ -38,6 +38,7 @@ ROWS = 20
 """That a producer writes into a table at a time."""
 PATIENCE = 120.0
 _IN_MESSAGE = 5
+_STATEMENTS = "SELECT elapsed, query FROM system.processes"
 _RUNNING = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'"
 
 
@@ -119,13 +120,22 @@ class Underway:
         self.client.command(sql.replace("{db}", self.pipeline.database))
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait, with all programs started again that were killed."""
+        """Wait, with all programs started again that were killed; in vain: say what they said."""
 
         def holds() -> bool:
             self.tend()
             return condition()
 
-        wait_until(holds, what, PATIENCE)
+        try:
+            wait_until(holds, what, PATIENCE)
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *self._last_words()])) from error
+
+    def _last_words(self) -> list[str]:
+        """Of the server and of each program."""
+        running = self.client.query(_STATEMENTS).result_rows
+        said = [f"{name} said:\n{one.last_lines(15)}" for name, one in self.programs.items()]
+        return [f"statements that run: {running}", *said]
 
     def tend(self) -> None:
         for program in self.programs.values():
@@ -240,7 +250,10 @@ class Underway:
             return [f"{id_}: {'open' if one is None else one}" for id_, one in waiting.items()]
 
         try:
-            self.until(lambda: not left(), "all blocks loaded or parked")
+            # A machine with much to do takes seconds for each block whose labels are no numbers:
+            # as long as another one is settled in time, none is stuck.
+            while waiting := len(left()):
+                self.until(lambda at=waiting: len(left()) < at, "one more block loaded or parked")
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *left()])) from error
         for table, following, loaded in self._replaced:
