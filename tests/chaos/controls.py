@@ -46,7 +46,6 @@ GUARDS: dict[str, Control] = {
     "generation": Control(asleep=True),
     "abort_on_revoke": Control(("join", "restart_relay"), 2.0),
     "metadata_at_begin": Control(asleep=True),
-    "acked": Control(("kill_relay", "restart_relay"), 3.0),
     "epoch_bump": Control(("stale_end_txn",), 3.0, proxied=True),
     "ledger": Control(("kill_loader", "loader_failpoint"), 2.0, window=1),
     "evidence": Control(("loader_failpoint",), 2.0, window=1),

@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 from tests.chaos.proxy_faults import Deed, Faults, Held, OneOff
 from tests.chaos.proxy_link import ENDS, Link
-from tests.chaos.proxy_wire import KAFKA, Wire
+from tests.chaos.proxy_wire import KAFKA, Api, Wire
 
 HOST = "127.0.0.1"
 CALL_SECONDS = 30.0
@@ -132,6 +132,10 @@ class Proxy:
     def truncate(self, api: int | str, n: int = 1, client: str = "") -> None:
         """Of the next `n` requests of an API half goes through, then the connection is cut."""
         self._expect(OneOff(api, client, n, Deed.TRUNCATED))
+
+    def turn_away(self, n: int, client: str = "") -> None:
+        """The next `n` Produce requests reach nobody: their leader has moved, the client hears."""
+        self._expect(OneOff(Api.PRODUCE, client, n, Deed.TURNED_AWAY))
 
     def hold(self, api: int | str, client: str = "") -> Held:
         """Hold the next request of an API, and what its connection sends after it."""

@@ -40,6 +40,8 @@ class Deed(Enum):
     """It goes on; neither its answer nor any later one comes to the client."""
     EMPTIED = auto()
     """An answer to Metadata that goes on without its brokers."""
+    TURNED_AWAY = auto()
+    """A Produce request that does not go on: the proxy answers that another broker leads."""
 
 
 class Held:

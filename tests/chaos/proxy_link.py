@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.proxy_faults import Deed
 from tests.chaos.proxy_metadata import without_brokers
+from tests.chaos.proxy_produce import not_the_leader
 from tests.chaos.proxy_wire import Api
 
 if TYPE_CHECKING:
@@ -148,6 +149,10 @@ class Link:
             if deed in {Deed.CUT, Deed.TRUNCATED}:
                 await self._to_server.finish(self._part(request.data, deed), self._delay)
                 return
+            if deed is Deed.TURNED_AWAY:
+                answer = not_the_leader(request.data, request.version)
+                await self._to_client.put(answer, self._delay)
+                continue
             if one_off is not None and one_off.held is not None:
                 await self._hold(request, one_off.held)
             elif one_off is not None:

@@ -27,16 +27,16 @@ def without_brokers(answer: bytes, version: int) -> bytes:
 
 def _after(data: bytes, at: int) -> int:
     """Where a compact array of brokers ends; its lengths are one more, and 0 says null."""
-    count, at = _varint(data, at)
+    count, at = varint(data, at)
     for _ in range(count - 1):
-        host, at = _varint(data, at + 4)
-        rack, at = _varint(data, at + host - 1 + 4)
-        tags, at = _varint(data, at + max(rack - 1, 0))
+        host, at = varint(data, at + 4)
+        rack, at = varint(data, at + host - 1 + 4)
+        tags, at = varint(data, at + max(rack - 1, 0))
         assert tags == 0, "a broker with tagged fields"
     return at
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
     """(an unsigned varint's value, where it ends)."""
     value = shift = 0
     while data[at] & 0x80:
