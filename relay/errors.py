@@ -85,6 +85,13 @@ class Refused(RelayError):
         self.code = code
 
 
+class WrongCredentials(Refused):
+    """A server refused the user, the password or the certificate itself.
+
+    Where they come from files, another one may be there soon.
+    """
+
+
 class ContractBroken(RelayError):
     """Recorded and found state disagree; going on could lose or double rows."""
 

@@ -27,6 +27,7 @@ class StopKind(Enum):
     CONTRACT_BROKEN = auto()
     FENCED = auto()
     REFUSED = auto()
+    CREDENTIALS = auto()
     UNAVAILABLE = auto()
     CONFIG = auto()
 

@@ -20,6 +20,8 @@ class Failure(Enum):
     """Another process holds this identity."""
     REFUSED = auto()
     """Rights or topics are missing: no retry will help."""
+    CREDENTIALS = auto()
+    """The password or certificate is refused: no retry will help, until there is another one."""
     LEARNED = auto()
     """One table's topic or one message was refused; the caller knows now how to leave it out."""
 

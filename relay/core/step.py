@@ -337,6 +337,8 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
             return _exit(state, _fenced(state.fencing, event.why))
         case ev.Failure.REFUSED:
             return _exit(state, _refused(event.why))
+        case ev.Failure.CREDENTIALS:
+            return _exit(state, _wrong_credentials(event.why))
         case ev.Failure.LEARNED:
             # Each time it is another table, or less that is taken: it comes to an end.
             return _replace(replace(state, failures=0), event.why)
@@ -402,6 +404,14 @@ def _refused(why: str) -> ef.StopError:
         why,
         "grant the right, create the topic or correct the setting that the message names, then "
         "start again",
+    )
+
+
+def _wrong_credentials(why: str) -> ef.StopError:
+    return ef.StopError(
+        ef.StopKind.CREDENTIALS,
+        why,
+        "correct user, password or certificate in kafka.client, then start again",
     )
 
 

@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
-from relay.errors import ContractBroken, Fenced, Refused, RelayError
+from relay.errors import ContractBroken, Fenced, RelayError
 from relay.intake.bulk import WhenFull
 from relay.intake.fetch_assignment import Fetching
 from relay.intake.leader_epochs import LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles
-from relay.kafka.errors import REFUSED, describe, ends_reading
+from relay.kafka.errors import REFUSED, describe, ends_reading, refusal
 from relay.kafka.reconnect import Bootstrap
 
 if TYPE_CHECKING:
@@ -260,7 +260,8 @@ class SourceMember:
     def _as_error(self, error: KafkaError) -> RelayError:
         text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
         if error.code() in REFUSED:
-            return Refused(text, "grant the right or correct the credentials, then start again")
+            step = "grant the right or correct the credentials, then start again"
+            return refusal(text, step, error.code())
         if concerns_member(error):
             return MemberFenced(text, self._ids)
         return Fenced(text, ONE_PROCESS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from relay.core.events import Failure
-from relay.errors import Fenced, Refused, RelayError, Unavailable
+from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 from relay.kafka.connection_errors import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -191,14 +191,13 @@ def classify(error: KafkaError) -> Failure | None:
     """
     if error.code() in FENCED:
         return Failure.FENCED
+    refused = Failure.CREDENTIALS if error.code() in CREDENTIALS else Failure.REFUSED
     if error.txn_requires_abort():
         # Rights may be granted meanwhile, but not by trying at full speed: say it and stop.
-        return Failure.REFUSED if error.code() in REFUSED else Failure.ABORT
+        return refused if error.code() in REFUSED else Failure.ABORT
     if error.retriable():
         return None
-    if error.code() in REFUSED:
-        return Failure.REFUSED
-    return Failure.UNKNOWN
+    return refused if error.code() in REFUSED else Failure.UNKNOWN
 
 
 def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
@@ -234,8 +233,8 @@ def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str)
     """Return the error that ends a command whose transaction failed; a next step for each kind."""
     if failed.kind is Failure.FENCED:
         return Fenced(failed.why, fenced)
-    if failed.kind is Failure.REFUSED:
-        return Refused(failed.why, refused)
+    if failed.kind in {Failure.REFUSED, Failure.CREDENTIALS}:
+        return refusal(failed.why, refused, failed.code)
     return Unavailable(failed.why, unknown)
 
 
@@ -245,19 +244,31 @@ def describe(call: str, error: KafkaError) -> str:
     return f"{call}: {error.name()} ({known or error.str()})"
 
 
-def answered(what: str, error: KafkaError, refusal: str) -> Unavailable | Refused:
+def refusal(text: str, step: str, code: int) -> Refused:
+    """Return the error for people where the brokers said no.
+
+    Args:
+        text: what they refused, and why.
+        step: the next one.
+        code: of their answer.
+    """
+    if code in CREDENTIALS:
+        return WrongCredentials(text, step, code=code)
+    return Refused(text, step, code=code)
+
+
+def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     """Return the error for people, of a call outside transactions.
 
     Args:
         what: the call, as an infinitive with what it concerns.
         error: its answer.
-        refusal: the next step where the brokers said no.
+        step: the next one where the brokers said no.
     """
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
-        step = "correct user, password or certificate in kafka.client"
-        return Refused(text, step, code=error.code())
+        return refusal(text, "correct user, password or certificate in kafka.client", error.code())
     # Negative codes are librdkafka's own: no broker answered.
     if error.retriable() or error.code() < 0 or error.code() in PASSING:
         return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
-    return Refused(text, refusal, code=error.code())
+    return refusal(text, step, error.code())

@@ -18,7 +18,15 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
-from relay.errors import ConfigError, ContractBroken, Fenced, Refused, RelayError, Unavailable
+from relay.errors import (
+    ConfigError,
+    ContractBroken,
+    Fenced,
+    Refused,
+    RelayError,
+    Unavailable,
+    WrongCredentials,
+)
 from relay.intake import sort_poll
 from relay.intake.join_progress import Joining
 from relay.intake.membership import MemberFenced, nobody_else
@@ -34,12 +42,14 @@ from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
-from relay.program.waiting import ServerWait, StoppedWaiting
+from relay.program.waiting import CredentialsWait, ServerWait, StoppedWaiting
 from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relay.config.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -51,6 +61,7 @@ ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,
     ef.StopKind.REFUSED: Refused,
+    ef.StopKind.CREDENTIALS: WrongCredentials,
     ef.StopKind.UNAVAILABLE: Unavailable,
     ef.StopKind.CONFIG: ConfigError,
 }
@@ -63,14 +74,19 @@ class RelayProcess:
         settings: of the app.
         stop: set by a signal; the process finishes or aborts its transaction and leaves.
         observer: hears of every poll and step.
+        let_in: called when the group has given it its partitions, so that all credentials are good.
     """
 
     def __init__(
-        self, settings: Settings, stop: threading.Event, observer: RelayObserver = NOTHING
+        self,
+        settings: Settings,
+        stop: threading.Event,
+        observer: RelayObserver = NOTHING,
+        let_in: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._stop = stop
-        self._observer = observer
+        self._observer, self._let_in = observer, let_in
         fencing = Fencing.PARTITION if settings.crosses else Fencing.GROUP
         self._state = RelayState(limits=limits(settings), fencing=fencing, committed_at_ms=0)
         self._headers = TableHeaders()
@@ -192,6 +208,7 @@ class RelayProcess:
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Read the truth of newly assigned partitions; return where to begin. Runs inside poll."""
         self._joining.assigned()
+        self._let_in()
         self._assigning = {}
         with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
             self._dispatch(ev.Assigned(partitions))
@@ -260,16 +277,22 @@ class RelayProcess:
 def until_ended(
     settings: Settings, stop: threading.Event, observer: RelayObserver = NOTHING
 ) -> None:
-    """Run a relay, and start another one when an outage ended its session in the group.
+    """Run a relay; another one when an outage ended its session, or its password was changed.
 
     Raises:
         RelayError: why it ended by itself.
     """
     limit = settings.relay.wait_for_servers_seconds
+    renewed = bool(settings.kafka.client_files or settings.source_kafka.client_files)
+    credentials = CredentialsWait(stop, renewed=renewed)
     try:
         while not stop.is_set():
             try:
-                return RelayProcess(settings, stop, observer).run(limit)
+                return RelayProcess(settings, stop, observer, credentials.good).run(limit)
+            except WrongCredentials as error:
+                observer.away(error.message)
+                credentials(error)
+                limit = 0  # it has started once
             except MemberFenced as error:
                 wait = ServerWait(stop, observer.away)
                 if not nobody_else(settings, error.mine, wait):

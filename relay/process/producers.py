@@ -16,8 +16,8 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.core.events import Failure
-from relay.errors import Fenced, Refused, RelayError, Unavailable
-from relay.kafka.errors import TransactionFailed
+from relay.errors import Fenced, RelayError, Unavailable
+from relay.kafka.errors import TransactionFailed, refusal
 from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
@@ -149,7 +149,5 @@ def _error(failed: TransactionFailed, fenced: str) -> RelayError:
         return Unavailable(failed.why, "check the brokers")
     if failed.kind is Failure.FENCED:
         return Fenced(failed.why, fenced)
-    return Refused(
-        failed.why,
-        "grant the right or correct the setting that the message names, then start again",
-    )
+    step = "grant the right or correct the setting that the message names, then start again"
+    return refusal(failed.why, step, failed.code)

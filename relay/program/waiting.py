@@ -11,7 +11,7 @@ import math
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from relay.errors import Unavailable
+from relay.errors import Unavailable, WrongCredentials
 
 if TYPE_CHECKING:
     import threading
@@ -40,6 +40,12 @@ def backoff(first: float, longest: float, tries: int) -> float:
 def pauses(first: float, longest: float = math.inf) -> Iterator[float]:
     """Yield the seconds to wait after each failure in a row, without end, as `backoff` has them."""
     return (backoff(first, longest, tries) for tries in itertools.count())
+
+
+RENEWAL_SECONDS = 180.0
+"""For a changed Secret to reach the file that is mounted: the kubelet's sync period of a minute and
+the delay of its cache (Kubernetes' documentation, "Mounted Secrets are updated automatically")."""
+RENEWAL_PAUSE_SECONDS = 5.0
 
 
 class StoppedWaiting(Exception):
@@ -80,6 +86,50 @@ def until_available(
                 told(error.message)
             if stop.wait(pause):
                 raise StoppedWaiting from error
+
+
+class CredentialsWait:
+    """How long a program whose credentials were good goes on where they are refused.
+
+    Whoever changes a password does so at the brokers first: for a while the file still has the
+    old one. To end would take all programs of an app away at once.
+
+    Args:
+        stop: ends the waiting.
+        renewed: whether the credentials come from files, so that others can come.
+    """
+
+    def __init__(self, stop: threading.Event, *, renewed: bool) -> None:
+        self._stop, self._renewed = stop, renewed
+        self._refused_at: float | None = None
+        self._were_good = False
+
+    def good(self) -> None:
+        """Note that the credentials were taken."""
+        self._were_good, self._refused_at = True, None
+
+    def __call__(self, error: WrongCredentials) -> None:
+        """Wait a moment before they are read and tried again.
+
+        Raises:
+            WrongCredentials: `error`, where they were never good, no file can bring others, or
+                RENEWAL_SECONDS have passed.
+            StoppedWaiting: `stop` was set meanwhile.
+        """
+        now = time.monotonic()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        if not (self._renewed and self._were_good) or now - self._refused_at > RENEWAL_SECONDS:
+            raise error
+        log.warning(
+            "the credentials are refused now; waiting until their files hold others",
+            extra={
+                "why": error.message,
+                "refused_for_s": round(now - self._refused_at),
+                "ends_after_s": RENEWAL_SECONDS,
+            },
+        )
+        if self._stop.wait(RENEWAL_PAUSE_SECONDS):
+            raise StoppedWaiting from error
 
 
 class ServerWait:

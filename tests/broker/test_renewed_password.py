@@ -27,9 +27,10 @@ from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import LOOK_SECONDS
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.program.waiting import RENEWAL_PAUSE_SECONDS
 from tests.broker.authorized import Authorized
 from tests.broker.authorized import rights as rights_of
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import Pipeline, wait_until
 from tests.broker.secured import Certificates, secured
 
 AGAIN_SECONDS = 4
@@ -52,6 +53,12 @@ def change_password(server: Server, password: str) -> None:
     wanted = [UserScramCredentialUpsertion("relay", info, password.encode())]
     for future in server[0].admin.alter_user_scram_credentials(wanted).values():
         future.result(30)
+
+
+@pytest.fixture(scope="module")
+def bootstrap(server: Server) -> str:
+    """Instead of the session's broker: `pipeline` and its judge are super users on this one."""
+    return server[0].bootstrap
 
 
 @pytest.fixture
@@ -139,3 +146,58 @@ def test_a_producer_takes_it_also_for_its_successor(server: Server, held: Path) 
 
         wait_until(served, "a connection's time to end", 30)
         producer.replace()
+
+
+def relay_config(pipeline: Pipeline, server: Server, secret: str) -> Path:
+    """Of a relay that comes in with the password of this table of the configuration."""
+    server[0].grant(list(rights_of(pipeline.app).values()))
+    client = brokers(server, Path("unused")).client
+    lines = "\n".join(f'"{key}" = "{value}"' for key, value in client.items())
+    path = pipeline.config(f"[kafka.client]\n{lines}\n{secret}\n")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(server[0].bootstrap, server[0].sasl), encoding="utf-8")
+    return path
+
+
+def test_a_relay_waits_for_the_file(pipeline: Pipeline, server: Server, held: Path) -> None:
+    """It is refused long before the new password is in the file, and lives; then it goes on."""
+    secret = f'[kafka.client_files]\n"sasl.password" = "{held}"'
+    relay = pipeline.start("a", relay_config(pipeline, server, secret))
+    pipeline.send(range(10))
+    pipeline.until(lambda: len(pipeline.rows()) == 10, "rows under the first password")
+    change_password(server, "fourth")
+    waits = "waiting until their files hold others"
+    pipeline.until(lambda: pipeline.log(relay).count(waits) > 1, "a second refusal")
+    pipeline.send(range(10, 20))
+    held.write_text("fourth\n", encoding="utf-8")
+    pipeline.exactly_once()
+    assert relay.poll() is None
+    refused = pipeline.log(relay).count(waits)
+    written = time.monotonic()
+    wait_until(lambda: time.monotonic() - written > RENEWAL_PAUSE_SECONDS, "another try's time", 60)
+    assert pipeline.log(relay).count(waits) == refused
+
+
+def test_a_relay_without_a_file_ends(
+    pipeline: Pipeline, server: Server, held: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: nobody can give it another password."""
+    monkeypatch.setenv("RELAY_KAFKA_SASL_PASSWORD", held.read_text(encoding="utf-8").strip())
+    relay = pipeline.start("a", relay_config(pipeline, server, ""))
+    pipeline.send(range(10))
+    pipeline.until(lambda: len(pipeline.rows()) == 10, "rows under the first password")
+    change_password(server, "fifth")
+    wait_until(lambda: relay.poll() is not None, "the end of the relay", 60)
+    assert relay.returncode == 5, pipeline.log(relay)
+
+
+def test_a_relay_that_begins_with_a_wrong_one_ends(
+    pipeline: Pipeline, server: Server, held: Path
+) -> None:
+    """At once: it is a mistake, and nobody's work stops."""
+    held.write_text("never\n", encoding="utf-8")
+    secret = f'[kafka.client_files]\n"sasl.password" = "{held}"'
+    relay = pipeline.start("a", relay_config(pipeline, server, secret))
+    wait_until(lambda: relay.poll() is not None, "the end of the relay", 60)
+    assert relay.returncode == 5, pipeline.log(relay)
+    assert "AUTHENTICATION" in pipeline.log(relay)

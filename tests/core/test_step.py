@@ -402,7 +402,11 @@ def test_a_failure_where_nothing_can_be_aborted_replaces_the_producer(phase: Pha
 
 @pytest.mark.parametrize(
     ("failure", "kind"),
-    [(ev.Failure.FENCED, ef.StopKind.FENCED), (ev.Failure.REFUSED, ef.StopKind.REFUSED)],
+    [
+        (ev.Failure.FENCED, ef.StopKind.FENCED),
+        (ev.Failure.REFUSED, ef.StopKind.REFUSED),
+        (ev.Failure.CREDENTIALS, ef.StopKind.CREDENTIALS),
+    ],
 )
 @pytest.mark.parametrize("phase", [p for p in Phase if p is not Phase.STOPPED])
 def test_fenced_and_refused_stop_from_everywhere(

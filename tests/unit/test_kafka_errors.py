@@ -30,6 +30,8 @@ CASES = [
     (KafkaError.UNKNOWN_MEMBER_ID, (False, False, True), Failure.ABORT),
     (KafkaError.GROUP_AUTHORIZATION_FAILED, (False, False, True), Failure.REFUSED),
     (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, (True, False, False), Failure.REFUSED),
+    (KafkaError._AUTHENTICATION, (False, False, False), Failure.CREDENTIALS),
+    (KafkaError.SASL_AUTHENTICATION_FAILED, (False, False, True), Failure.CREDENTIALS),
     (KafkaError._TIMED_OUT, (False, True, False), None),
     (KafkaError.CONCURRENT_TRANSACTIONS, (False, True, False), None),
     (KafkaError._STATE, (False, False, False), Failure.UNKNOWN),

@@ -7,9 +7,17 @@ import threading
 
 import pytest
 
-from relay.errors import Refused, Unavailable
+from relay.errors import Refused, Unavailable, WrongCredentials
 from relay.program import waiting
-from relay.program.waiting import StoppedWaiting, backoff, pauses, until_available
+from relay.program.waiting import (
+    RENEWAL_PAUSE_SECONDS,
+    RENEWAL_SECONDS,
+    CredentialsWait,
+    StoppedWaiting,
+    backoff,
+    pauses,
+    until_available,
+)
 
 
 class Clock(threading.Event):
@@ -76,3 +84,39 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert list(itertools.islice(pauses(0.5, 3.0), 5)) == [0.5, 1.0, 2.0, 3.0, 3.0]
     assert list(itertools.islice(pauses(0.5), 4)) == [0.5, 1.0, 2.0, 4.0]
     assert backoff(0.5, 15.0, 10**9) == 15.0
+
+
+def tries(wait: CredentialsWait) -> int:
+    """How many it allows."""
+    for count in itertools.count():
+        try:
+            wait(WrongCredentials("the brokers refused the password"))
+        except WrongCredentials:
+            return count
+    raise AssertionError
+
+
+def test_credentials_that_were_good_are_tried_until_their_file_had_its_time(clock: Clock) -> None:
+    """And once they are good again, another time begins."""
+    wait = CredentialsWait(clock, renewed=True)
+    wait.good()
+    most = 1 + RENEWAL_SECONDS // RENEWAL_PAUSE_SECONDS
+    assert tries(wait) == most
+    assert tries(wait) == 0
+    wait.good()
+    assert tries(wait) == most
+
+
+def test_credentials_that_never_were_good_and_those_of_no_file_are_a_mistake(clock: Clock) -> None:
+    assert tries(CredentialsWait(clock, renewed=True)) == 0
+    fixed = CredentialsWait(clock, renewed=False)
+    fixed.good()
+    assert tries(fixed) == 0
+
+
+def test_a_stop_ends_the_wait_for_other_credentials(clock: Clock) -> None:
+    clock.stops_at = RENEWAL_PAUSE_SECONDS
+    wait = CredentialsWait(clock, renewed=True)
+    wait.good()
+    with pytest.raises(StoppedWaiting):
+        tries(wait)

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 _FAILED = {
     ev.Failure.FENCED: "fenced",
     ev.Failure.REFUSED: "refused",
+    ev.Failure.CREDENTIALS: "refused",
 }
 
-OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *_FAILED.values())
+OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *sorted({*_FAILED.values()}))
 """Of a transaction."""
 
 
