@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.model.judge import partitions
 from tests.model.member import FAULTS, AdapterGuards, Member
 from tests.model.quiet import settle
 from tests.model.records import JOURNAL
-from tests.model.search import Walk, walk
+from tests.model.search import Searched, Walk, walk
 
 if TYPE_CHECKING:
     from relay.core.state import RelayState
@@ -25,16 +26,6 @@ pytestmark = pytest.mark.search
 
 STEPS = 100_000
 HISTORY_STEPS = 300
-
-
-@pytest.mark.parametrize("fencing", Fencing)
-def test_no_anomaly_in_a_hundred_thousand_steps(fencing: Fencing) -> None:
-    """Random histories never break exactly-once, and after each all comes to rest."""
-    histories = -(-STEPS // HISTORY_STEPS)
-    result = walk(Walk(1, histories, HISTORY_STEPS, fencing=fencing))
-
-    assert result.finding is None, str(result.finding)
-    assert result.steps >= STEPS
 
 
 def test_without_reading_again_what_was_paused_messages_are_lost() -> None:
@@ -47,43 +38,68 @@ def test_without_reading_again_what_was_paused_messages_are_lost() -> None:
     assert "is in no block" in finding.what
 
 
-def test_the_histories_go_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The random histories use every reachable transition, fault and reason to seal."""
-    transitions: set[tuple[Phase, type[Any]]] = set()
-    faults: set[tuple[type[Any], str]] = set()
-    reasons: set[SealReason] = set()
-    turns: set[tuple[type[Any], bool, bool]] = set()
+@dataclass
+class Seen:
+    """What random histories came by.
 
-    def seen_step(state: RelayState, event: ev.Event) -> Step:
-        transitions.add((state.phase, type(event)))
+    Attributes:
+        turns: kinds of event, and whether partitions were read in turns before and after.
+    """
+
+    results: list[Searched] = field(default_factory=list)
+    transitions: set[tuple[Phase, type[Any]]] = field(default_factory=set)
+    faults: set[tuple[type[Any], str]] = field(default_factory=set)
+    reasons: set[SealReason] = field(default_factory=set)
+    turns: set[tuple[type[Any], bool, bool]] = field(default_factory=set)
+
+    def step(self, state: RelayState, event: ev.Event) -> Step:
+        self.transitions.add((state.phase, type(event)))
         after = step(state, event)
-        turns.add((type(event), state.turns is not None, after[0].turns is not None))
+        self.turns.add((type(event), state.turns is not None, after[0].turns is not None))
         return after
 
-    def seen_go(self: Member, kafka: Any, now_ms: int, fault: str = "") -> None:
-        if fault:
-            faults.add((type(self.todo[0]), fault))
-        go(self, kafka, now_ms, fault)
-
-    def seen_settle(world: World) -> None:
+    def settle(self, world: World) -> None:
         settle(world)
         for partition in partitions(world.kafka):
             for _, record in world.kafka.log((JOURNAL, partition)).committed():
-                reasons.update(result.seal.reason for result in record.results)
+                self.reasons.update(result.seal.reason for result in record.results)
 
-    go = Member.go
-    monkeypatch.setattr(member_module, "step", seen_step)
-    monkeypatch.setattr(Member, "go", seen_go)
-    monkeypatch.setattr(search_module, "come_to_rest", seen_settle)
-    for fencing in Fencing:
-        result = walk(Walk(seed=5_000, histories=300, fencing=fencing))
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    """Of a hundred thousand steps under each fencing."""
+    made, go = Seen(), Member.go
+
+    def seen_go(self: Member, kafka: Any, now_ms: int, fault: str = "") -> None:
+        if fault:
+            made.faults.add((type(self.todo[0]), fault))
+        go(self, kafka, now_ms, fault)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(member_module, "step", made.step)
+        patched.setattr(Member, "go", seen_go)
+        patched.setattr(search_module, "come_to_rest", made.settle)
+        for fencing in Fencing:
+            histories = -(-STEPS // HISTORY_STEPS)
+            made.results.append(walk(Walk(1, histories, HISTORY_STEPS, fencing=fencing)))
+    return made
+
+
+def test_no_anomaly_in_a_hundred_thousand_steps(seen: Seen) -> None:
+    """Random histories never break exactly-once, and after each all comes to rest."""
+    for result in seen.results:
         assert result.finding is None, str(result.finding)
+        assert result.steps >= STEPS
 
-    assert faults == {(effect, fault) for effect, names in FAULTS.items() for fault in names}
-    assert reasons == set(SealReason)
-    assert {(ev.Polled, False, True), (ev.Polled, True, True), (ev.Polled, True, False)} <= turns
-    assert {(ev.Revoked, True, False), (ev.Aborted, True, False)} <= turns
-    assert {key for key in TRANSITIONS if key not in transitions} == NEVER
+
+def test_the_histories_go_everywhere(seen: Seen) -> None:
+    """The random histories use every reachable transition, fault and reason to seal."""
+    assert seen.faults == {(effect, fault) for effect, names in FAULTS.items() for fault in names}
+    assert seen.reasons == set(SealReason)
+    wanted = {(ev.Polled, False, True), (ev.Polled, True, True), (ev.Polled, True, False)}
+    assert wanted <= seen.turns
+    assert {(ev.Revoked, True, False), (ev.Aborted, True, False)} <= seen.turns
+    assert {key for key in TRANSITIONS if key not in seen.transitions} == NEVER
 
 
 IN_POLL_ONLY = {Phase.ABORTING, Phase.REPLACING, *IN_TRANSACTION}
