@@ -377,7 +377,7 @@ def test_a_password_that_became_wrong_ends_the_waiting_for_a_producer(
     with pytest.raises(TransactionFailed, match="wrong user, password") as failed:
         producer.replace()
 
-    assert failed.value.kind is Failure.REFUSED
+    assert failed.value.kind is Failure.CREDENTIALS
     producer.close()
 
 
