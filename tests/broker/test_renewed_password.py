@@ -7,6 +7,7 @@ live on a connection of before.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -201,3 +202,23 @@ def test_a_relay_that_begins_with_a_wrong_one_ends(
     wait_until(lambda: relay.poll() is not None, "the end of the relay", 60)
     assert relay.returncode == 5, pipeline.log(relay)
     assert "AUTHENTICATION" in pipeline.log(relay)
+
+
+def test_a_relay_that_is_told_to_stop_while_it_waits(
+    pipeline: Pipeline, server: Server, held: Path
+) -> None:
+    """Ends with status 0, also where the file brought another wrong password meanwhile."""
+    secret = f'[kafka.client_files]\n"sasl.password" = "{held}"'
+    relay = pipeline.start("a", relay_config(pipeline, server, secret))
+    pipeline.send(range(10))
+    pipeline.until(lambda: len(pipeline.rows()) == 10, "rows under the first password")
+    change_password(server, "sixth")
+    waits = "waiting until their files hold others"
+    pipeline.until(lambda: waits in pipeline.log(relay), "a refusal")
+    held.write_text("never\n", encoding="utf-8")
+    before = pipeline.log(relay).count(waits)
+    pipeline.until(lambda: pipeline.log(relay).count(waits) > before + 1, "two more refusals")
+    assert relay.poll() is None
+    relay.send_signal(signal.SIGTERM)
+    wait_until(lambda: relay.poll() is not None, "the end of the relay", 30)
+    assert relay.returncode == 0, pipeline.log(relay)
