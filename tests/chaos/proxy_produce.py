@@ -29,10 +29,10 @@ def not_the_leader(request: bytes, version: int) -> bytes:
     at = 14 + max(client, 0) + 1  # size, API, version; tagged fields, of which there are none
     transactional_id, at = varint(request, at)
     at += max(transactional_id - 1, 0) + 2 + 4  # acks, timeout
-    told, topics = bytearray(), varint(request, at)
-    told += request[at : topics[1]]
-    at = topics[1]
-    for _ in range(topics[0] - 1):
+    begin = at
+    topics, at = varint(request, at)
+    told = bytearray(request[begin:at])
+    for _ in range(topics - 1):
         begin = at
         name, at = varint(request, at)
         count, at = varint(request, at + name - 1)

@@ -172,7 +172,7 @@ class Walk:
 
     def _change_password(self) -> None:
         """Of the relay in Kafka, as the README has it; then its connections are broken."""
-        # One that is just starting would be refused until the file is there, and start again.
+        # A relay that is just starting ends where it is refused, and its pod starts it again.
         self._kubectl("rollout", "status", "statefulset/relay", f"--timeout={ROLL_OUT_SECONDS:g}s")
         began = self._get("relay-0", "{.status.containerStatuses[0].containerID}")
         new = self._site.change_in_kafka("relay")
