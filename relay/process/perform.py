@@ -20,7 +20,7 @@ from relay import names
 from relay.blocks import journal, message_rows
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
-from relay.blocks.form_block import Formed, form, refuse
+from relay.blocks.form_block import BlockFormer, Formed, Messages, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
@@ -40,6 +40,8 @@ from relay.process.totals import CommitTotals
 from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from relay.config.settings import Settings
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from relay.rows.codecs_of_tables import TableCodecs
 
 log = logging.getLogger(__name__)
+
+_TOGETHER_BYTES = 1 << 20
+"""Of messages decoded at a time, of buffers of one table: a larger buffer gains nothing by it."""
 
 
 class Performer:
@@ -210,47 +215,50 @@ class Performer:
 
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Send chunks and dead letters of every seal, with one flush for all of them."""
-        sent = [self._send(seal) for seal in seals]
+        sent: dict[str, Sent] = {}
+        for some in seals_together(seals):
+            sent.update((one.seal.block_id, one) for one in self._send(some))
         self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
         self._producer.flush()
-        for one in sent:
+        in_order = [sent[seal.block_id] for seal in seals]
+        for one in in_order:
             self._written.add(one)
-        return ev.Produced(tuple(one.result(self._tables.topic(one.seal.table)) for one in sent))
+        topics = ((one, self._tables.topic(one.seal.table)) for one in in_order)
+        return ev.Produced(tuple(one.result(topic) for one, topic in topics))
 
-    def _send(self, seal: Seal) -> Sent:
-        """Form a block from a seal's buffer and hand it to the client."""
-        held = self._buffers.take(seal.partition, seal.table)
+    def _send(self, seals: Sequence[Seal]) -> Iterator[Sent]:
+        """Form blocks from the buffers of some seals of one table and hand them to the client."""
+        held = [self._buffers.take(seal.partition, seal.table) for seal in seals]
         begun = time.monotonic()
-        formed = with_likeness(seal.table, self._form(seal.table, held), held)
-        self._suitable.formed(seal, formed)
-        self._observer.formed(seal, formed, time.monotonic() - begun)
-        self.density.learn(seal.table, formed.rows, seal.buffer.bytes)
-        offsets = self._produce_chunks(seal, formed)
-        self._produce_dead(seal, formed, held)
-        return Sent.of(seal, formed, offsets)
+        formed = self._form(seals[0].table, held)
+        seconds = (time.monotonic() - begun) / len(seals)
+        for seal, one, of in zip(seals, formed, held, strict=True):
+            likely = with_likeness(seal.table, one, of)
+            self._suitable.formed(seal, likely)
+            self._observer.formed(seal, likely, seconds)
+            self.density.learn(seal.table, likely.rows, seal.buffer.bytes)
+            offsets = self._produce_chunks(seal, likely)
+            self._produce_dead(seal, likely, of)
+            yield Sent.of(seal, likely, offsets)
 
-    def _form(self, table: str, held: Held) -> Formed:
-        """Form the buffer's chunks and dead letters.
+    def _form(self, table: str, held: Sequence[Held]) -> list[Formed]:
+        """Form chunks and dead letters of each buffer.
 
         A message that cannot be read may come from a producer that knew a change earlier. It is
         read again by the newest row message before it becomes a dead letter.
         """
-        values = held.column()
+        buffers = [Messages(one.offsets, one.column()) for one in held]
+        source = self._settings.source
         while True:
             codec = self._tables.codec(table)
             if isinstance(codec, DeadReason):
-                return refuse(held.offsets, values, codec)
-            formed = form(
-                held.offsets,
-                values,
-                codec,
-                self._settings.source.framing,
-                self._encoders[table],
-                self._settings.source.unknown_fields,
-                self._tables.most(self._tables.topic(table)),
-            )
-            if not (formed.dead or formed.unknown) or not self._tables.overtaken(table):
+                return [refuse(one, codec) for one in buffers]
+            most = self._tables.most(self._tables.topic(table))
+            by = codec, source.framing, self._encoders[table], source.unknown_fields, most
+            formed = BlockFormer(*by).form_all(buffers)
+            unread = any(one.dead or one.unknown for one in formed)
+            if not unread or not self._tables.overtaken(table):
                 return formed
 
     def _give_up(self) -> None:
@@ -303,6 +311,18 @@ class Performer:
             )
         self._producer.flush()
         return ev.JournalWritten(offsets)
+
+
+def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
+    """Give the seals by table, as many of small buffers as are decoded at a time."""
+    waiting: dict[str, list[Seal]] = {}
+    for seal in seals:
+        some = waiting.setdefault(seal.table, [])
+        if some and sum(one.buffer.bytes for one in [*some, seal]) > _TOGETHER_BYTES:
+            yield waiting.pop(seal.table)
+            some = waiting.setdefault(seal.table, [])
+        some.append(seal)
+    yield from waiting.values()
 
 
 @cache

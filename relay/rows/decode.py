@@ -19,7 +19,7 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.types.nested import align
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relay.rows.envelope import Integers
     from relay.rows.row_codec import RowCodec
@@ -46,6 +46,21 @@ class Decoded(NamedTuple):
     def messages(self) -> int:
         """How many are good."""
         return len(self.good)
+
+    def parts(self, sizes: Sequence[int]) -> list[Decoded]:
+        """Return what became of the first messages, of the next ones, and so on.
+
+        Args:
+            sizes: messages in each part. All of them are good, and hold no unknown field.
+        """
+        ends = np.cumsum([0, *self.rows])
+        parts, first = [], 0
+        for size in sizes:
+            end = first + size
+            rows = self.batch.slice(ends[first], ends[end] - ends[first])
+            parts.append(Decoded(rows, np.arange(size), self.rows[first:end], [], {}))
+            first = end
+        return parts
 
 
 def decode(

@@ -20,7 +20,7 @@ from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
-from relay.blocks.form_block import form
+from relay.blocks.form_block import BlockFormer, Messages
 from relay.records_pb2 import Block
 from relay.rows import proto_rows
 from relay.rows.row_codec import RowCodec
@@ -130,9 +130,8 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
-        formed = form(
-            list(range(len(messages))), binary(messages), codec, "batch", Encoder(100_000)
-        )
+        former = BlockFormer(codec, "batch", Encoder(100_000))
+        formed = former.form(Messages(list(range(len(messages))), binary(messages)))
     assert not formed.unknown
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     names = ", ".join(column.name for column in columns[:-1])
@@ -187,7 +186,7 @@ def test_a_string_in_a_variant_stays_a_string(engine: Engine) -> None:
     ]
     rows.append(fill(codec.message_class(), {"k": 99, "v": {"as_uint64": 5}, "d": {"as_int64": 5}}))
     messages = binary([row_batch([row.SerializeToString() for row in rows])])
-    formed = form([0], messages, codec, "batch", Encoder(100_000))
+    formed = BlockFormer(codec, "batch", Encoder(100_000)).form(Messages([0], messages))
     assert formed.dead == []
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     kinds = "variantType(v), dynamicType(d), toString(v), toString(d)"
@@ -220,13 +219,8 @@ def test_columns_by_kind(engine: Engine) -> None:
         {1: 5},
     ]
     rows = [fill(codec.message_class(), values).SerializeToString() for values in sent]
-    formed = form(
-        [0, 1, 2, 3, 4],
-        binary([row_batch([one]) for one in rows]),
-        codec,
-        "batch",
-        Encoder(9999),
-    )
+    messages = binary([row_batch([one]) for one in rows])
+    formed = BlockFormer(codec, "batch", Encoder(9999)).form(Messages([0, 1, 2, 3, 4], messages))
     assert [(offset, reason.text[:19]) for offset, _, reason in formed.dead] == [
         (3, "row 1, column n.y: "),
         (4, "row 1, column e: th"),

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
-from relay.blocks.form_block import form
+from relay.blocks.form_block import BlockFormer, Messages
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
 from tests.schema.rows import binary, row_batch
@@ -97,7 +97,8 @@ def test_every_mutated_message_is_rows_or_a_dead_letter(
                 messages.append(row_batch([mutated(good, random), good]))
             else:
                 messages.append(mutated(row_batch([good, good]), random))
-        formed = form(list(range(BUFFER)), binary(messages), codec, "batch", Encoder(10_000_000))
+        former = BlockFormer(codec, "batch", Encoder(10_000_000))
+        formed = former.form(Messages(list(range(BUFFER)), binary(messages)))
         assert formed.messages + len(formed.dead) == BUFFER
         lost = {offset for offset, _, _ in formed.dead}
         assert not [offset for offset in lost if offset % 10 == 0]
@@ -114,7 +115,8 @@ def test_a_block_of_mutated_rows_opens_as_what_it_says() -> None:
     random = np.random.default_rng(7)
     good = fill(codec.message_class(), DEEP_ROW).SerializeToString()
     messages = [row_batch([mutated(good, random)]) for _ in range(BUFFER)]
-    formed = form(list(range(BUFFER)), binary(messages), codec, "batch", Encoder(10_000))
+    former = BlockFormer(codec, "batch", Encoder(10_000))
+    formed = former.form(Messages(list(range(BUFFER)), binary(messages)))
     assert formed.rows > 0
     for chunk, rows in formed.chunks:
         batch = chunks.decode([chunk])

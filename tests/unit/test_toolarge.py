@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relay.blocks.chunks import Encoder, decode
-from relay.blocks.form_block import form
+from relay.blocks.form_block import BlockFormer, Messages
 from relay.kafka.record_limits import CHUNK_ROOM, ROOM, RecordLimits, oversized, record_bytes
 from relay.schema.dead_reason import DeadKind
 from tests.schema.rows import binary, codec_of, row, row_batch
@@ -101,7 +101,8 @@ def test_messages_that_no_chunk_can_carry_become_dead_letters(
     messages = binary([row_batch([row(codec, text=text)]) for text in texts])
 
     offsets = list(range(7, 7 + len(sizes)))
-    formed = form(offsets, messages, codec, "batch", Encoder(1 << 20), most=40_000)
+    former = BlockFormer(codec, "batch", Encoder(1 << 20), most=40_000)
+    formed = former.form(Messages(offsets, messages))
 
     assert [offset for offset, _, _ in formed.dead] == dead
     assert (formed.rows, formed.messages) == (rows, rows)

@@ -1,0 +1,101 @@
+"""Buffers of one table that are decoded at a time become what each becomes by itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay.blocks import chunks
+from relay.blocks.chunks import Encoder
+from relay.blocks.form_block import BlockFormer, Formed, Messages
+from relay.blocks.message_rows import decode
+from relay.core.state import Buffer, Seal, SealReason
+from relay.process.perform import seals_together
+from tests.schema.rows import TABLE, binary, codec_of, row, row_batch
+
+CODEC = codec_of({"id": "UInt8", "name": "Nullable(String)", "list": "Array(UInt32)"})
+FLAT = codec_of({"id": "UInt8", "name": "Nullable(String)", "flag": "Bool"})
+NEW_FIELD = b"\x90\x06\x01"
+"""Field 98, a varint, which no table here has."""
+
+
+def made(codec_name: str, kind: str, number: int) -> bytes | None:
+    """One message of `number`, of this kind."""
+    codec = {"nested": CODEC, "flat": FLAT}[codec_name]
+    good = row(codec, id=number, name=None if number % 3 else f"name {number}")
+    match kind:
+        case "good":
+            return row_batch([good] * (number % 4 + 1))
+        case "empty":
+            return b""
+        case "null":
+            return None
+        case "cut off":
+            return row_batch([good])[:-1]
+        case "too large":
+            return row_batch([good, row(codec, id=256)])
+        case "large":
+            return row_batch([row(codec, id=number, name="\x00\xff".join(map(str, range(6_000))))])
+        case _:
+            return row_batch([good + NEW_FIELD])
+
+
+kinds = st.sampled_from(
+    ["good"] * 9 + ["empty", "null", "cut off", "too large", "large", "unknown"]
+)
+messages = st.lists(st.tuples(kinds, st.integers(0, 255)), min_size=1, max_size=6)
+buffers = st.lists(messages, min_size=1, max_size=5)
+
+
+def what(formed: Formed) -> object:
+    """All of it, but for how its bytes are compressed and cut."""
+    batch = (
+        chunks.decode([value for value, _ in formed.chunks]).to_pylist() if formed.chunks else []
+    )
+    listed = decode(formed.message_rows) if formed.message_rows else None
+    rows = None if listed is None else (listed.offsets.tolist(), listed.rows.tolist())
+    counts = formed.messages, formed.rows, formed.row_bytes, formed.schema_version
+    # Of a row that is too large they name the bytes, which a neighbour's NULL adds a few to.
+    dead = [(offset, value, why.kind, why.text[:20]) for offset, value, why in formed.dead]
+    return batch, rows, counts, dead, formed.unknown
+
+
+@pytest.mark.usefixtures("decoder")
+@pytest.mark.parametrize("codec", ["nested", "flat"])
+@settings(deadline=None)
+@given(
+    drawn=buffers, unknown=st.sampled_from(["dead", "ignore"]), most=st.sampled_from([None, 20_000])
+)
+def test_together_as_alone(
+    codec: str, drawn: list[list[tuple[str, int]]], unknown: str, most: int | None
+) -> None:
+    of = {"nested": CODEC, "flat": FLAT}[codec]
+    given_ = [
+        Messages(
+            list(range(1_000 * at, 1_000 * at + len(some))),
+            binary([made(codec, kind, number) for kind, number in some]),
+        )
+        for at, some in enumerate(drawn)
+    ]
+    former = BlockFormer(of, "batch", Encoder(1 << 20), unknown, most)
+    alone = [what(former.form(one)) for one in given_]
+    assert [what(one) for one in former.form_all(given_)] == alone
+
+
+def seal(table: str, partition: int, size: int) -> Seal:
+    buffer = Buffer(0, 1, messages=1, rows=1, bytes=size, opened_at_ms=0, first_timestamp_ms=0)
+    return Seal(partition, table, f"{table}:{partition}", SealReason.AGE, buffer)
+
+
+def test_small_buffers_of_a_table_go_together() -> None:
+    other = "shop.other"
+    sizes = [(TABLE, 0, 10), (other, 0, 10), (TABLE, 1, 2 << 20), (TABLE, 2, 10), (TABLE, 3, 20)]
+    seals = [seal(*one) for one in sizes]
+    names = [[one.block_id for one in some] for some in seals_together(seals)]
+    assert names == [
+        [f"{TABLE}:0"],
+        [f"{TABLE}:1"],
+        [f"{other}:0"],
+        [f"{TABLE}:2", f"{TABLE}:3"],
+    ]
