@@ -7,6 +7,7 @@ decides anything, never updates or deletes a row.
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -20,6 +21,7 @@ from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
+from relay.clickhouse.statement_settings import for_few_rows
 from relay.errors import Refused
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
@@ -77,6 +79,14 @@ class Ledger:
         self.name = f"{quoted(database)}.ledger"
         self.holds = HOLDS.replace("LEDGER", self.name)
         self.holding = HOLDING.replace("LEDGER", self.name)
+
+    @cached_property
+    def for_few_rows(self) -> Mapping[str, object]:
+        """Settings of a statement that reads and writes few rows."""
+        try:
+            return for_few_rows(self.client)
+        except ClickHouseError as error:
+            raise failure(error, f"ledger {self.name}") from error
 
     def exists(self) -> bool:
         """Return whether a loader has ever run here."""
@@ -145,6 +155,7 @@ class Ledger:
                 "AND block IN {blocks:Array(String)}",
                 tables=sorted({block.table for block in some}),
                 blocks=[block.id for block in some],
+                settings=self.for_few_rows,
             )
             for block, *entry in rows:
                 found.setdefault(block, []).append(Entry(*entry))
@@ -312,16 +323,20 @@ class Ledger:
                 data=body.encode(),
             )
 
-    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+    def _ask(
+        self, sql: str, settings: Mapping[str, object] | None = None, **parameters: object
+    ) -> list[Sequence[Any]]:
+        values, sent = {"app": self.app, **parameters}, dict(settings or {})
         try:
-            result = self.client.query(sql, parameters={"app": self.app, **parameters})
+            result = self.client.query(sql, parameters=values, settings=sent)
         except ClickHouseError as error:
             raise failure(error, f"ledger {self.name}") from error
         return list(result.result_rows)
 
     def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
         # async_insert would answer before the row can be read.
-        settings = {"async_insert": 0} if sql.startswith("INSERT") else {}
+        inserts = sql.startswith("INSERT")
+        settings = {"async_insert": 0, **self.for_few_rows} if inserts else {}
         try:
             self.client.command(
                 sql, parameters={"app": self.app, **parameters}, data=data, settings=settings

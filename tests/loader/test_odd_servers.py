@@ -44,7 +44,12 @@ PROFILES = {
     "blocks": {"use_strict_insert_block_limits": "1", "max_insert_block_size_bytes": "600"},
 }
 PLAIN = User("plain", "w")
-USERS = [User(name.replace(" ", "_"), "w", settings=of) for name, of in PROFILES.items()]
+USERS = [
+    *(User(name.replace(" ", "_"), "w", settings=of) for name, of in PROFILES.items()),
+    # Neither may run a statement with one thread, as the loader likes to for few rows.
+    User("threads", "w", settings={"max_threads": "4"}, least={"max_threads": "2"}),
+    User("fixed", "w", constant=("max_threads", "local_filesystem_read_method")),
+]
 _apps = itertools.count()
 
 
@@ -59,7 +64,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize("logs", [True, False], ids=["logs", "no logs"])
-@pytest.mark.parametrize("user", USERS, ids=list(PROFILES))
+@pytest.mark.parametrize("user", USERS, ids=lambda user: user.name)
 def test_a_profile_changes_nothing(
     engine: Engine,
     bootstrap: str,

@@ -39,6 +39,7 @@ class User:
         settings: of the user's profile.
         policies: row policies: `database.table` to a condition.
         constant: settings of the profile that the user may not change.
+        least: settings that the user may change, to this or more.
     """
 
     name: str
@@ -47,6 +48,7 @@ class User:
     settings: Mapping[str, str] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
     constant: tuple[str, ...] = ()
+    least: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_server(users: Iterable[User]) -> str:
@@ -100,6 +102,7 @@ def _granted(grants: Iterable[str]) -> str:
 def _settings(user: User) -> str:
     given = "".join(_element(name, escape(value)) for name, value in user.settings.items())
     fixed = "".join(_element(name, "<const/>") for name in user.constant)
+    fixed += "".join(_element(name, _element("min", one)) for name, one in user.least.items())
     return given + (_element("constraints", fixed) if fixed else "")
 
 
