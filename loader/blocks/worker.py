@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -57,9 +58,11 @@ _ALONE = (
 )
 """Effects that are carried out for one attempt at a time."""
 
-TOGETHER = 128
-"""Blocks claimed by one statement and marked by one: the four statements cost as much as three
-INSERTs, and 128 small blocks of many tables and source partitions are some thirty."""
+TOGETHER = 512
+"""Blocks claimed by one statement and marked by one. These and the questions between them cost as
+much as three INSERTs (tests/bench/RESULTS.md, "Many quiet tables"), and 512 small blocks of many
+tables, source partitions and transactions may be no more than thirty. The ids of more would not fit
+into one statement; and of a loader that dies, so many are asked about one by one."""
 TOKEN_TOGETHER = 32
 """Of these, blocks of tables where a token in the table's window decides, and not a count."""
 CLAIMED_TOGETHER = 8
@@ -102,6 +105,7 @@ class Worker:
         self._letters = DeadLetterWriter(settings)
         self._rejected = settings.loader.rejected
         # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
+        self._seen: set[str] = set()
         self._decidable: set[str] = set()
         self._counted: set[str] = set()
 
@@ -137,6 +141,7 @@ class Worker:
         try:
             asked = [block for block in blocks if block.id not in new]
             claimed = self._ledger.entries(asked).keys()
+            self._look_ahead([block for block in blocks if block.id in new], new)
         except Unavailable as error:
             return retry(blocks, error.message)
         left = sorted(near(blocks), key=lambda block: block.id in claimed)
@@ -150,6 +155,16 @@ class Worker:
         finally:
             self._fetcher.rest()
         return outcomes
+
+    def _look_ahead(self, blocks: Sequence[Block], new: Collection[str]) -> None:
+        """Look at tables of which nothing is known, so that not each is taken to be at risk.
+
+        Only once: whoever claims their blocks looks again, and says what is wrong with a table.
+        """
+        if unseen := {block.table for block in blocks} - self._seen:
+            self._seen |= unseen
+            with suppress(TableRefused):
+                self._look([block for block in blocks if block.table in unseen], new)
 
     def _next(self, left: Sequence[Block], claimed: Collection[str]) -> Sequence[Block]:
         """Of these, from the front, as many as are to be claimed by one statement."""

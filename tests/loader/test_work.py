@@ -208,6 +208,28 @@ def test_fewer_are_claimed_together_where_a_token_decides(
     assert copies(client, counted) == (40, 40)
 
 
+def test_tables_seen_for_the_first_time_are_claimed_together(
+    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that starts, or gets another's tables, does not take each for one at risk."""
+    tables = [make(client, f"{database}.{name}", stamped=True) for name in "abcdefg"]
+    tables += [f"{database}.missing"]
+    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
+    claimed: list[int] = []
+    write = Ledger.write
+
+    def count(ledger: Ledger, rows: list[NewEntry], *rest: int) -> None:
+        claimed.append(len(rows))
+        write(ledger, rows, *rest)
+
+    monkeypatch.setattr(Ledger, "write", count)
+    new = {block.id for block in blocks}
+    assert outcomes(worker.load(blocks, new)) == ["loaded"] * 7 + ["retry"]
+    assert claimed == [7]
+    for table in tables[:-1]:
+        assert copies(client, table) == (10, 10)
+
+
 def test_who_is_overtaken_has_settled_what_came_before(
     journal: Journal, worker: Worker, client: Client, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
