@@ -15,6 +15,7 @@ the rows of each block. After a failure each block is tried again by itself.
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""
+BESIDE_BYTES = 32 << 20
+"""Of Arrow data in an INSERT beside which the next blocks are fetched: so much more is held."""
 ID_BYTES = 5_000
 """Of the ids of blocks in one INSERT: its log_comment names them, in the URL, with escapes."""
 
@@ -83,13 +86,27 @@ class Inserter:
         self._client, self._ledger, self._tables = client, ledger, tables
         self._fetcher, self._stamp = fetcher, settings.block_column
         self._dead = settings.rejected == "dead"
+        self._sender = ThreadPoolExecutor(1, "insert")
+        self._under_way: Future[None] | None = None
+
+    def close(self) -> None:
+        """End the thread that sends."""
+        self._sender.shutdown()
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
-        """Insert the blocks of these attempts, all under one claim, and answer each in order.
+        """Insert the blocks of these attempts, all under one claim, and answer each.
+
+        One INSERT is under way at a time; meanwhile the next blocks are fetched.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
         """
+        try:
+            self._insert(attempts)
+        finally:
+            self._wait()
+
+    def _insert(self, attempts: Sequence[Attempt]) -> None:
         waiting: list[ReadyBlock] = []
         for attempt in attempts:
             found: list[ReadyBlock] = []
@@ -126,8 +143,18 @@ class Inserter:
         return [ReadyBlock(attempt, attempt.target, batch, batch.nbytes, attempt.effect.limit)]
 
     def _send(self, group: Sequence[ReadyBlock]) -> None:
+        """Send an INSERT behind the one that is under way."""
+        self._wait()
         attempts = [one.attempt for one in group]
-        guarded(attempts, lambda: self._statement(group))
+        self._under_way = self._sender.submit(guarded, attempts, lambda: self._statement(group))
+        if sum(one.size for one in group) > BESIDE_BYTES:
+            self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the INSERT that is under way, if one is."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
     def _statement(self, group: Sequence[ReadyBlock]) -> None:
         first, figures = group[0], group[0].attempt.figures

@@ -111,6 +111,7 @@ class Worker:
 
     def close(self) -> None:
         """Close consumer, producer and client."""
+        self._inserter.close()
         self._letters.close()
         self._fetcher.close()
         self._running.close()

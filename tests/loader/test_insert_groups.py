@@ -11,6 +11,7 @@ import pytest
 from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
 from loader.blocks.attempt import Attempt
+from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import ReadyBlock, joins, open_for_more
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
@@ -18,6 +19,7 @@ from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.table_rules import Nature, Window
 from loader.operate.resolve import resolve
+from relay.errors import Refused
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -32,6 +34,7 @@ from tests.loader.test_work import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from clickhouse_connect.driver.client import Client
 
     from tests.loader.blocks import Journal
@@ -303,3 +306,67 @@ def running_now(client: Client, comment: str) -> Sequence[int]:
     """How many statements with this comment the server runs."""
     asked = "SELECT count() FROM system.processes WHERE Settings['log_comment'] = {c:String}"
     return [row[0] for row in client.query(asked, parameters={"c": comment}).result_rows]
+
+
+@pytest.fixture
+def two(journal: Journal, client: Client, database: str) -> list[Block]:
+    """A block for each of two tables."""
+    tables = [make(client, f"{database}.{name}", stamped=True) for name in "ab"]
+    return [journal.seal(table, batch(0, 10))[0] for table in tables]
+
+
+def held_until(monkeypatch: pytest.MonkeyPatch, event: threading.Event) -> list[bool]:
+    """Hold each INSERT until the event; of each, whether it came."""
+    came: list[bool] = []
+    real = insert_groups.insert
+
+    def held(*given: Any, **named: Any) -> Any:
+        came.append(event.wait(30))
+        return real(*given, **named)
+
+    monkeypatch.setattr(insert_groups, "insert", held)
+    return came
+
+
+def test_the_next_blocks_are_fetched_while_an_insert_is_under_way(
+    worker: Worker, two: list[Block], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = threading.Event()
+    fetch = Fetcher.fetch
+
+    def noted(fetcher: Fetcher, block: Block, ahead: Sequence[Block]) -> pa.RecordBatch:
+        rows = fetch(fetcher, block, ahead)
+        if block.id == two[1].id:
+            second.set()
+        return rows
+
+    monkeypatch.setattr(Fetcher, "fetch", noted)
+    came = held_until(monkeypatch, second)
+    assert outcomes(worker.load(two)) == ["loaded", "loaded"]
+    assert came == [True, True]
+    for block in two:
+        assert copies(client, block.table) == (10, 10)
+
+
+def test_nobody_leaves_an_insert_behind(
+    worker: Worker, two: list[Block], client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may not read the second topic is told so when the first INSERT has ended."""
+    refused = threading.Event()
+    fetch = Fetcher.fetch
+
+    def denied(fetcher: Fetcher, block: Block, ahead: Sequence[Block]) -> pa.RecordBatch:
+        if block.id == two[1].id:
+            refused.set()
+            raise Refused("this user may not read the topic", "Grant it.")
+        return fetch(fetcher, block, ahead)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fetcher, "fetch", denied)
+        came = held_until(patch, refused)
+        with pytest.raises(Refused, match="may not read"):
+            worker.load(two)
+        assert came == [True]
+        assert copies(client, two[0].table) == (10, 10)
+    assert outcomes(worker.load(two)) == ["loaded", "loaded"]
+    assert copies(client, two[0].table) == (10, 10)
