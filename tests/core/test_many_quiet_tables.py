@@ -7,16 +7,16 @@ from dataclasses import replace
 from tests.core.virtual_relay import Load, sealed
 
 QUIET = Load(tables=200, partitions=6, rate=2_000, per_message=5)
-BUDGET = 50.0
+BUDGET = 40.0
 """block.max_per_second, as shipped."""
 
 
 def test_rows_of_200_quiet_tables_are_sealed_within_the_time_of_200_inserts() -> None:
-    """Four seconds from one turn of a table to the next, whatever its partitions."""
+    """Five seconds from one turn of a table to the next, whatever its partitions."""
     found = sealed(QUIET, 8, 10)
 
-    assert found.age(0.5) <= 2.3
-    assert found.age(0.99) <= 4.8
+    assert found.age(0.5) <= 2.9
+    assert found.age(0.99) <= 6.0
     assert found.inserts / found.seconds <= BUDGET * 1.05
     assert found.transactions / found.seconds <= 1.5
 
