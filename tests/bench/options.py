@@ -92,7 +92,7 @@ def columns_option() -> Decorator:
         type=click.Choice([str(n) for n in rows.WIDTHS]),
         default=str(rows.USUAL),
         show_default=True,
-        help="Columns of a row: narrow (about 30 bytes), usual (80) or wide (800).",
+        help="Columns of a row: narrow (about 30 bytes), usual (80), large (1 500) or wide (800).",
     )
 
 

@@ -1,5 +1,7 @@
 """The rows that every contender moves: by default five tables of ten columns, 82 bytes a row.
 
+Those of 40 columns, 1.5 kB a row, are of tests.bench.large_rows.
+
 Receives a range of row numbers, gives Arrow columns and source messages with the
 field numbers that the relay's registry will give these tables. Never talks to a
 server, but for `create_tables`.
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 
 from relay.rows.row_codec import RowCodec
 from relay.schema import evolution
+from tests.bench import large_rows
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -37,8 +40,9 @@ COLUMNS = (
     evolution.ColumnDef("ok", "Bool"),
     evolution.ColumnDef("note", "Nullable(String)"),
 )
-NARROW, USUAL, WIDE = WIDTHS = (3, 10, 100)
-"""Columns in a row; a wide one has each of the ten kinds ten times."""
+NARROW, USUAL, LARGE, WIDE = WIDTHS = (3, 10, 40, 100)
+"""Columns in a row; a large one is of tests.bench.large_rows, a wide one has each of the ten kinds
+ten times."""
 _COPIES = WIDE // USUAL
 _NARROW_COLUMNS = ("event", "at", "name")
 _KINDS = pa.array(["created", "changed", "shipped", "returned", "closed"])
@@ -71,6 +75,8 @@ class Shape:
     @property
     def definitions(self) -> tuple[evolution.ColumnDef, ...]:
         """Of the columns; those of a wide row are numbered from the second of a kind on."""
+        if self.columns == LARGE:
+            return large_rows.COLUMNS
         if self.columns == NARROW:
             return tuple(column for column in COLUMNS if column.name in _NARROW_COLUMNS)
         copies = [""] + [f"_{n}" for n in range(2, _COPIES + 1)] * (self.columns == WIDE)
@@ -131,6 +137,8 @@ def numbered_columns(
     All but `at` follows from a row's number, its `event`. `at` is milliseconds since 1970, the
     same for all these rows; without it, it follows from the number too.
     """
+    if shape.columns == LARGE:
+        return large_rows.columns(number.astype(np.uint64), at)
     mixed = (number * 2_654_435_761) & 0x7FFF_FFFF  # Knuth's multiplicative hash: spreads values
     ticks = _FIRST_TICK + number if at is None else np.full(len(number), at, np.int64)
     made = {
@@ -152,9 +160,20 @@ def numbered_columns(
 
 def wrong(shape: Shape) -> str:
     """SQL: whether a row is another than `columns` makes, told from its `event`; not `at`."""
+    value = large_rows.values() if shape.columns == LARGE else _values_sql()
+    same = [
+        f"{column.name} IS NOT DISTINCT FROM {value[kind(column.name)]}"
+        for column in shape.definitions
+        if kind(column.name) in value
+    ]
+    return f"NOT ({' AND '.join(same)})"
+
+
+def _values_sql() -> dict[str, str]:
+    """Of each kind but `at`, the value of a row's `event`."""
     # In Int64 the product wraps, as numpy's does; the lower 31 bits are the same.
     mixed = "bitAnd(toInt64(event) * 2654435761, 2147483647)"
-    value = {
+    return {
         "event": "event",
         "account": f"{mixed} * 8",
         "day": f"toDate(toUInt16({_FIRST_DAY} + intDiv(event, 1000000)))",
@@ -166,12 +185,6 @@ def wrong(shape: Shape) -> str:
         "note": f"if({mixed} % 750 < 500, concat('left with neighbour no. ', "
         f"leftPad(toString({mixed} % 750), 5, '0')), NULL)",
     }
-    same = [
-        f"{column.name} IS NOT DISTINCT FROM {value[kind(column.name)]}"
-        for column in shape.definitions
-        if kind(column.name) in value
-    ]
-    return f"NOT ({' AND '.join(same)})"
 
 
 def messages(of: RowCodec, first: int, count: int, per_message: int) -> list[bytes]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.rows.decode import decode
-from tests.bench import history, measure, report, rows
+from tests.bench import history, large_rows, measure, report, rows
 from tests.bench.measure import Result, Run
+from tests.bench.rows import Shape
 
 
 def test_rate_leaves_out_start_and_warm_up() -> None:
@@ -55,6 +57,20 @@ def test_rows_are_of_the_size_that_the_figures_speak_of() -> None:
     made = rows.messages(rows.codec(rows.TABLES[0]), 1_000_000, 10_000, 100)
     assert len(rows.COLUMNS) == 10
     assert 78 < sum(map(len, made)) / 10_000 < 88
+
+
+def test_large_rows_are_of_the_size_that_peers_publish_figures_for() -> None:
+    """40 columns of about 1.5 kB with texts of 5 to 200 characters, a map and an array."""
+    shape = Shape(rows.LARGE, 1)
+    codec = rows.codec(shape.names[0], shape)
+    made = rows.columns(1_000_000, 10_000, shape)
+    assert made.num_columns == len(large_rows.COLUMNS) == 40
+    assert 1_300 < sum(map(len, rows.values(codec, made, 20))) / 10_000 < 1_700
+    lengths = [pc.min_max(pc.binary_length(one)) for one in made if pa.types.is_string(one.type)]
+    assert min(one["min"].as_py() for one in lengths) == 5
+    assert 150 < max(one["max"].as_py() for one in lengths) <= 200
+    kinds = {column.type.partition("(")[0] for column in large_rows.COLUMNS}
+    assert {"Map", "Array", "Nullable", "LowCardinality", "DateTime64", "Date"} < kinds
 
 
 def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) -> None:

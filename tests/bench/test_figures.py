@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from clickhouse_connect.driver.client import Client
 
+from loader.blocks import insert_statement
+from loader.clickhouse.tables import Target
+from loader.core.table_rules import Nature, Window
 from relay.errors import NotExactlyOnce, Unavailable
+from relay.records_pb2 import Block
 from relay.rows.decode import decode
 from tests.bench import endtoend, longjournal, restarts, rows, scaling
 from tests.bench import source as sources
@@ -19,6 +25,10 @@ from tests.bench.figures import Figure, quantile, slope
 from tests.bench.live import Load
 from tests.bench.rows import Shape
 
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+NATURE = Nature(Window(0, None, "none"))
 SCENARIOS = (
     *("relay", "loader", "dead", "freshness", "endtoend"),
     *("scaling", "rebalance", "memory", "price", "peers"),
@@ -125,7 +135,7 @@ def test_rows_of_every_width_decode(columns: int) -> None:
     codec = rows.codec(shape.names[6], shape)
     batch = rows.columns(5, 20, shape, at=1_700_000_123_456)
     values = rows.values(codec, batch, 7)
-    decoded = decode(rows.pa.chunked_array([values], rows.pa.binary()), codec, "batch")
+    decoded = decode(pa.chunked_array([values], pa.binary()), codec, "batch")
     assert not decoded.bad
     assert decoded.batch.num_columns == columns
     assert decoded.batch.column("event").to_pylist() == list(range(5, 25))
@@ -145,21 +155,29 @@ def test_a_ratio_is_of_one_round() -> None:
     assert scaling.figures(comparison, [[10], [8]], [[1], [2]])[-1].held is True
 
 
-def test_contents_are_compared(client: Client) -> None:
+def insert_rows(client: Client, table: str, made: pa.RecordBatch, shape: Shape) -> None:
+    """As relay and loader do it, with neither of them."""
+    codec = rows.codec(table, shape)
+    values = pa.chunked_array([rows.values(codec, made, 1)], pa.binary())
+    block = decode(values, codec, "batch").batch
+    target = Target({one.name: one.type for one in shape.definitions}, 0, NATURE, -1)
+    sql = insert_statement.trial_statement(Block(), block.schema, target, "_block", table)
+    insert_statement.send(cast("HttpClient", client), sql, block, {})
+
+
+@pytest.mark.parametrize("columns", [rows.USUAL, rows.LARGE])
+def test_contents_are_compared(client: Client, columns: int) -> None:
     """Rows as they were made pass; each of the four ways to differ is found, and named."""
-    shape = Shape(tables=1)
+    shape = Shape(columns, tables=1)
     rows.create_tables(client, shape)
-    table = shape.names[0]
+    (table,) = shape.names
 
     def insert(first: int, count: int, **other: object) -> None:
-        batch = rows.columns(first, count, shape)
-        columns = {name: batch.column(name) for name in batch.schema.names}
-        columns["day"] = columns["day"].cast(rows.pa.uint16())
-        columns["at"] = columns["at"].cast(rows.pa.timestamp("ms"))
+        made = rows.columns(first, count, shape)
         for name, value in other.items():
-            columns[name] = rows.pa.array([value] * count, columns[name].type)
-        database, name = table.split(".")
-        client.insert_arrow(name, rows.pa.table(columns), database=database)
+            at = made.schema.get_field_index(name)
+            made = made.set_column(at, name, pa.array([value] * count, made.column(at).type))
+        insert_rows(client, table, made, shape)
 
     def verdict(end: int) -> str:
         with pytest.raises(NotExactlyOnce) as error:
