@@ -8,8 +8,7 @@ must come through all the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tests.bench import config, contenders, journal, measure, rows, servers
 from tests.bench import source as sources
 from tests.bench.contenders import Process
 from tests.bench.figures import Figure
+from tests.bench.paused import paused
 from tests.bench.rows import Shape
 from tests.bench.source import Source
 from tests.bench.usage import Meter
@@ -110,7 +110,7 @@ def _one(file: Path, stack: Stack, source: Source, sizes: Sizes, app: str) -> tu
             begun = int(measure.WARM_UP * source.messages)
             measure.samples(committed, begun, still_runs, _EVERY_SECONDS)
             before = meter.most("relay")
-            with _stopped(stack):
+            with paused([_broker(stack)]):
                 end = time.monotonic() + sizes.stall_seconds
                 while time.monotonic() < end:
                     still_runs()
@@ -123,14 +123,7 @@ def _one(file: Path, stack: Stack, source: Source, sizes: Sizes, app: str) -> tu
     return before, meter.most("relay")
 
 
-@contextmanager
-def _stopped(stack: Stack) -> Iterator[None]:
-    """The broker answers nothing meanwhile, and keeps its connections."""
+def _broker(stack: Stack) -> psutil.Process:
     pid = stack.broker_pids[0]
     assert pid is not None, "servers.started gives a running broker"
-    broker = psutil.Process(pid)
-    broker.suspend()
-    try:
-        yield
-    finally:
-        broker.resume()
+    return psutil.Process(pid)

@@ -54,7 +54,8 @@ class Meter:
         return found
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def family(pid: int) -> list[psutil.Process]:
+    """The program, if it is there, and its children."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -65,7 +66,7 @@ def _family(pid: int) -> list[psutil.Process]:
 def cpu_seconds(pid: int) -> float:
     """Processor time of a program and its children, those that have ended too."""
     total = 0.0
-    for process in _family(pid):
+    for process in family(pid):
         try:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
@@ -77,7 +78,7 @@ def cpu_seconds(pid: int) -> float:
 
 def _resident(pid: int) -> int:
     total = 0
-    for process in _family(pid):
+    for process in family(pid):
         try:
             total += process.memory_info().rss
         except psutil.NoSuchProcess:
