@@ -16,7 +16,7 @@ from tests.bench import rows
 from tests.bench import source as sources
 
 WARM_MESSAGES = 8
-"""Of each table, to be read at once: two in each of four partitions."""
+"""Of each table: two in each of four partitions."""
 _TRANSACTION_SECONDS = 600
 """So long the second transaction may be open; a broker allows 900 as shipped."""
 _ANSWER_SECONDS = 60.0
@@ -29,6 +29,7 @@ class Size:
     Attributes:
         total: rows that come at one moment.
         delimited: each message begins with its length.
+        warm_messages: of each table, to be read at once; in each partition some.
     """
 
     total: int
@@ -36,11 +37,12 @@ class Size:
     shape: rows.Shape
     partitions: int
     delimited: bool
+    warm_messages: int = WARM_MESSAGES
 
     @property
     def warm(self) -> int:
         """Rows of each table that can be read at once."""
-        return WARM_MESSAGES * self.per_message
+        return self.warm_messages * self.per_message
 
     @property
     def ends(self) -> list[int]:
@@ -57,6 +59,9 @@ class Size:
 
 class Backlog:
     """The topic, made and filled.
+
+    Attributes:
+        bytes: of the messages that come at one moment.
 
     Raises:
         Unavailable: the broker did not take it.
@@ -76,7 +81,7 @@ class Backlog:
             self._producer.init_transactions(_ANSWER_SECONDS)
             self._write([size.warm] * size.shape.tables, 0)
             self._producer.commit_transaction(_ANSWER_SECONDS)
-            self._write(size.shares, size.warm)
+            self.bytes = self._write(size.shares, size.warm)
         except KafkaException as problem:
             raise _refused(topic, problem) from problem
 
@@ -87,10 +92,11 @@ class Backlog:
         except KafkaException as problem:
             raise _refused(self.topic, problem) from problem
 
-    def _write(self, shares: list[int], begin: int) -> None:
+    def _write(self, shares: list[int], begin: int) -> int:
+        """How many bytes they are."""
         size = self.size
         self._producer.begin_transaction()
-        sources.send(
+        sent = sources.send(
             *(self._producer, self.topic, shares, size.per_message),
             shape=size.shape,
             partitions=size.partitions,
@@ -98,6 +104,7 @@ class Backlog:
             delimited=size.delimited,
         )
         sources.flush(self._producer, self.topic, self._lost)
+        return sent.bytes
 
 
 def _refused(topic: str, problem: KafkaException) -> Unavailable:

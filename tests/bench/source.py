@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -48,6 +48,19 @@ class Source:
     partitions: int = PARTITIONS
 
 
+class Sent(NamedTuple):
+    """Messages that were handed to a producer.
+
+    Attributes:
+        bad: how many of them were spoiled.
+        bytes: of their values.
+    """
+
+    messages: int
+    bad: int
+    bytes: int
+
+
 def fill(
     bootstrap: str,
     topic: str,
@@ -66,11 +79,12 @@ def fill(
     lost: list[str] = []
     producer = make_producer(bootstrap, lost)
     shares = [share(total * weight, per_message) for weight in shape.weights]
-    sent, bad = send(
-        producer, topic, shares, per_message, spoil, shape=shape, partitions=partitions
-    )
+    sent = send(producer, topic, shares, per_message, spoil, shape=shape, partitions=partitions)
     flush(producer, topic, lost)
-    return Source(bootstrap, topic, sum(shares), sent, per_message, bad, shape, partitions)
+    return Source(
+        *(bootstrap, topic, sum(shares), sent.messages, per_message),
+        *(sent.bad, shape, partitions),
+    )
 
 
 def send(
@@ -84,17 +98,14 @@ def send(
     partitions: int = PARTITIONS,
     begin: int = 0,
     delimited: bool = False,
-) -> tuple[int, int]:
+) -> Sent:
     """Hands so many rows of each table to the producer, from row `begin` on.
 
     `delimited`: each message begins with its length, as the Kafka engine wants it.
-
-    Returns:
-        messages, and how many of them were spoiled.
     """
     codecs = [rows.codec(table, shape) for table in shape.names]
     headers = [table_header(table) for table in shape.names]
-    sent = bad = turn = 0
+    sent = bad = size = turn = 0
     for wave in _waves(shares, per_message):
         made = [
             rows.values(codec, rows.columns(begin + first, count, shape), per_message)
@@ -113,8 +124,9 @@ def send(
                 produce(producer, topic, turn % partitions, *chosen)
                 sent += 1
                 bad += spoiled is not None
+                size += len(chosen[0])
             turn += 1
-    return sent, bad
+    return Sent(sent, bad, size)
 
 
 def share(total: float, per_message: int) -> int:
