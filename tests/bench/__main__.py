@@ -32,7 +32,7 @@ def bench() -> None:
     freshness and endtoend run relay and loader as users do, with rows that come at a steady rate.
     scaling shows what tables, partitions and a long past cost, rebalance how long rows stand still
     when relays come and go, memory what a relay holds, price what exactly once costs by the time
-    between commits.
+    between commits, wide what a core moves of large rows.
     """
 
 
@@ -103,6 +103,7 @@ for command in (
     commands.measure_memory,
     commands.measure_price,
     commands.measure_peers,
+    commands.measure_wide,
 ):
     bench.add_command(command)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tests.bench import endtoend, freshness, memory, peers, price, rebalance, scaling
+from tests.bench import endtoend, freshness, memory, peers, price, rebalance, scaling, wide
 from tests.bench.figures import Figure
 from tests.bench.live import Load
 from tests.bench.options import (
@@ -22,6 +22,7 @@ from tests.bench.options import (
     apart,
     columns_option,
     load_options,
+    per_message_option,
     rate_option,
     rows_option,
     shape,
@@ -347,4 +348,38 @@ def measure_memory(
     sizes = memory.Sizes(tables, total, per_message, stall, size)
     with scenario.place() as place:
         found = memory.run(place, sizes, scenario.progress)
+    scenario.figures(found)
+
+
+@click.command(name="wide")
+@with_options(
+    RUNS,
+    rows_option(1_000_000),
+    per_message_option(20),
+    click.option(
+        "--tables",
+        type=_MANY,
+        default=4,
+        show_default=True,
+        help="Among which rows are spread.",
+    ),
+    PARTITIONS,
+    *OUTPUT,
+)
+def measure_wide(
+    runs: int, total: int, per_message: int, tables: int, partitions: int, **output: Any
+) -> None:
+    """What a core moves of rows of 40 columns and 1.5 kB, in megabytes of protobuf.
+
+    A fifth of the rows passes through relay and loader first, which counts as their start. The
+    others come at one moment; the relay works them off alone, then the loader. Figures are of
+    each one's processor time, and of both together. Every row is compared in the end; else the
+    status is 1.
+    """
+    given = {"runs": runs, "rows": total, "per_message": per_message, "tables": tables}
+    given["partitions"] = partitions
+    scenario = Scenario("wide", given, **output)
+    size = wide.size_of(total, per_message, tables, partitions)
+    with scenario.place() as place:
+        found = wide.run(place, size, runs, scenario.progress)
     scenario.figures(found)

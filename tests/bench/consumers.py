@@ -118,7 +118,11 @@ class Consumer(ABC):
 
 
 class Product(Consumer):
-    """`relay run` and `loader run`, as users run them, with default settings."""
+    """`relay run` and `loader run`, as users run them, with default settings.
+
+    Attributes:
+        app: of both.
+    """
 
     name = PRODUCT
     block_column = True
@@ -127,8 +131,8 @@ class Product(Consumer):
         super().__init__(scene, topic)
         # A ledger for each app: what is measured is an app on its own.
         ledger = topic.replace("-", "_") + "_ledger"
-        self._app = f"{topic}-app"
-        self._file = config.write(scene.directory, self._app, scene.stack, topic, ledger=ledger)
+        self.app = f"{topic}-app"
+        self._file = config.write(scene.directory, self.app, scene.stack, topic, ledger=ledger)
         self._ending = ExitStack()
         self._started = 0
 
@@ -175,14 +179,14 @@ class Product(Consumer):
     def loader(self, prefix: Path) -> Contender:
         """The loader, to be started."""
         return contenders.loader(
-            self._file, self._app, self._log("loader"), once=False, prefix=prefix
+            self._file, self.app, self._log("loader"), once=False, prefix=prefix
         )
 
     def _relays(self) -> Contender:
-        return contenders.relay(self._file, self._app, self._log("relay"))
+        return contenders.relay(self._file, self.app, self._log("relay"))
 
     def _log(self, part: str) -> Path:
-        return self.scene.directory / f"{self._app}-{part}-{self._started}.log"
+        return self.scene.directory / f"{self.app}-{part}-{self._started}.log"
 
     def _started_now(self, contender: Contender) -> Process:
         self._started += 1

@@ -6,8 +6,9 @@ Receives samples and weighted values, gives quantiles, a slope, and figures with
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,14 @@ class Curve:
     def figures(self) -> list[Figure]:
         """One for each point."""
         return [Figure(f"{self.name}, {x:g} s", y, self.unit, self.better) for x, y in self.points]
+
+
+def medians(rounds: Sequence[Sequence[Figure]]) -> list[Figure]:
+    """Of figures that every round has, in the same order."""
+    return [
+        replace(of[0], value=statistics.median(figure.value for figure in of))
+        for of in zip(*rounds, strict=True)
+    ]
 
 
 def quantile(values: Iterable[tuple[float, int]], share: float) -> float:

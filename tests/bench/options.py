@@ -56,13 +56,20 @@ RUNS = click.option(
     show_default=True,
     help="Rounds; medians are shown.",
 )
-PER_MESSAGE = click.option(
-    "--per-message",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Rows in each source message.",
-)
+
+
+def per_message_option(rows_each: int) -> Decorator:
+    """So many by default."""
+    return click.option(
+        "--per-message",
+        type=click.IntRange(min=1),
+        default=rows_each,
+        show_default=True,
+        help="Rows in each source message.",
+    )
+
+
+PER_MESSAGE = per_message_option(100)
 
 PARTITIONS = click.option(
     "--partitions",

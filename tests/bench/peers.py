@@ -154,7 +154,7 @@ def _rate(
         all_rows = sum(size.ends)
         measure.samples(scene.visible, all_rows, consumer.still_runs, _EVERY_SECONDS)
         seconds, used = time.monotonic() - began, meter.core_seconds()
-        merges = _merged(scene)
+        merges = merged(scene)
         count = kills.count(scene, size.ends)
         if isinstance(consumer, Product) and not found.starts:
             found.starts.update(_starts(consumer, size, progress))
@@ -169,8 +169,8 @@ def _rate(
     return rate
 
 
-def _merged(scene: Scene) -> float:
-    """Core-seconds of the server's until it merges nothing any more."""
+def merged(scene: Scene) -> float:
+    """Wait until the server merges nothing any more; its core-seconds until then."""
     server = scene.pids()[SERVER]
     before = cpu_seconds(server)
     deadline = time.monotonic() + _MERGE_SECONDS

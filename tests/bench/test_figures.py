@@ -17,21 +17,23 @@ from loader.core.table_rules import Nature, Window
 from relay.errors import NotExactlyOnce, Unavailable
 from relay.records_pb2 import Block
 from relay.rows.decode import decode
-from tests.bench import endtoend, longjournal, restarts, rows, scaling
+from tests.bench import endtoend, longjournal, restarts, rows, scaling, wide
 from tests.bench import source as sources
 from tests.bench.__main__ import bench
+from tests.bench.consumers import BROKER, SERVER
 from tests.bench.feed import Fed, Order, due
-from tests.bench.figures import Figure, quantile, slope
+from tests.bench.figures import Figure, medians, quantile, slope
 from tests.bench.live import Load
 from tests.bench.rows import Shape
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
+THREE = [(1.0, 9.0), (2.0, 4.0), (3.0, 6.0)]
 NATURE = Nature(Window(0, None, "none"))
 SCENARIOS = (
     *("relay", "loader", "dead", "freshness", "endtoend"),
-    *("scaling", "rebalance", "memory", "price", "peers"),
+    *("scaling", "rebalance", "memory", "price", "peers", "wide"),
 )
 
 
@@ -153,6 +155,32 @@ def test_a_ratio_is_of_one_round() -> None:
         False,
     )
     assert scaling.figures(comparison, [[10], [8]], [[1], [2]])[-1].held is True
+
+
+def test_medians_are_of_each_figure() -> None:
+    """A round that was slow in one thing may be the middle one in another."""
+    rounds = [[Figure("a", a, "s"), Figure("b", b, "", "higher", 5.0)] for a, b in THREE]
+    assert medians(rounds) == [Figure("a", 2.0, "s"), Figure("b", 6.0, "", "higher", 5.0)]
+
+
+def test_megabytes_of_a_core_are_of_relay_and_loader_together() -> None:
+    """100 MB in 0.4 and 0.6 core-seconds are 100 a core, whatever the servers took."""
+    servers = {BROKER: 0.3, SERVER: 0.5}
+    relay = wide.Part(0.5, {"relay": 0.4, "loader": 9.0, **servers})
+    loader = wide.Part(0.8, {"relay": 9.0, "loader": 0.6, **servers})
+    moved = wide.Round(70_000, 100_000_000, relay, loader, 0.1, {"relay": 2.0, "loader": 20.0})
+    found = {figure.name: figure for figure in moved.figures()}
+    assert found["relay and loader together"].value == pytest.approx(100)
+    assert found["relay and loader together"].held is True
+    assert (found["relay"].value, found["relay, by the clock"].value) == pytest.approx((250, 200))
+    assert found["ClickHouse's engine"].value == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("total", "first", "rest"), [(1_000_000, 50_000, 800_000), (1, 20, 80)])
+def test_a_fifth_of_large_rows_comes_first(total: int, first: int, rest: int) -> None:
+    """The rest comes at one moment; even of a single row each table gets a message of both."""
+    size = wide.size_of(total, per_message=20, tables=4, partitions=4)
+    assert (size.warm, sum(size.shares), size.shape.columns) == (first, rest, rows.LARGE)
 
 
 def insert_rows(client: Client, table: str, made: pa.RecordBatch, shape: Shape) -> None:
