@@ -12,9 +12,8 @@ from typing import Any
 
 import yaml
 
-RULES = Path(__file__).resolve().parents[2] / "k8s/components/monitoring/prometheus-rules.yaml"
-SCRAPE_SECONDS = 15
-"""As k8s/components/monitoring/service-monitor.yaml has it."""
+from tests.metrics.alerts.case import SCRAPE_SECONDS, Case, State
+
 _APT = shutil.which("apt-get"), shutil.which("dpkg")
 
 
@@ -38,41 +37,63 @@ def _ran(*command: str, directory: Path) -> None:
     subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=120)
 
 
-def firing(directory: Path, series: Mapping[str, str], alert: str, minutes: float) -> str:
-    """What the tool says, at that time, of the alert that should fire; empty: it fires.
+def refused(directory: Path, rules: str) -> str:
+    """What the tool has against a file of rules; empty: it takes them.
 
     Args:
         directory: for its files.
-        series: a time series to its values, as promtool writes them, one for each scrape.
-        alert: its name, and labels after a brace, as `RelayDown{app="shop"}`; with `!` before it:
-            that must not fire.
-        minutes: after the first scrape.
+        rules: the file's text.
     """
-    spec = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]
-    (directory / "rules.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
-    name, _, labels = alert.removeprefix("!").partition("{")
-    also = f",{labels.removesuffix('}')}" if labels else ""
-    asked = f'count(ALERTS{{alertname=~"{name}",alertstate="firing"{also}}}) > bool 0'
-    expected = [] if alert.startswith("!") else [{"labels": "{}", "value": 1}]
-    test: dict[str, Any] = {
-        "interval": f"{SCRAPE_SECONDS}s",
-        "input_series": [{"series": one, "values": values} for one, values in series.items()],
-        "promql_expr_test": [
-            {"expr": asked, "eval_time": f"{round(minutes * 60)}s", "exp_samples": expected}
-        ],
-    }
+    (directory / "rules.yaml").write_text(rules, encoding="utf-8")
+    return _told(directory, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+
+
+def otherwise(directory: Path, rules: str, cases: Mapping[str, Case]) -> str:
+    """What the tool, started once, says of the cases that go another way; empty: none does.
+
+    Args:
+        directory: for its files.
+        rules: the text of a file of rules.
+        cases: by a name, which stands in what the tool says of it.
+    """
     tests = {
         "rule_files": ["rules.yaml"],
         "evaluation_interval": f"{SCRAPE_SECONDS}s",
-        "tests": [test],
+        "tests": [_test(name, case) for name, case in cases.items()],
     }
+    (directory / "rules.yaml").write_text(rules, encoding="utf-8")
     (directory / "tests.yaml").write_text(yaml.safe_dump(tests), encoding="utf-8")
+    return _told(directory, "test", "rules", "tests.yaml")
+
+
+def _test(name: str, case: Case) -> dict[str, Any]:
+    """Two questions at each of the case's moments: whether the alert fires, whether it waits."""
+    return {
+        "interval": f"{SCRAPE_SECONDS}s",
+        "input_series": [{"series": one, "values": of} for one, of in case.series.items()],
+        "promql_expr_test": [
+            {
+                # The tool repeats the expression, comment included, but not a test's name.
+                "expr": f"count(ALERTS{{{case.selects},alertstate='{asked.value}'}}) > bool 0"
+                f" # {name}",
+                "eval_time": f"{round(minutes * 60)}s",
+                "exp_samples": [{"labels": "{}", "value": 1}] if asked is state else [],
+            }
+            for minutes, state in case.moments.items()
+            for asked in (State.FIRES, State.WAITS)
+        ],
+    }
+
+
+def _told(directory: Path, *arguments: str) -> str:
+    """What it says, but empty lines; empty: it is content."""
     told = subprocess.run(
-        [program(), "test", "rules", "tests.yaml"],
+        [program(), *arguments],
         cwd=directory,
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
-    return "" if told.returncode == 0 else told.stdout + told.stderr
+    lines = (told.stdout + told.stderr).splitlines()
+    return "" if told.returncode == 0 else "\n".join(filter(None, lines))

@@ -1,220 +1,183 @@
-"""Each alert fires in the case that it is for, and none while all is well: asked of promtool."""
+"""Each alert fires in the case that it is for, and is silent just short of it, says promtool."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from loader.metrics import health as loader_health
+from relay.cli.export import export
+from relay.program import health as relay_health
 from tests.metrics import promtool
+from tests.metrics.alerts import flow, rows, trouble, well
+from tests.metrics.alerts.case import Case, State, silent
+from tests.metrics.promql import EVERY, Selector, parsed, samples, selectors
 
-pytestmark = pytest.mark.skipif(
+asks_promtool = pytest.mark.skipif(
     not promtool.program(), reason="needs promtool, of Debian's package prometheus"
 )
 
-Series = Mapping[str, str]
-A, B = 'app="shop",instance="10.0.0.1:9464"', 'app="bank",instance="10.0.0.2:9464"'
-ALIVE = "1x80"  # twenty minutes of scrapes
-GONE = "1x20 stale"  # after five minutes: Prometheus notes it as soon as a scrape fails
-
-
-def relay(app: str, member: str, instance: str, values: str) -> dict[str, str]:
-    """One that runs, scraped at `instance`."""
-    return {f'relay_info{{app="{app}",member="{member}",instance="{instance}"}}': values}
-
-
-def program(values: str, of: str = A) -> dict[str, str]:
-    """All three programs of one app, in the little that rules ask of each."""
-    label = f"{{{of}}}"
-    return {
-        f'relay_info{{{of},member="a"}}': values,
-        f"loader_info{label}": values,
-        f"verifier_rounds_total{label}": values,
-    }
-
-
-def beside(*some: Series) -> dict[str, str]:
-    return {name: values for one in some for name, values in one.items()}
-
-
-EIGHT = beside(*(relay("shop", f"p-{n}", f"h:{9464 + n}", ALIVE) for n in range(7)))
-SEVEN = beside(EIGHT, relay("shop", "p-7", "h:9471", GONE), {f"loader_info{{{A}}}": ALIVE})
-
-
-def letters(of: str, values: str) -> dict[str, str]:
-    return {f'relay_dead_letters_total{{{of},table="d.t"}}': values}
-
-
-CASES: dict[str, tuple[Series, str, float]] = {
-    # ---- messages that cannot become rows
-    "a series is born with 500": (
-        letters(f'{A},reason="no"', "_x40 500x40"),
-        'DeadLetters{app="shop",table="d.t"}',
-        11,
-    ),
-    "another reason of the same table is born": (
-        beside(letters(f'{A},reason="no"', "7x200"), letters(f'{A},reason="b"', "_x160 3x40")),
-        'DeadLetters{app="shop",table="d.t"}',
-        41,
-    ),
-    "a table of the second app is born": (
-        beside(letters(f'{A},reason="no"', "7x200"), letters(f'{B},reason="no"', "_x160 3x40")),
-        'DeadLetters{app="bank"}',
-        41,
-    ),
-    "it grows": (letters(f'{A},reason="no"', "7x160 8x40"), "DeadLetters", 41),
-    "it grows after a restart, from fewer": (
-        letters(f'{A},reason="no"', "500x160 _x3 20x40"),
-        "DeadLetters",
-        42,
-    ),
-    "it stays": (letters(f'{A},reason="no"', "7x200"), "!DeadLetters", 50),
-    # ---- a relay that was fenced ends 50 ms later; Prometheus comes by every 15 s
-    "two under one name": (
-        beside(relay("shop", "a", "h1:9464", ALIVE), relay("shop", "a", "h2:9464", ALIVE)),
-        'RelayTwice{app="shop",member="a"}',
-        7,
-    ),
-    "a pod that is made anew, with another address": (
-        beside(relay("shop", "a", "h1:9464", GONE), relay("shop", "a", "h2:9464", "_x22 1x60")),
-        "!RelayTwice",
-        11,
-    ),
-    "one name in two apps": (
-        beside(relay("shop", "a", "h1:9464", ALIVE), relay("bank", "a", "h2:9464", ALIVE)),
-        "!RelayTwice",
-        12,
-    ),
-    "fenced, and started again, and again": (
-        beside(
-            {f"process_start_time_seconds{{{A}}}": "100x20 400x4 460x8 580x40"},
-            {f"relay_info{{{A}}}": ALIVE},
-        ),
-        'RelayRestarts{app="shop"}',
-        10,
-    ),
-    "a loader that is started again": (
-        beside(
-            {f"process_start_time_seconds{{{A}}}": "100x20 400x4 460x8 580x40"},
-            {f"loader_info{{{A}}}": ALIVE},
-        ),
-        'LoaderRestarts{app="shop"}',
-        10,
-    ),
-    "started again once": (
-        beside(
-            {f"process_start_time_seconds{{{A}}}": "100x20 400x60"},
-            {f"relay_info{{{A}}}": ALIVE},
-        ),
-        "!RelayRestarts",
-        10,
-    ),
-    # ---- what the verifier found
-    "an anomaly": (
-        {f'verifier_anomalies_open{{{A},kind="gap"}}': "0x20 1x60"},
-        'RowsNotExactlyOnce{app="shop",kind="gap"}',
-        10,
-    ),
-    "an anomaly that relay accept has settled": (
-        beside(
-            {f'verifier_anomalies_total{{{A},kind="backward"}}': "0x20 4x180"},
-            {f'verifier_anomalies_open{{{A},kind="backward"}}': "0x20 4x20 0x160"},
-        ),
-        "!RowsNotExactlyOnce",
-        20,
-    ),
-    # ---- a program that is not there
-    "the verifier is gone": (
-        beside(program(ALIVE), {f"verifier_rounds_total{{{A}}}": GONE}),
-        'VerifierDown{app="shop"}',
-        16,
-    ),
-    "the second app's verifier is gone": (
-        beside(program(ALIVE), program(ALIVE, B), {f"verifier_rounds_total{{{B}}}": GONE}),
-        'VerifierDown{app="bank"}',
-        16,
-    ),
-    "the first app's is there all the same": (
-        beside(program(ALIVE), program(ALIVE, B), {f"verifier_rounds_total{{{B}}}": GONE}),
-        '!VerifierDown{app="shop"}',
-        16,
-    ),
-    "no verifier ever was": (relay("shop", "a", "h:1", ALIVE), 'VerifierDown{app="shop"}', 16),
-    "one of eight relays is gone": (SEVEN, 'RelayMissing{app="shop",member="p-7"}', 12),
-    "the others are not": (SEVEN, '!RelayMissing{member!="p-7"}', 12),
-    "seven of eight go on": (SEVEN, "!RelayDown", 12),
-    "the second app's only relay is gone": (
-        beside(program(ALIVE), program(ALIVE, B), {f'relay_info{{{B},member="a"}}': GONE}),
-        'RelayDown{app="bank"}',
-        12,
-    ),
-    "it never was, its loader is": (
-        beside(program(ALIVE), {f"loader_info{{{B}}}": ALIVE}),
-        'RelayDown{app="bank"}',
-        12,
-    ),
-    "the second app's loader is gone": (
-        beside(program(ALIVE), program(ALIVE, B), {f"loader_info{{{B}}}": GONE}),
-        'LoaderDown{app="bank"}',
-        12,
-    ),
-    "nothing at all": ({"up": "1x80"}, "RelayDown", 12),
-    "nobody has a partition": (
-        {f"verifier_partitions_unowned{{{A}}}": "0x20 3x60"},
-        'PartitionsWithoutRelay{app="shop"}',
-        12,
-    ),
-    # ---- what waits
-    "a message is in no block for minutes": (
-        {f'relay_partition_oldest_seconds{{{A},partition="3"}}': "0x8 300x4 400x60"},
-        'OldestMessageWaits{app="shop",partition="3"}',
-        12,
-    ),
-    "outside Kubernetes, where there is no pod": (
-        {f'relay_check{{{A},check="poll"}}': "1x20 0x60"},
-        'RelayNotAlive{instance="10.0.0.1:9464"}',
-        12,
-    ),
+CASES: Mapping[str, Mapping[str, Case]] = {
+    "block-relay.rows": rows.CASES,
+    "block-relay.flow": flow.CASES,
+    "block-relay.trouble": trouble.CASES,
 }
+"""By the name of the group of rules that they are about."""
+
+Rule = Mapping[str, Any]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_alert_fires_when_it_should(case: str, tmp_path: Path) -> None:
-    series, alert, minutes = CASES[case]
-    assert promtool.firing(tmp_path, series, alert, minutes) == ""
+@cache
+def exported() -> str:
+    """The file that a user gives to Prometheus."""
+    printed = CliRunner().invoke(export, ["alerts"])
+    assert printed.exit_code == 0, printed.output
+    return printed.output
 
 
+def groups() -> Mapping[str, list[Rule]]:
+    return {group["name"]: group["rules"] for group in yaml.safe_load(exported())["groups"]}
+
+
+def rules() -> list[Rule]:
+    return [rule for group in groups().values() for rule in group]
+
+
+def unfed(case: Case, expression: str) -> list[Selector]:
+    """What the expression asks for, and the case has no series of."""
+    given = [parsed(one) for one in case.series]
+    return [one for one in selectors(expression) if not any(one.takes(*of) for of in given)]
+
+
+def lacking(rule: Rule, cases: Iterable[Case]) -> Iterator[str]:
+    """In which states no case shows the rule.
+
+    Silence counts for the whole rule, and where all that it asks for was scraped.
+    """
+    shown = {
+        state
+        for case in cases
+        if case.rule == rule["alert"]
+        for state in case.moments.values()
+        if state is not State.SILENT or not (case.labels or unfed(case, rule["expr"]))
+    }
+    wanted = set(State) if "for" in rule else {State.FIRES, State.SILENT}
+    return (f"{rule['alert']}: no case is {state.value}" for state in wanted - shown)
+
+
+def test_every_rule_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
+    """A rule with a `for` also waits in one, which would fire if it went on."""
+    lacks = [
+        text
+        for group, of_group in groups().items()
+        for rule in of_group
+        for text in lacking(rule, CASES.get(group, {}).values())
+    ]
+    assert lacks == []
+
+
+def test_a_rule_without_a_case_is_named() -> None:
+    """Negative control: no case, none in which it is silent, and silence with nothing scraped."""
+    new = {"alert": "New", "expr": 'up == 0 or relay_check{check="poll"} == 0'}
+    of_flow = flow.CASES.values()
+    assert sorted(lacking(new, of_flow)) == ["New: no case is firing", "New: no case is silent"]
+    known = {**new, "alert": "RelayNotAlive"}
+    assert list(lacking(known, of_flow)) == ["RelayNotAlive: no case is silent"]
+    for other in ('relay_check{check="assigned"}', 'relay_check{check="poll"}'):
+        empty = silent({"up": "1x80", other: "1x80"}, "New", 5)
+        assert ("New: no case is silent" in lacking(new, [empty])) == ("assigned" in other)
+    narrow = silent({"up": "1x80", 'relay_check{check="poll"}': "1x80"}, 'New{app="shop"}', 5)
+    assert "New: no case is silent" in lacking(new, [narrow])
+
+
+def test_a_case_has_series_that_a_program_has() -> None:
+    """With what Prometheus adds; else an alert would fire in a case that cannot be."""
+    known, added = samples(EVERY), {"app", "instance", "pod"}
+    every = {"all is well": well.CASE} | rows.CASES | flow.CASES | trouble.CASES
+    for name, case in every.items():
+        for metric, labels in map(parsed, case.series):
+            assert metric in known, name
+            assert set(labels) <= known[metric] | added, name
+
+
+def test_where_all_is_well_every_rule_has_its_series() -> None:
+    assert [rule["alert"] for rule in rules() if unfed(well.CASE, rule["expr"])] == []
+
+
+@asks_promtool
+@pytest.mark.parametrize("group", CASES)
+def test_the_alerts_do_as_every_case_says(group: str, tmp_path: Path) -> None:
+    """Of the group's rules alone, which takes a third of the time of all."""
+    of_group = yaml.safe_dump({"groups": [{"name": group, "rules": groups()[group]}]})
+    told = promtool.otherwise(tmp_path, of_group, CASES[group])
+    assert not told, told
+
+
+@asks_promtool
 def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
-    """Two apps, two hours."""
-    of = (A, B)
-    series = beside(
-        *(program("1x480", one) for one in of),
-        *(letters(f'{one},reason="no"', "0x480") for one in of),
-        *({f"process_start_time_seconds{{{one}}}": "100x480"} for one in of),
-        *({f'verifier_anomalies_open{{{one},kind="gap"}}': "0x480"} for one in of),
-        *({f"verifier_partitions_unowned{{{one}}}": "0x480"} for one in of),
-        *({f"verifier_round_timestamp_seconds{{{one}}}": "0+15x480"} for one in of),
-        *({f'relay_partition_oldest_seconds{{{one},partition="0"}}': "3x480"} for one in of),
+    told = promtool.otherwise(tmp_path, exported(), {"all is well": well.CASE})
+    assert not told, told
+
+
+@asks_promtool
+def test_an_alert_that_does_otherwise_is_found(tmp_path: Path) -> None:
+    """Negative control: a case of each state is told to be in each of the others."""
+    right = trouble.CASES["INSERTs fail"], trouble.CASES["some INSERTs fail"]
+    turned = {
+        f"{before.value} at {minutes}, not {state.value}": replace(case, moments={minutes: state})
+        for case in right
+        for minutes, before in case.moments.items()
+        for state in set(State) - {before}
+    }
+    assert len(turned) == len(State) * (len(State) - 1)
+    told = promtool.otherwise(tmp_path, exported(), turned)
+    assert [name for name in turned if f'# {name}"' not in told] == []
+
+
+@asks_promtool
+def test_prometheus_takes_the_rules_that_are_exported(tmp_path: Path) -> None:
+    told = promtool.refused(tmp_path, exported())
+    assert not told, told
+
+
+@asks_promtool
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("sum by (app, kind) (", "sum by (app, kind) "), ("for: 5m", "for: 5 minutes")],
+)
+def test_a_broken_rule_is_refused(right: str, wrong: str, tmp_path: Path) -> None:
+    """Negative control: a bracket that is missing, a time that Prometheus cannot read."""
+    assert right in exported()
+    assert "FAILED" in promtool.refused(tmp_path, exported().replace(right, wrong, 1))
+
+
+def test_who_stands_still_is_told_by_every_check_of_health() -> None:
+    """All of /healthz but `fenced`: that relay ends at once, which RelayTwice tells."""
+    relay = relay_health.liveness(
+        relay_health.RelayHealth(now=1, beat_at=1), relay_health.RelayHealthLimits(1, 1, 1)
     )
-    for minutes in (1, 6, 30, 119):
-        assert promtool.firing(tmp_path, series, "!.+", minutes) == ""
-
-
-def test_a_case_that_should_fire_and_does_not_is_found(tmp_path: Path) -> None:
-    """Negative control, both ways."""
-    series, alert, minutes = CASES["it grows"]
-    assert "FAILED" in promtool.firing(tmp_path, series, f"!{alert}", minutes)
-    assert "FAILED" in promtool.firing(tmp_path, letters(A, "7x200"), alert, minutes)
+    loader = loader_health.liveness(
+        loader_health.LoaderHealth(now=1, heard_at=1), loader_health.LoaderHealthLimits(1, 1, 1)
+    )
+    by_name = {rule["alert"]: rule["expr"] for rule in rules()}
+    for checks, alert in ((relay, "RelayNotAlive"), (loader, "LoaderNotAlive")):
+        (asked,) = selectors(by_name[alert])
+        names = {check.check for check in checks} - {"fenced"}
+        assert {name for name in names if not asked.takes(asked.name, {"check": name})} == set()
 
 
 def test_every_rule_says_which_app_it_is_about() -> None:
     """Two apps under one Prometheus are two; a sum over both would be about neither."""
-    spec = yaml.safe_load(promtool.RULES.read_text(encoding="utf-8"))["spec"]
-    for rule in (rule for group in spec["groups"] for rule in group["rules"]):
-        groups = re.findall(r"\bby \(([^)]*)\)", rule["expr"])
-        assert groups, rule["alert"]
-        assert all("app" in group.split(", ") for group in groups), rule["alert"]
+    for rule in rules():
+        groupings = re.findall(r"\bby \(([^)]*)\)", rule["expr"])
+        assert groupings, rule["alert"]
+        assert all("app" in labels.split(", ") for labels in groupings), rule["alert"]
         assert "$labels.app" in rule["annotations"]["summary"], rule["alert"]

@@ -13,54 +13,9 @@ import yaml
 from click.testing import CliRunner
 
 from relay.cli.docs import docs
-from relay.program.metric import HISTOGRAM, Metric
-from tests.docs.tables import METRICS
+from tests.metrics.promql import EVERY, labels, samples, series
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERY = tuple(one for table in METRICS.values() for one in table)
-
-# Made by Prometheus itself, from what it scrapes.
-OWN = {"up"}
-
-
-def samples(metrics: Iterable[Metric]) -> dict[str, set[str]]:
-    """Names of time series as Prometheus stores them, with their labels."""
-    found: dict[str, set[str]] = {name: set() for name in OWN}
-    for one in metrics:
-        labels = set(one.labels)
-        if one.kind == HISTOGRAM:
-            found |= {f"{one.name}_{part}": labels for part in ("sum", "count")}
-            found[f"{one.name}_bucket"] = labels | {"le"}
-        else:
-            found[one.name] = labels
-    return found
-
-
-_WORD = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
-_LABELS = re.compile(r"\{([^}]*)\}")
-_GROUPING = re.compile(r"\b(?:by|on|ignoring|without|group_left|group_right)\s*\(([^)]*)\)")
-_LANGUAGE = {
-    *("sum", "max", "min", "avg", "count", "rate", "increase", "histogram_quantile", "time"),
-    *("clamp_min", "changes", "absent", "and", "or", "unless", "by", "on", "topk", "bool"),
-    *("ignoring", "without", "group_left", "group_right", "scalar", "vector", "delta", "deriv"),
-    *("max_over_time", "min_over_time", "label_replace", "group", "last_over_time", "offset"),
-}
-
-
-def series(expression: str) -> set[str]:
-    """The names of time series in a PromQL expression."""
-    bare = re.sub(r'"[^"]*"', "", expression)
-    bare = _GROUPING.sub("", _LABELS.sub("", bare))
-    bare = re.sub(r"\[[^\]]*\]|\$\w+|\b\d+(\.\d+)?(e\d+)?[smhd]?\b", "", bare)
-    return {word for word in _WORD.findall(bare) if word not in _LANGUAGE}
-
-
-def labels(expression: str) -> set[str]:
-    """The label names that it filters or groups by."""
-    within = [part.split("=")[0].rstrip("!~ ") for text in _LABELS.findall(expression)
-              for part in re.sub(r'"[^"]*"', '""', text).split(",")]  # fmt: skip
-    grouped = [part for text in _GROUPING.findall(expression) for part in text.split(",")]
-    return {part.strip() for part in (*within, *grouped) if part.strip()}
 
 
 def unknown(expressions: Iterable[str]) -> list[str]:
