@@ -98,6 +98,27 @@ def count(scene: Scene, ends: list[int]) -> Count:
     return Count(lost, doubled, other)
 
 
+class Pause:
+    """The longest time without new rows; looked at often.
+
+    Args:
+        since: when rows came last.
+        rows: that were visible then; None: whatever is visible at the first look is new.
+    """
+
+    def __init__(self, since: float, rows: int | None = None) -> None:
+        self._moved, self._rows = since, rows
+        self.longest = 0.0
+
+    def look(self, rows: int) -> float:
+        """Note what is visible now; return for how long nothing has come."""
+        now = time.monotonic()
+        if rows != self._rows:
+            self.longest = max(self.longest, now - self._moved)
+            self._rows, self._moved = rows, now
+        return now - self._moved
+
+
 class Feeder:
     """Feeds one topic, each time behind all that was sent before."""
 
@@ -199,41 +220,41 @@ def _watch(
 def _killed(consumer: Consumer, feeder: Feeder, kill: Callable[[], None]) -> float:
     """One kill while rows come, and the pause that came of it."""
     scene = consumer.scene
-    with feeder.feeding(KILL_SECONDS):
+    with feeder.feeding(KILL_SECONDS) as feed:
         first = scene.visible()
         measure.samples(scene.visible, first + 1, consumer.still_runs, _EVERY_SECONDS)
         time.sleep(_BEFORE_SECONDS)  # rows go on coming
         # As often as it can be asked: the moment counts.
-        measure.samples(scene.visible, scene.visible() + 1, consumer.still_runs, 0.0)
-        at = time.monotonic()
+        looks = measure.samples(scene.visible, scene.visible() + 1, consumer.still_runs, 0.0)
         kill()
-    return _settle(consumer, feeder, at)
+        pause = Pause(*looks[-1])
+        while not feed.ended:
+            pause.look(scene.visible())
+            time.sleep(_EVERY_SECONDS)  # the interval of looks
+    _settle(consumer, feeder, pause)
+    return pause.longest
 
 
-def _settle(consumer: Consumer, feeder: Feeder, since: float | None = None) -> float:
-    """Wait until all is read and nothing comes any more; the longest time without new rows.
+def _settle(consumer: Consumer, feeder: Feeder, pause: Pause | None = None) -> None:
+    """Wait until all is read and nothing comes any more; `pause` is looked at meanwhile.
 
     Raises:
         Unavailable: the consumer does not read on.
     """
     scene = consumer.scene
     read = consumers.committed(consumer)
-    moved = time.monotonic() if since is None else since
-    shown, longest, asked = -1, 0.0, 0.0
-    all_read = False
+    pause = pause or Pause(time.monotonic())
+    all_read, asked = False, 0.0
     while True:
         consumer.still_runs()
         now = time.monotonic()
         rows = scene.visible()
-        if rows != shown:
-            longest = max(longest, now - moved)
-            shown, moved = rows, now
-        still = now - moved
+        still = pause.look(rows)
         if now - asked > 1.0:
             all_read, asked = read() >= feeder.messages, now
         there = rows >= feeder.rows
         if all_read and still > (_QUIET_SECONDS if there else _LOST_SECONDS):
-            return longest
+            return
         if still > _PATIENCE_SECONDS:
             raise Unavailable(
                 f"{consumer.name} stands still at {rows:,} of {feeder.rows:,} rows",

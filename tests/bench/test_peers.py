@@ -12,7 +12,7 @@ from relay.errors import NotExactlyOnce
 from relay.schema import protoc
 from tests.bench import consumers, kafka_engine, peers, rows
 from tests.bench.backlog import WARM_MESSAGES, Size
-from tests.bench.kills import Count, Kill, Steady
+from tests.bench.kills import Count, Kill, Pause, Steady
 from tests.bench.peers import Outcome, Rate
 from tests.bench.rows import Shape
 
@@ -56,6 +56,23 @@ def test_a_backlog_counts_its_first_rows_apart() -> None:
     size = Size(4_000, 100, Shape(10, 4), 4, delimited=False)
     assert size.shares == [1_000] * 4
     assert size.ends == [WARM_MESSAGES * 100 + 1_000] * 4
+
+
+def test_a_pause_ends_with_new_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the longest time between rows; the silence behind the last of them is none."""
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    pause = Pause(99.5, 1_000)
+    for at, rows_there, still in (
+        (100.0, 1_000, 0.5),  # the rows at which it was killed
+        (101.5, 1_000, 2.0),
+        (102.0, 1_100, 0.0),
+        (102.1, 1_200, 0.0),
+        (109.1, 1_200, 7.0),
+    ):
+        clock[0] = at
+        assert pause.look(rows_there) == pytest.approx(still)
+    assert pause.longest == pytest.approx(2.5)
 
 
 def test_only_the_product_has_to_be_exact() -> None:
