@@ -167,20 +167,36 @@ def measure_price(
     PER_MESSAGE,
     PARTITIONS,
     columns_option(),
+    click.option(
+        "--no-go",
+        is_flag=True,
+        help="Leave the loader in Go out, as is done (and said) where Go or its modules are "
+        "missing, and with other rows than the usual ones.",
+    ),
     *OUTPUT,
 )
 def measure_peers(
-    parts: tuple[str, ...], tables: tuple[int, ...], total: int, columns: str, **options: Any
+    parts: tuple[str, ...],
+    tables: tuple[int, ...],
+    total: int,
+    columns: str,
+    *,
+    no_go: bool,
+    **options: Any,
 ) -> None:
-    """Relay and loader beside ClickHouse's own Kafka engine, from topic to table, in turns.
+    """Relay and loader beside ClickHouse's Kafka engine and a loader in Go, in turns.
+
+    Each brings rows from a topic to tables. The loader in Go is what a user of clickhouse-go would
+    write: it inserts over the native protocol, whenever a table has a hundred thousand rows or a
+    second is over, and then commits the offsets. It is built when it is first wanted.
 
     rate: all rows come at one moment to a consumer that is ready; core-seconds are those of all
     processes, broker and server too, until all rows are visible. Starts are measured apart, the
     loader's with and without `loader prepare`. kill: at a steady rate, how old rows are when they
     are visible; then each part is killed by SIGKILL at the moment when new rows have become
     visible, and started again: direct queries count what is lost and doubled. The status is 1 if
-    the product loses or doubles a row. The engine is the server's, which is therefore killed as
-    often as the product's three parts together.
+    the product loses or doubles a row. All are killed as often as the product has parts: the
+    engine, which is the server's, three times with it; the loader in Go twice, and the server once.
     """
     output, steady = apart(options)
     given = {
@@ -195,7 +211,8 @@ def measure_peers(
     found = peers.Outcome()
     try:
         with scenario.place() as place:
-            peers.run(place, sizes, parts or peers.PARTS, found, scenario.progress)
+            progress = scenario.progress
+            peers.run(place, sizes, parts or peers.PARTS, found, progress, with_go=not no_go)
     finally:  # a peer that stands still leaves what was measured before
         if found.rates or found.steady:
             scenario.figures(peers.figures(found), peers.table(found))

@@ -1,4 +1,4 @@
-"""What brings a topic into ClickHouse: the product's two programs, and the Kafka engine.
+"""What brings a topic into ClickHouse: the product's two programs, and its peers.
 
 Receives servers and a topic, gives consumers that can be started, seen to work, killed part by
 part, and ended. Each part that is killed is started again at once, as a supervisor does.
@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Self
 
 from relay.dev import clickhouse, process
 from relay.dev import stack as dev
-from tests.bench import config, contenders, kafka_engine, loader_bench, rows, servers
+from tests.bench import (
+    config,
+    contenders,
+    kafka_engine,
+    loader_bench,
+    native_loader,
+    rows,
+    servers,
+)
 from tests.bench import source as sources
 from tests.bench.contenders import Contender, Process
 from tests.bench.kafka_engine import Readers
@@ -36,6 +44,7 @@ class Scene:
 
     Attributes:
         prepared: where the archive of Spark's classes lies.
+        native: program of the loader in Go; None: it is left out.
     """
 
     directory: Path
@@ -43,6 +52,7 @@ class Scene:
     shape: Shape
     partitions: int
     prepared: Path
+    native: Path | None = None
     client: Client = field(init=False)
     visible: Callable[[], int] = field(init=False)
 
@@ -117,7 +127,26 @@ class Consumer(ABC):
         """By part: SIGKILL it and start it again."""
 
 
-class Product(Consumer):
+class Programs(Consumer):
+    """A consumer that has programs of its own."""
+
+    def __init__(self, scene: Scene, topic: str) -> None:
+        super().__init__(scene, topic)
+        self._ending = ExitStack()
+        self._started = 0
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.close()
+
+    def _log(self, part: str) -> Path:
+        return self.scene.directory / f"{self.topic}-{part}-{self._started}.log"
+
+    def _started_now(self, contender: Contender) -> Process:
+        self._started += 1
+        return self._ending.enter_context(Process(contender))
+
+
+class Product(Programs):
     """`relay run` and `loader run`, as users run them, with default settings.
 
     Attributes:
@@ -133,8 +162,6 @@ class Product(Consumer):
         ledger = topic.replace("-", "_") + "_ledger"
         self.app = f"{topic}-app"
         self._file = config.write(scene.directory, self.app, scene.stack, topic, ledger=ledger)
-        self._ending = ExitStack()
-        self._started = 0
 
     def start(self) -> None:
         """Both at once."""
@@ -142,9 +169,6 @@ class Product(Consumer):
             self._started_now(self._relays()),
             self._started_now(self.loader(self.scene.prepared)),
         )
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.close()
 
     def pids(self) -> dict[str, int]:
         """Relay and loader; the loader has Spark's JVM and its workers as children."""
@@ -184,13 +208,6 @@ class Product(Consumer):
 
     def _relays(self) -> Contender:
         return contenders.relay(self._file, self.app, self._log("relay"))
-
-    def _log(self, part: str) -> Path:
-        return self.scene.directory / f"{self.app}-{part}-{self._started}.log"
-
-    def _started_now(self, contender: Contender) -> Process:
-        self._started += 1
-        return self._ending.enter_context(Process(contender))
 
     def _kill_relay(self) -> None:
         self._relay.kill()
@@ -242,6 +259,47 @@ class LoneEngine(Engine):
     """The same with one reader for all tables, which only like tables can have."""
 
     readers: Readers = kafka_engine.ALONE
+
+
+class NativeLoader(Programs):
+    """The program in Go, at least once."""
+
+    name = native_loader.NAME
+
+    def start(self) -> None:
+        """Start its one program."""
+        program = self.scene.native
+        assert program is not None, "it is not left out"
+        self._loader = self._started_now(
+            native_loader.contender(
+                *(program, self.scene.stack, self.topic, self.scene.shape.names),
+                self._log("native"),
+            )
+        )
+
+    def pids(self) -> dict[str, int]:
+        """Return the one's."""
+        return {"loader in Go": self._loader.pid}
+
+    def groups(self) -> list[str]:
+        """Return its only one."""
+        return [native_loader.group(self.topic)]
+
+    def still_runs(self) -> None:
+        """Raise if it has ended."""
+        self._loader.still_runs()
+
+    def kills(self) -> Mapping[str, Callable[[], None]]:
+        """Return as many as the product's: twice the program, and the server."""
+        return {
+            "program, 1st time": self._kill,
+            "program, 2nd time": self._kill,
+            SERVER: self.scene.kill_server,
+        }
+
+    def _kill(self) -> None:
+        self._loader.kill()
+        self.start()
 
 
 def tables(consumer: Consumer) -> None:

@@ -1,9 +1,10 @@
-"""`python -m tests.bench peers`: the product beside ClickHouse's Kafka engine, from topic to table.
+"""`python -m tests.bench peers`: the product beside its peers, from topic to table.
 
-Receives a directory and sizes, starts one broker and one ClickHouse server, gives figures. Both
-read topics of the same rows, in turns. All rows come at one moment (tests.bench.backlog), to a
-consumer that has shown that it is ready: its start is measured apart. Core-seconds are those of
-all processes together, broker and server too.
+Receives a directory and sizes, starts one broker and one ClickHouse server, gives figures. The
+peers are ClickHouse's own Kafka engine and a loader in Go, which is left out where it cannot be
+built. All read topics of the same rows, in turns. All rows come at one moment
+(tests.bench.backlog), to a consumer that has shown that it is ready: its start is measured apart.
+Core-seconds are those of all processes together, broker and server too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from pathlib import Path
 
 from rich.table import Table
 
-from relay.errors import NotExactlyOnce
-from tests.bench import consumers, contenders, kills, measure, servers
+from relay.errors import MissingTool, NotExactlyOnce
+from tests.bench import consumers, contenders, kills, measure, native_loader, servers
 from tests.bench import source as sources
 from tests.bench.backlog import Backlog, Size
-from tests.bench.consumers import SERVER, Consumer, Engine, LoneEngine, Product, Scene
+from tests.bench.consumers import (
+    SERVER,
+    Consumer,
+    Engine,
+    LoneEngine,
+    NativeLoader,
+    Product,
+    Scene,
+)
 from tests.bench.contenders import Process
 from tests.bench.figures import Figure
 from tests.bench.kills import Count, Steady
@@ -93,36 +102,68 @@ class Rate:
 
 @dataclass(slots=True)
 class Outcome:
-    """All that was measured."""
+    """All that was measured.
+
+    Attributes:
+        left_out: why the loader in Go took no turn; "": it did.
+    """
 
     rates: list[Rate] = field(default_factory=list)
     steady: dict[str, Steady] = field(default_factory=dict)
     starts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    left_out: str = ""
 
 
 def run(
-    directory: Path, sizes: Sizes, parts: Sequence[str], found: Outcome, progress: Progress
+    directory: Path,
+    sizes: Sizes,
+    parts: Sequence[str],
+    found: Outcome,
+    progress: Progress,
+    *,
+    with_go: bool,
 ) -> None:
-    """The parts asked for, product and peer in turns; each goes into `found` when it is done."""
+    """The parts asked for, product and peers in turns; each goes into `found` when it is done."""
+    native = _native(sizes, found, progress, with_go=with_go)
     prepared = directory / "prepared"
     _prepare(directory, prepared, progress)
     shapes = [Shape(sizes.columns, tables) for tables in sizes.tables]
     with servers.started(directory, progress) as stack:
-        scenes = [Scene(directory, stack, s, sizes.partitions, prepared) for s in shapes]
+        scenes = [Scene(directory, stack, s, sizes.partitions, prepared, native) for s in shapes]
         if "rate" in parts:
             for scene in scenes:
-                for kind in _kinds(scene):
+                for kind in kinds(scene.shape.tables, native):
                     found.rates.append(_rate(scene, kind, sizes, found, progress))
         if "kill" in parts:
-            for number, kind in enumerate((Product, Engine)):
+            for number, kind in enumerate(kinds(1, native)):
                 consumer = kind(scenes[0], f"steady-{number}")
                 found.steady[consumer.name] = kills.steady(
                     *(consumer, sizes.rate, sizes.per_message, sizes.seconds, progress)
                 )
 
 
-def _kinds(scene: Scene) -> list[type[Consumer]]:
-    return [Product, Engine, *[LoneEngine] * (scene.shape.tables > 1)]
+def kinds(tables: int, native: Path | None) -> list[type[Consumer]]:
+    """Return who takes turns over so many tables, the loader in Go where it was built."""
+    return [
+        *(Product, Engine),
+        *[LoneEngine] * (tables > 1),
+        *[NativeLoader] * (native is not None),
+    ]
+
+
+def _native(sizes: Sizes, found: Outcome, progress: Progress, *, with_go: bool) -> Path | None:
+    """The program of the loader in Go, or None and the reason."""
+    try:
+        if not with_go:
+            found.left_out = "not wanted"
+        elif sizes.columns != native_loader.COLUMNS:
+            found.left_out = f"its rows have {native_loader.COLUMNS} columns"
+        else:
+            return native_loader.build(progress)
+    except MissingTool as problem:
+        found.left_out = str(problem)
+    progress(f"{native_loader.NAME}, is left out: {found.left_out}")
+    return None
 
 
 def _prepare(directory: Path, prepared: Path, progress: Progress) -> None:
@@ -212,7 +253,7 @@ def _starts(consumer: Product, size: Size, progress: Progress) -> dict[str, tupl
 
 
 def judge(found: Outcome) -> None:
-    """Refuse what the product promises not to do; the peer's counts are figures.
+    """Refuse what the product promises not to do; the peers' counts are figures.
 
     Raises:
         NotExactlyOnce: the product lost or doubled a row, or changed its contents.
@@ -273,6 +314,8 @@ def _counts(name: str, count: Count) -> list[Figure]:
 def table(found: Outcome) -> Table:
     """What a reader wants to see first."""
     made = Table(title="from topic to table")
+    if found.left_out:
+        made.caption = f"{native_loader.NAME}, is left out: {found.left_out}"
     for name in (
         *("", "tables", "rows/s", "core-s per\nmillion rows", "start,\nseconds", "start,\ncore-s"),
         *("age p50, p99,\nseconds", "killed three times:\nlost, doubled"),

@@ -1,19 +1,21 @@
-"""The peers' bench without servers: what the Kafka engine is given, and how both are judged."""
+"""The peers' bench without servers: what peers are given, who takes turns, and who is judged."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from google.protobuf import message_factory
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 
-from relay.errors import NotExactlyOnce
+from relay.errors import MissingTool, NotExactlyOnce
 from relay.schema import protoc
-from tests.bench import consumers, kafka_engine, peers, rows
+from tests.bench import consumers, kafka_engine, native_loader, peers, rows
 from tests.bench.backlog import WARM_MESSAGES, Size
+from tests.bench.consumers import Engine, LoneEngine, NativeLoader, Product
 from tests.bench.kills import Count, Kill, Pause, Steady
-from tests.bench.peers import Outcome, Rate
+from tests.bench.peers import Outcome, Rate, Sizes
 from tests.bench.rows import Shape
 
 NOTHING = Count(0, 0, 0)
@@ -36,6 +38,21 @@ def test_the_engine_reads_the_rows_that_the_relay_reads(columns: int, tmp_path: 
         assert [row.event for row in read] == list(range(number * 100, number * 100 + 100))
 
 
+def test_the_loader_in_go_reads_the_rows_that_the_relay_reads() -> None:
+    """Its schema has the registry's numbers and types, so that it reads the same messages."""
+    file = native_loader.SOURCE / "rows" / "rows.proto"
+    shape = Shape(native_loader.COLUMNS, 1)
+    batch = message_factory.GetMessageClass(protoc.row_message(file, "RowBatch"))
+    made = rows.columns(0, 300, shape)
+    (value,) = rows.values(rows.codec(shape.names[0], shape), made, 300)
+    read = batch.FromString(value).rows
+    for column in made.schema.names:
+        wanted = ["" if one is None else one for one in made[column].to_pylist()]
+        assert [getattr(row, column) for row in read] == wanted
+    # Only a note may be null.
+    assert [row.HasField("note") for row in read] == made["note"].is_valid().to_pylist()
+
+
 def test_each_table_has_a_reader_of_its_own_or_all_share_one() -> None:
     """Whether tables are alike decides; views always choose by the header."""
     shape = Shape(10, 4)
@@ -49,6 +66,42 @@ def test_each_table_has_a_reader_of_its_own_or_all_share_one() -> None:
     assert all(any(f"'{group}'" in one for one in each) for group in groups)
     (lone,) = kafka_engine.statements("b:1", "t", Shape(10, 1), kafka_engine.EACH, FILE)[2:]
     assert "WHERE" not in lone
+
+
+def test_the_loader_in_go_takes_turns_where_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without Go, with other rows, or unwanted, it is left out, and why is said twice."""
+    assert peers.kinds(1, None) == [Product, Engine]
+    assert peers.kinds(4, FILE) == [Product, Engine, LoneEngine, NativeLoader]
+    monkeypatch.setattr(native_loader, "CACHE", Path("/nowhere"))
+    monkeypatch.setattr(native_loader, "_PLACES", ("no-such-go",))
+    with pytest.raises(MissingTool, match="no Go"):
+        native_loader.build(print)
+    for columns, with_go, why in (
+        (10, True, "no Go"),
+        (100, True, "10 columns"),
+        (10, False, "not wanted"),
+    ):
+        found, lines = Outcome(), list[str]()
+        sizes = Sizes(1_000, (1,), columns, 100, 4, 1.0, 1.0)
+        assert peers._native(sizes, found, lines.append, with_go=with_go) is None
+        assert why in found.left_out
+        assert why in lines[0]
+        assert why in str(peers.table(found).caption)
+
+
+def test_a_program_of_other_files_is_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was built before a change of the source is not run."""
+    source = tmp_path / "native"
+    shutil.copytree(native_loader.SOURCE, source)
+    before = native_loader._digest()
+    monkeypatch.setattr(native_loader, "SOURCE", source)
+    assert native_loader._digest() == before
+    (source / "main.go").write_text("package main\n")
+    assert native_loader._digest() != before
 
 
 def test_a_backlog_counts_its_first_rows_apart() -> None:
