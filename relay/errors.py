@@ -9,14 +9,39 @@
      ├── Fenced                  7   another process runs under this identity
      └── NotExactlyOnce          1   a check of the result says no
 
-`relay` and `loader` print the message, then the next step, and exit with the
-status; a stack trace is only for what is not in this tree (status 70).
+`relay` and `loader` print the message, then the next step, then where a document says
+more, and exit with the status; a stack trace is only for what is not in this tree
+(status 70).
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Self
+
 EXIT_BUG = 70
 """Exit status of what no one foresaw (EX_SOFTWARE of sysexits.h); the watchdog's is 1."""
+
+
+class Page(StrEnum):
+    """Documents and sections that say more about an error, as `relay docs` takes them."""
+
+    START = "troubleshooting#a-program-does-not-start-or-ended"
+    ACCEPT = "rewind#accept"
+    REWIND = "rewind#rewind"
+    GAP = "topics#when-the-past-is-gone"
+    LEDGER = "backup#other-losses"
+    WRONG_TOPIC = "dead-letters#the-wrong-topic"
+    LETTER = "dead-letters#the-record"
+    PARKED = "parked#parked"
+    REPLICAS = "clusters#replicas-of-clickhouse"
+    REPEATED_INSERT = "clickhouse-versions#what-the-loader-checks-by-itself"
+    CREDENTIALS = "security#secrets"
+    PRODUCER = "api#write-rows-in-a-transaction"
+
+
+_NEXT, _MORE = "\n  next: ", "\n  more: "
+_DOCS = "relay docs "
 
 
 class RelayError(Exception):
@@ -25,17 +50,39 @@ class RelayError(Exception):
     Args:
         message: what happened, with the offending value.
         next_step: what the reader does about it, as an imperative sentence.
+        page: that says more; empty: that of the class, which may have none.
     """
 
     exit_code = 1
+    page = ""
 
-    def __init__(self, message: str, next_step: str = "") -> None:
+    def __init__(self, message: str, next_step: str = "", *, page: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.next_step = next_step
+        self.page = page or self.page
+
+    @property
+    def more(self) -> str:
+        """Return the command that prints the page; empty: there is none."""
+        return f"{_DOCS}{self.page}" if self.page else ""
 
     def __str__(self) -> str:
-        return f"{self.message}\n  next: {self.next_step}" if self.next_step else self.message
+        step = f"{_NEXT}{self.next_step}" if self.next_step else ""
+        return f"{self.message}{step}{f'{_MORE}{self.more}' if self.more else ''}"
+
+    @classmethod
+    def printed(cls, text: str) -> Self:
+        """Return the error that another process printed as this text."""
+        rest, more = _split(text, _MORE)
+        message, step = _split(rest, _NEXT)
+        return cls(message, step, page=more.removeprefix(_DOCS))
+
+
+def _split(text: str, mark: str) -> tuple[str, str]:
+    """Return what stands before and behind the last mark; all and nothing where there is none."""
+    before, found, behind = text.strip("\n").rpartition(mark)
+    return (before, behind) if found else (behind, "")
 
 
 class NotExactlyOnce(RelayError):
@@ -80,8 +127,8 @@ class Refused(RelayError):
 
     exit_code = 5
 
-    def __init__(self, message: str, next_step: str = "", *, code: int = 0) -> None:
-        super().__init__(message, next_step)
+    def __init__(self, message: str, next_step: str = "", *, code: int = 0, page: str = "") -> None:
+        super().__init__(message, next_step, page=page)
         self.code = code
 
 
@@ -91,14 +138,18 @@ class WrongCredentials(Refused):
     Where they come from files, another one may be there soon.
     """
 
+    page = Page.CREDENTIALS
+
 
 class ContractBroken(RelayError):
     """Recorded and found state disagree; going on could lose or double rows."""
 
     exit_code = 6
+    page = Page.START
 
 
 class Fenced(RelayError):
     """Another process runs under this transactional id or group instance id."""
 
     exit_code = 7
+    page = Page.START

@@ -181,7 +181,7 @@ class Settling:
     def _is_done(self, one: Outcome, open_: dict[str, Block]) -> bool:
         """Record one block's outcome; return whether it settles the block."""
         if one.outcome == REFUSED:
-            raise Refused(*one.reason.split("\n", 1))
+            raise Refused.printed(one.reason)
         if one.outcome == "retry":
             self._failing.setdefault(one.block, _Failing(self._round)).tries += 1
             return False

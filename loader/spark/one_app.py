@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 _TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's condition where another query has written the checkpoint's next batch."""
-_RAISED = re.compile(r"relay\.errors\.(\w+): (.*?)(?:\n  next: (.*?))?(?:\n|$)", re.DOTALL)
+_RAISED = re.compile(
+    r"relay\.errors\.(\w+): (.*?(?:\n  next: .*?)?(?:\n  more: .*?)?)(?:\n|$)", re.DOTALL
+)
 
 
 class Load:
@@ -173,4 +175,4 @@ def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
     kind = getattr(errors, found[1], None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
         return None
-    return kind(found[2].strip(), (found[3] or "").strip())
+    return kind.printed(found[2])

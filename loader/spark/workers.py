@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 REFUSED = "refused"
-"""The outcome where ClickHouse denies its user the work; the reason has the next step in its
-second line."""
+"""The outcome where ClickHouse denies its user the work; the reason is the error as printed."""
 TASK_BYTES = 128 << 20
 """Of a task's rows, as producers sent them."""
 _workers: dict[str, Worker] = {}
@@ -128,7 +127,7 @@ def _attempt(
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
-        return all_of(REFUSED, f"{error.message}\n{error.next_step}")
+        return all_of(REFUSED, str(error))
     if any(one.about == About.CONNECTION for one in outcomes):
         _workers.pop(settings.app).close()  # the next one asks the server what it knows
     return outcomes

@@ -34,11 +34,12 @@ class StopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopError:
-    """Why the relay ends by itself, for people."""
+    """Why the relay ends by itself, for people; `page` as of relay.errors.RelayError."""
 
     kind: StopKind
     message: str
     next_step: str
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,11 @@ ERRORS: dict[ef.StopKind, type[RelayError]] = {
 }
 
 
+def error_of(stop: ef.StopError) -> RelayError:
+    """Return the error with which the process ends."""
+    return ERRORS[stop.kind](stop.message, stop.next_step, page=stop.page)
+
+
 class RelayProcess:
     """One relay process of an app.
 
@@ -256,7 +261,7 @@ class RelayProcess:
                 return None
             case ef.Exit(error):
                 if error is not None:
-                    self._error = ERRORS[error.kind](error.message, error.next_step)
+                    self._error = error_of(error)
                 return None
             case ef.Replace():
                 self._wait(self._topics.still_there)

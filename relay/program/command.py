@@ -121,9 +121,10 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
 
 
 def show_error(prog_name: str, error: RelayError) -> None:
-    """Print message and next step on stderr, in the format of the log lines."""
+    """Print message, next step and page on stderr, in the format of the log lines."""
     if log.is_json():
-        logging.getLogger(prog_name).error(error.message, extra={"next": error.next_step})
+        told = {"next": error.next_step, "more": error.more}
+        logging.getLogger(prog_name).error(error.message, extra=told)
     else:
         click.echo(f"{prog_name}: {error}", err=True)
 

@@ -15,6 +15,10 @@ from relay import errors
 from relay.program.command import EXIT_STATUSES, Lazy, LazyGroup, run_main
 
 
+def is_error(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, errors.RelayError)
+
+
 def command_that(behaviour: object) -> click.Command:
     """A command that raises or returns what is given."""
 
@@ -27,7 +31,7 @@ def command_that(behaviour: object) -> click.Command:
     return command
 
 
-ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+ERRORS = [one for one in vars(errors).values() if is_error(one)]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -36,7 +40,8 @@ def test_an_error_of_the_product_prints_cause_and_next_step_and_exits_with_its_s
 ) -> None:
     assert run_main(command_that(kind("it broke: 'x'", "mend it")), "relay", []) == kind.exit_code
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "relay: it broke: 'x'\n  next: mend it\n")
+    more = f"  more: relay docs {kind.page}\n" if kind.page else ""
+    assert (out, err) == ("", f"relay: it broke: 'x'\n  next: mend it\n{more}")
 
 
 def test_every_exit_status_is_documented_in_the_help() -> None:

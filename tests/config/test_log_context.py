@@ -112,14 +112,17 @@ def test_the_format_comes_from_option_or_environment(
 
 
 def test_the_last_error_is_a_line_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
-    """Message and next step as members; as two lines of text for people."""
+    """Message, next step and page as members; as three lines of text for people."""
     log.setup(json=True)
-    show_error("relay", Refused("no right", "grant it"))
+    error = Refused("no right", "grant it", page="security#rights")
+    show_error("relay", error)
     line = said(capsys)
     assert (line["message"], line["next"], line["level"]) == ("no right", "grant it", "ERROR")
+    assert line["more"] == "relay docs security#rights"
     log.setup(json=False)
-    show_error("relay", Refused("no right", "grant it"))
-    assert capsys.readouterr().err == "relay: no right\n  next: grant it\n"
+    show_error("relay", error)
+    said_to_people = "relay: no right\n  next: grant it\n  more: relay docs security#rights\n"
+    assert capsys.readouterr().err == said_to_people
 
 
 CONFIG = """

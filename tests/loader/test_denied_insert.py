@@ -11,6 +11,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.spark import workers
 from relay.clickhouse.errors import About
+from relay.errors import Page, Refused
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -65,16 +66,17 @@ def test_what_a_user_may_not_do_is_nothing_about_the_block(
 def test_the_driver_hears_of_it_without_a_traceback(
     journal: Journal, worker: Worker, blocks: list[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark would carry an exception as text; an outcome brings message and next step."""
+    """Spark would carry an exception as text; an outcome brings message, next step and page."""
     answer(monkeypatch, worker, blocks, LOCKED_OUT)
     monkeypatch.setitem(workers._workers, journal.app, worker)
 
     (one,) = workers._attempt(journal.settings(), blocks, (), 0)
 
     assert one.outcome == workers.REFUSED
-    message, next_step = one.reason.split("\n")
-    assert "Authentication failed" in message
-    assert "rights" in next_step
+    told = Refused.printed(one.reason)
+    assert "Authentication failed" in told.message
+    assert "rights" in told.next_step
+    assert told.page == Page.CREDENTIALS
 
 
 def test_what_is_wrong_with_the_block_parks_it(

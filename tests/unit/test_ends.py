@@ -152,6 +152,8 @@ def made(module: str, tree: ast.Module) -> Iterator[str]:
         if isinstance(function, ast.FunctionDef):
             for node in ast.walk(function):
                 called = node.func if isinstance(node, ast.Call) else None
+                if getattr(called, "attr", "") == "printed":  # as Refused.printed(text)
+                    called = getattr(called, "value", None)
                 name = getattr(called, "id", getattr(called, "attr", ""))
                 if name in MAKES:
                     yield f"{module}.{function.name} {name}"

@@ -95,11 +95,11 @@ class Servers:
 
 def _error(status: int, said: str) -> RelayError:
     """The loader's error as one of this process."""
-    text, _, step = said.strip().rpartition("\n  next: ")
+    error = RelayError.printed(said.strip().removeprefix("loader: "))
     kinds: dict[int, type[RelayError]] = {
         kind.exit_code: kind for kind in (ConfigError, Unavailable, Refused, ContractBroken)
     }
-    if not text or status not in kinds:
+    if not error.next_step or status not in kinds:
         lines = said.strip().splitlines() or ["it printed nothing"]
         return Unavailable(f"loader supersede ended with {status}: {lines[-1]}", AGAIN)
-    return kinds[status](text.removeprefix("loader: "), f"{step}; then run it again")
+    return kinds[status](error.message, f"{error.next_step}; then run it again", page=error.page)
