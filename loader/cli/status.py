@@ -105,7 +105,7 @@ def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     if not found.facts.journal:
         yield "no journal yet: no relay has run"
     if not found.facts.ledger:
-        yield "no ledger yet: no loader has run"
+        yield operate_status.without_ledger(found.facts)
     if found.tables:
         yield from laid_out(_TABLE, [list(_table(row)) for row in found.tables], width)
     if found.positions:

@@ -160,6 +160,21 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     return offsets if found.get("journal") == journal else None
 
 
+def without_ledger(facts: LoaderFacts) -> str:
+    """Return what is known where there is no ledger: it was lost, or no loader has run."""
+    if not facts.journal:
+        return "no ledger yet: no loader has run"
+    read = [(p, offset) for p, offset in sorted((facts.checkpoint or {}).items()) if offset]
+    what, page = "no ledger in loader.database", "relay docs backup"
+    if not read:
+        return f"{what}: no loader has run yet, or it was lost ({page})"
+    partition, offset = read[0]
+    return (
+        f"{what}, but the checkpoint stands at offset {offset} of the journal's partition "
+        f"{partition}: it was lost, or loader.database names another database ({page})"
+    )
+
+
 def as_json(status: LoaderStatus) -> dict[str, Any]:
     """Return it as JSON has it; what is not known is null."""
     facts = status.facts

@@ -26,6 +26,11 @@ def block(number: int, table: str = "d.t") -> Block:
     )
 
 
+NO_LEDGER = "no ledger in loader.database"
+STANDS = "the checkpoint stands at offset 7 of the journal's partition 1"
+LOST = "it was lost, or loader.database names another database"
+
+
 def test_nothing_has_run_yet() -> None:
     found = status.assemble(LoaderFacts(NOW_MS))
     assert (found.tables, found.positions) == ((), ())
@@ -41,6 +46,25 @@ def test_a_loader_that_never_started() -> None:
     assert (first.oldest, first.oldest_seconds) == (blocks[1].id, 30.0)
     assert (second.table, second.oldest_seconds) == ("d.u", 7.0)
     assert found.positions == (PositionRow(0, None, None, 9),)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (LoaderFacts(NOW_MS), "no ledger yet: no loader has run"),
+        (
+            LoaderFacts(NOW_MS, journal=True),
+            f"{NO_LEDGER}: no loader has run yet, or it was lost (relay docs backup)",
+        ),
+        (
+            LoaderFacts(NOW_MS, journal=True, checkpoint={0: 0, 1: 7}),
+            f"{NO_LEDGER}, but {STANDS}: {LOST} (relay docs backup)",
+        ),
+    ],
+)
+def test_without_a_ledger_what_is_known_is_said(facts: LoaderFacts, said: str) -> None:
+    """A lost one is no loader that never ran."""
+    assert said in list(_shown(status.assemble(facts), 200))
 
 
 def test_every_state_is_counted_once() -> None:

@@ -81,7 +81,7 @@ def test_an_app_that_has_nothing_yet() -> None:
     for line in (
         "no relay has run",
         "no relay is in the group",
-        "no loader has run",
+        "no ledger yet: no loader has run",
         "group dead, 0 members",
         "0 messages",
     ):
@@ -154,7 +154,19 @@ def test_a_loader_that_never_started_leaves_everything_waiting() -> None:
     screen = assemble(seen, dataclasses.replace(facts, ledger=LedgerFacts()))
     (row,) = [row for row in screen.tables if row.table == TABLE]
     assert (row.waiting_blocks, row.loaded_blocks, row.parked_blocks) == (4, 0, 0)
-    assert "no loader has run" in shown(screen)
+    assert "no ledger in loader.database: no loader has run yet, or it was lost" in shown(screen)
+
+
+def test_a_ledger_that_was_lost_is_no_loader_that_never_ran() -> None:
+    """Said in red, with what tells it; which blocks wait is not known then."""
+    seen, facts = night()
+    lost = LedgerFacts(lost="there is no ledger d.ledger, but checkpoint /c stands at offset 7")
+    later = dataclasses.replace(facts, now_ms=NOW_MS + 900_000, ledger=lost)
+    screen = assemble(seen, later)
+    assert [one.kind for one in screen.troubles] == ["partitions_without_relay", "ledger_lost"]
+    text = shown(screen)
+    assert "checkpoint /c stands at offset 7 (relay docs backup)" in text
+    assert "no loader has" not in text
 
 
 def test_without_clickhouse_its_figures_are_not_known() -> None:

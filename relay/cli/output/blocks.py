@@ -98,7 +98,7 @@ def _chunks(chunks: Chunks) -> Iterator[str]:
 
 def _landed(landed: Landed, rows: int | None) -> Iterator[str]:
     if landed.ledger is None:
-        yield "ledger       does not exist yet: no loader has run"
+        yield "ledger       is not there: no loader has run yet, or it was lost"
     elif not landed.ledger:
         yield "ledger       no entry: no loader has begun this block"
     for change in landed.ledger or ():

@@ -80,8 +80,15 @@ def _top(screen: Screen) -> Iterator[str]:
         yield f"[red]{escape(trouble.text)}[/red]"
     if facts.ledger.problem:
         yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
-    elif not facts.ledger.there:
-        yield "no ledger yet: no loader has run"
+    elif not facts.ledger.there and not facts.ledger.lost:
+        yield _without_ledger(journal=facts.journal)
+
+
+def _without_ledger(*, journal: bool) -> str:
+    if not journal:
+        return "no ledger yet: no loader has run"
+    lost = "no loader has run yet, or it was lost (relay docs backup)"
+    return f"no ledger in loader.database: {lost}"
 
 
 def _partition(row: PartitionRow) -> Iterator[str]:

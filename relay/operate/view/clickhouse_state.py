@@ -13,8 +13,10 @@ from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.verify.judge.beginning import LedgerReach, reaches
 from relay.operate.verify.read.landed_rows import STATE, LandedRows
+from relay.operate.view import lost_ledger
 from relay.operate.view.block_story import Landed, LedgerChange, TablePart
 from relay.operate.view.facts import LedgerFacts, ParkedBlock
+from relay.operate.view.lost_ledger import LedgerTraces
 
 _NOW = (
     f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
@@ -108,7 +110,7 @@ class LandedBlocks(LandedRows):
     def facts(self, blocks: Iterable[str]) -> LedgerFacts:
         """Return the ledger's counts, its parked blocks, and the states of these blocks."""
         if not self.has_ledger():
-            return LedgerFacts()
+            return LedgerFacts(lost=self._lost())
         states: dict[str, str] = {}
         for some in in_urls(blocks, len):
             found = self._ask(_NOW.replace("{some}", _SOME), self._ledger(blocks=some))
@@ -125,6 +127,18 @@ class LandedBlocks(LandedRows):
                 ParkedBlock(block, table, rows, why, since)
                 for block, table, rows, why, since in parked
             ),
+        )
+
+    def _lost(self) -> str:
+        loader, app = self._settings.loader, self._settings.app
+        return lost_ledger.told(
+            LedgerTraces(
+                loader.database,
+                app,
+                lost_ledger.elsewhere(self._ask, app),
+                str(loader.checkpoint),
+                lost_ledger.checkpointed(loader.checkpoint),
+            )
         )
 
     def landed(self, block: str, table: str) -> Landed:

@@ -49,6 +49,7 @@ class LedgerFacts:
     Attributes:
         problem: why nothing below is known; empty where it is.
         there: whether there is a ledger, which the loader makes when it first runs.
+        lost: that there was one, and by what that is known; empty: nothing says so.
         states: of the blocks that were asked for, by id: prepared, loaded, aside, parked or
             discarded.
         counts: (table, state, blocks, rows), a block in its current state.
@@ -58,6 +59,7 @@ class LedgerFacts:
 
     problem: str = ""
     there: bool = False
+    lost: str = ""
     states: Mapping[str, str] = field(default_factory=dict)
     counts: tuple[tuple[str, str, int, int], ...] = ()
     parked: tuple[ParkedBlock, ...] = ()

@@ -1,4 +1,4 @@
-"""Finds that no relay or no loader runs, though every record is right. Pure.
+"""Finds that no relay or no loader runs, or no ledger is left, though every record is right. Pure.
 
 Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
 this is what tells a pipeline at rest from one that nobody runs.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from relay.operate.view.facts import ConsumerGroup
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
+LEDGER = "ledger_lost"
 LOADER_MS = 60_000
 """So long may sealed blocks wait with none settled: a loader that lives takes seconds."""
 _AT_REST = {"stable", "empty", "dead"}
@@ -41,11 +42,13 @@ class UnsettledBlocks:
         blocks: how many; None: ClickHouse does not say.
         since_ms: when the oldest of them was sealed, in Unix milliseconds.
         settled_ms: when any block was settled last; 0: none ever was.
+        lost: that the ledger was lost, which says which blocks are settled; empty: it was not.
     """
 
     blocks: int | None
     since_ms: int = 0
     settled_ms: int = 0
+    lost: str = ""
 
 
 def troubles(
@@ -69,7 +72,9 @@ def troubles(
         yield Trouble(NO_RELAY, f"no relay is in the group{left}")
     elif group.state in _AT_REST and (alone := [p for p, owner in owners.items() if not owner]):
         yield Trouble(PARTITIONS, f"no relay has partition {_few(alone)}")
-    if waiting.blocks and now_ms - max(waiting.since_ms, waiting.settled_ms) > LOADER_MS:
+    if waiting.lost:
+        yield Trouble(LEDGER, f"{waiting.lost} (relay docs backup)")
+    elif waiting.blocks and now_ms - max(waiting.since_ms, waiting.settled_ms) > LOADER_MS:
         blocks = several(waiting.blocks, "block waits", "blocks wait")
         if waiting.settled_ms:
             since = f"since {_minute(waiting.settled_ms, now_ms)} while {blocks}"

@@ -145,6 +145,7 @@ def _troubles(
         None if facts.ledger.problem else len(sealed),
         min(sealed, default=0),
         facts.ledger.settled_ms,
+        facts.ledger.lost if facts.journal else "",
     )
     return troubles(facts.now_ms, facts.group, owners, unread, waiting)
 

@@ -107,7 +107,7 @@ class LandedRows:
         return dict(rows)
 
     def has_ledger(self) -> bool:
-        """Return whether a loader has ever run here."""
+        """Return whether there is a ledger."""
         exists = "SELECT count() FROM system.tables WHERE database = {ledger:String} "
         if self._ask(exists + "AND name = 'ledger'", self._ledger())[0][0]:
             return True
