@@ -20,6 +20,7 @@ from relay.operate.doctor.facts import (
     View,
 )
 from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.judge.ledger import judge_absence
 from relay.operate.doctor.judge.sample import judge, tallied
 from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.doctor.healthy import (
@@ -111,6 +112,21 @@ def replicated(
         settings={**facts.settings, **{name: Setting(value) for name, value in values.items()}},
     )
     return Case(lambda: of_clickhouse(facts), shows, mended_by, frozenset(beside.split()))
+
+
+JOURNAL = {0: (0, 9), 1: (0, 0)}
+
+
+def no_ledger(
+    shows: str,
+    mended_by: str,
+    stands: dict[int, int] | None = None,
+    elsewhere: tuple[str, ...] = (),
+    journal: dict[int, tuple[int, int]] | None = None,
+) -> Case:
+    seen = clickhouse(ledger=None, elsewhere=elsewhere)
+    read = kafka(journal=journal or JOURNAL)
+    return Case(lambda: list(judge_absence(settings(), read, seen, stands or {})), shows, mended_by)
 
 
 def view(select: str = "SELECT id FROM shop.orders", **into: Any) -> View:
@@ -288,6 +304,16 @@ KAFKA: dict[str, Case] = {
 }
 
 CLICKHOUSE: dict[str, Case] = {
+    "ledger-missing": no_ledger(
+        "there is no ledger relay.ledger, though app.journal has records: no loader has run yet, "
+        "or the ledger was lost",
+        "loader run CONFIG; if a loader has run before: loader run CONFIG --once --ledger-lost",
+    ),
+    "ledger-lost": no_ledger(
+        "there is no ledger relay.ledger, but checkpoint c stands at offset 7",
+        "loader run CONFIG --once --ledger-lost (relay docs backup#other-losses)",
+        stands={0: 7},
+    ),
     "clickhouse-away": Case(
         lambda: [examine.no_answer("clickhouse", Unavailable("nobody", "start it"))],
         "nobody",

@@ -15,13 +15,21 @@ from relay.errors import Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask import deduplication
 from relay.operate.doctor.ask.group import GroupQuestions
-from relay.operate.doctor.facts import ClockOffset, Replica, Setting, Topic, Trial
+from relay.operate.doctor.facts import (
+    ClockOffset,
+    KafkaFacts,
+    Replica,
+    Setting,
+    Topic,
+    Trial,
+)
 from relay.operate.doctor.fixes import grant, principal, set_topic, span
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
+from relay.operate.doctor.judge.ledger import judge_absence
 from relay.operate.doctor.judge.window import window
 from relay.records_pb2 import Block
-from tests.doctor.cases import NO_COLUMN, NO_WINDOW, REPLICATED, view
+from tests.doctor.cases import JOURNAL, NO_COLUMN, NO_WINDOW, REPLICATED, no_ledger, view
 from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
@@ -317,6 +325,33 @@ def test_one_broker_is_not_asked_for_three_copies() -> None:
         one.mend.partition(" ")[0] for one in of_kafka(of_three) if one.code == "topic-replication"
     }
     assert mends == "kafka-reassign-partitions"
+
+
+def test_a_ledger_that_is_elsewhere_or_whose_journal_was_cut_was_lost() -> None:
+    """Each says what tells it, and what to do about it."""
+    (other,) = no_ledger("", "", elsewhere=("relay_old",)).findings()
+    assert other.code == "ledger-lost"
+    assert "relay_old.ledger has entries of app app" in other.what
+    assert other.mend.startswith('set loader.database = "relay_old" if that is it; else ')
+    (cut,) = no_ledger("", "", journal={0: (5, 9)}).findings()
+    assert cut.code == "ledger-lost"
+    assert "begins at offset 5: the ledger was lost, or no loader loaded" in cut.what
+
+
+@pytest.mark.parametrize(
+    ("there", "seen"),
+    [
+        (kafka(journal={}), {}),
+        (kafka(journal={0: (0, 0)}), {}),
+        (kafka(journal=JOURNAL, topics={"rows": topics()["rows"]}), {}),
+        (kafka(journal=JOURNAL), {"ledger": table()}),
+        (kafka(journal=JOURNAL), {"elsewhere": None}),
+    ],
+    ids=["not asked", "no record", "no block", "a ledger", "a user who may not see it"],
+)
+def test_no_ledger_is_missed_where_none_has_to_be(there: KafkaFacts, seen: dict[str, Any]) -> None:
+    facts = clickhouse(**{"ledger": None, "elsewhere": (), **seen})
+    assert list(judge_absence(settings(), there, facts, {0: 7})) == []
 
 
 def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:

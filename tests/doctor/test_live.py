@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,14 +21,18 @@ from confluent_kafka.admin import (
     ConfigResource,
 )
 
+from loader.journal.startup import ledger_of
 from relay.config import settings_file
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.judge import rights
+from relay.operate.view import missing_programs
+from relay.operate.view.ask import StatusReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.doctor.healthy import codes
+from tests.view.test_lost_ledger import BATCHES, checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,9 +79,19 @@ def whats(found: Found, code: str) -> list[str]:
     return [finding["what"] for finding in found[code]]
 
 
+def own_ledger(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
+    """A configuration whose ledger is nobody else's, and has yet to be made."""
+    config = pipeline.config(**relay)
+    text = config.read_text(encoding="utf-8")
+    config.write_text(
+        text.replace("[loader]", f'[loader]\ndatabase = "{pipeline.app}"'), encoding="utf-8"
+    )
+    return config
+
+
 def ran(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
     """A relay that moved rows and stopped as asked; its configuration."""
-    config = pipeline.config(**relay)
+    config = own_ledger(pipeline, **relay)
     process = pipeline.start("a", config)
     pipeline.send(range(10))
     pipeline.exactly_once()
@@ -127,7 +142,7 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
 
     config = ran(pipeline)
     status, found = examined(config, "--probe")
-    assert found.keys() == SMALL | ALWAYS
+    assert found.keys() == SMALL | ALWAYS | {"ledger-missing"}
     assert status == 8
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     wait_until(
@@ -177,6 +192,7 @@ def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Clien
         "registry-deleted",
         "journal-passed",
         "source-passed",
+        "ledger-lost",
     }
     beside = {"view-varies", "block-column-missing", "unasked"}
     assert found.keys() == SMALL | ALWAYS | errors | beside
@@ -189,12 +205,49 @@ def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Clien
     status, shown = relay_doctor(config)
     assert status == 1
     assert f"fix: ALTER TABLE {table} MODIFY SETTING" in shown
-    assert shown.splitlines()[-1].startswith("10 errors, ")
+    assert shown.splitlines()[-1].startswith("11 errors, ")
 
     mended = ("window-zero", "view-window", "block-column-missing")
     for finding in (finding for code in mended for finding in found[code]):
         client.command(finding["mend"])
     assert not set(mended) & examined(config)[1].keys()
+
+
+def test_a_ledger_that_was_lost_is_told_from_one_that_was_never_made(
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+) -> None:
+    """By entries in another database, and by the checkpoint; `relay status` says so, too."""
+    config = ran(pipeline)
+    settings, app = settings_file.load(config), pipeline.app
+
+    def told() -> tuple[set[str], str]:
+        """What the doctor finds of the ledger, and what is wrong on the screen of the status."""
+        found = codes(examine.examine(settings, ExaminationScope(3600.0)))
+        with contextlib.closing(StatusReader(settings)) as looking:
+            troubles = looking.screen().troubles
+        lost = [one.text for one in troubles if one.kind == missing_programs.LEDGER]
+        return found & {"ledger-missing", "ledger-lost"}, " ".join(lost)
+
+    assert told() == ({"ledger-missing"}, "")
+    ledger = ledger_of(settings, make=True)
+    assert told() == (set(), "")
+
+    ledger.save_positions("journal", {0: 5})
+    client.command(f"CREATE DATABASE {app}_old")
+    client.command(f"RENAME TABLE {app}.ledger TO {app}_old.ledger")
+    found, text = told()
+    assert found == {"ledger-lost"}
+    assert f"{app}_old.ledger has entries of app {app}" in text
+
+    client.command(f"DROP DATABASE {app}_old")
+    assert told() == ({"ledger-missing"}, "")
+    settings.loader.checkpoint.mkdir()
+    checkpoint(settings.loader.checkpoint, BATCHES, [0, 1])
+    found, text = told()
+    assert found == {"ledger-lost"}
+    assert "stands at offset 7 of the journal's partition 0" in text
+    client.command(f"DROP DATABASE {app}")
 
 
 def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
@@ -214,13 +267,7 @@ def test_servers_that_are_away(pipeline: Pipeline) -> None:  # noqa: F811
 
 @pytest.fixture
 def server(pipeline: Pipeline) -> Iterator[ClickHouseQuestions]:  # noqa: F811
-    """Of an app whose ledger is nobody else's, so that its table has yet to be made."""
-    config = pipeline.config()
-    text = config.read_text(encoding="utf-8")
-    config.write_text(
-        text.replace("[loader]", f'[loader]\ndatabase = "{pipeline.app}"'), encoding="utf-8"
-    )
-    made = ClickHouseQuestions(settings_file.load(config))
+    made = ClickHouseQuestions(settings_file.load(own_ledger(pipeline)))
     yield made
     made.close()
 

@@ -23,6 +23,8 @@ from relay.operate.doctor.findings import found, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
 from relay.operate.doctor.judge import clickhouse, rights, topics
 from relay.operate.doctor.judge import sample as samples
+from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.view.lost_ledger import checkpointed
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -53,6 +55,7 @@ class ExaminationScope:
 def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
     """Return every finding, the worst first."""
     findings: list[Finding] = []
+    facts: KafkaFacts | None = None
     targets = {*wanted.tables, *settings.block.tables}
     try:
         facts = _ask_kafka(settings, wanted)
@@ -75,6 +78,9 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
         findings += clickhouse.judge(settings, seen, wanted.outage_seconds, inserts=inserts)
         findings += rights.judge_clickhouse(seen, wanted.roles)
         findings += unasked(seen.unasked)
+        if facts is not None:
+            stands = checkpointed(settings.loader.checkpoint)
+            findings += judge_absence(settings, facts, seen, stands)
     return worst_first(findings)
 
 

@@ -100,6 +100,8 @@ class KafkaFacts:
     creation: Trial | None = None
     """Creating a topic whose name begins as the app's do, only validated."""
     heads: Mapping[int, GroupFloor] = field(default_factory=dict)
+    journal: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """First offset and end of each of the journal's partitions, as far as they were asked."""
     clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
     source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
@@ -205,6 +207,9 @@ class ClickHouseFacts:
     others: tuple[str, ...] = ()
     """Names of all tables that the server shows, so that a misspelled one is told."""
     ledger: TargetFacts | None = None
+    elsewhere: tuple[str, ...] | None = None
+    """Where there is no ledger: databases whose ledgers have entries of the app; None: not asked,
+    as this user would not see the app's own."""
     missing: tuple[tuple[str, str], ...] = ()
     """Rights beyond those on tables that the user lacks: (right, on what)."""
     clock: ClockOffset | None = None

@@ -46,6 +46,8 @@ ERRORS: Mapping[str, str] = {
     "journal-passed": "the journal record that the committed offset names was deleted: the next "
     "start ends with status 6",
     "ledger-hidden": "blocks that are loaded would look as if they were not, so the loader ends",
+    "ledger-lost": "the loader ends with status 6: without its ledger it does not know which "
+    "blocks are loaded",
     "ledger-expires": "positions and entries of blocks expire, and with them what keeps a block "
     "from being loaded twice",
     "ledger-merges": "entries of a block are merged away, and with them what keeps it from being "
@@ -125,6 +127,9 @@ WARNINGS: Mapping[str, str] = {
     "the ledger lists as loaded",
     "quorum-serial": "of two INSERTs at the same time one fails (code 286) and has to be tried "
     "again",
+    "ledger-missing": "blocks wait in Kafka until a loader runs; and if a ledger was lost, a "
+    "loader without its checkpoint takes this for a first start, and may insert again what "
+    "neither a block-id column nor the server's logs show",
     "ledger-local": "only one server holds the ledger: if it is lost, another replica would load "
     "all blocks again",
     "view-varies": "a repeated INSERT makes the view write other rows than the first time, and "

@@ -12,6 +12,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 
 from relay import names
 from relay.kafka.errors import answered
+from relay.kafka.partition_ends import TopicEnds
 from relay.operate.doctor.ask.client import SECONDS
 from relay.operate.doctor.ask.group import GroupQuestions, operations
 from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked
@@ -19,6 +20,8 @@ from relay.operate.doctor.facts import Settings as Values
 from relay.operate.doctor.fixes import grant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from relay.config.settings import Settings
     from relay.operate.doctor.ask.client import Asker
 
@@ -59,6 +62,7 @@ class BrokerQuestions:
             transactions=group.transactions(),
             creation=group.creation(),
             heads=group.heads(topics),
+            journal=self._journal(topics),
             unasked=self.unasked(),
             source_brokers=elsewhere,
         )
@@ -107,6 +111,17 @@ class BrokerQuestions:
         listed_too = sorted(name for name in listed if name == replayed or name.startswith(blocks))
         found = {name: self._topic(name) for name in (source, *always, *listed_too)}
         return {name: topic for name, topic in found.items() if topic is not None}
+
+    def _journal(self, topics: Mapping[str, Topic]) -> dict[int, tuple[int, int]]:
+        name = names.journal_topic(self._settings.app)
+        if name not in topics:
+            return {}
+        try:
+            ends = TopicEnds(self._asker.admin, name, SECONDS)
+            return ends.bounds(range(topics[name].partitions))
+        except KafkaException as error:
+            self._asker.cannot(f"where {name} begins and ends", error.args[0])
+            return {}
 
     def _topic(self, name: str) -> Topic | None:
         asker = self._of_source if name == self._settings.source.topic else self._asker

@@ -17,6 +17,7 @@ from relay import names
 from relay.clickhouse.balancer import servers
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import TableEngine
+from relay.errors import Refused
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
     ClockOffset,
@@ -30,6 +31,7 @@ from relay.operate.doctor.judge import dependents
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
 from relay.operate.doctor.judge.dependents import SystemTable
 from relay.operate.doctor.versions import parsed
+from relay.operate.view import lost_ledger
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
@@ -120,12 +122,29 @@ class ClickHouseQuestions:
             tables={**found, **self._detailed(there, rights, policies)},
             others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
+            elsewhere=self._elsewhere() if rows and ledger is None else None,
             missing=tuple(rights.get("", ())),
             clock=self._clock(),
             unasked=tuple(self._unasked),
             version=self._client.server_version or "",
             servers=self._servers(),
         )
+
+    def _elsewhere(self) -> tuple[str, ...] | None:
+        """Databases whose ledgers have entries of the app; None where its own might be hidden."""
+        place = readable(f"{self._settings.loader.database}.ledger")
+        try:
+            if not int(str(self._client.command(f"CHECK GRANT SELECT ON {place}"))):
+                return None
+            return lost_ledger.elsewhere(self._ask, self._settings.app)
+        except (ClickHouseError, ValueError, Refused):
+            return None
+
+    def _ask(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
+        try:
+            return self._client.query(sql, parameters=parameters).result_rows
+        except ClickHouseError as error:
+            raise translated(error, self._settings.clickhouse, "read ledgers") from error
 
     def _servers(self) -> tuple[str, ...]:
         clickhouse = self._settings.clickhouse

@@ -1,0 +1,61 @@
+"""Judges a ledger that is not there though the relay has sealed blocks; pure.
+
+Receives what Kafka, ClickHouse and Spark's checkpoint say, gives a finding: the ledger was lost, or
+nothing tells whether it was, or no loader has run yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from relay import names
+from relay.errors import Page
+from relay.operate.doctor.findings import found
+from relay.operate.view.lost_ledger import LedgerTraces, told
+
+if TYPE_CHECKING:
+    from relay.config.settings import Settings
+    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
+    from relay.operate.doctor.findings import Finding
+
+_LOST = f"loader run CONFIG --once --ledger-lost (relay docs {Page.LEDGER})"
+
+
+def judge_absence(
+    settings: Settings, kafka: KafkaFacts, clickhouse: ClickHouseFacts, stands: Mapping[int, int]
+) -> Iterator[Finding]:
+    """Yield a finding where there is no ledger, and there are blocks.
+
+    Args:
+        settings: of the app.
+        kafka: as the brokers told it.
+        clickhouse: as this user was told it.
+        stands: Spark's checkpoint, by journal partition; empty where it is not on this machine.
+    """
+    elsewhere, app = clickhouse.elsewhere, settings.app
+    if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(app, kafka):
+        return
+    database = settings.loader.database
+    begins = {p: low for p, (low, _) in kafka.journal.items()}
+    checkpoint = str(settings.loader.checkpoint)
+    lost = told(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
+    if lost:
+        other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
+        yield found(
+            "ledger-lost", lost, f"{other}restore it from a backup; if there is none: {_LOST}"
+        )
+        return
+    yield found(
+        "ledger-missing",
+        f"there is no ledger {database}.ledger, though {names.journal_topic(app)} has records: no "
+        "loader has run yet, or the ledger was lost with its checkpoint, or loader.database names "
+        "another database",
+        f"loader run CONFIG; if a loader has run before: {_LOST}",
+    )
+
+
+def _has_blocks(app: str, kafka: KafkaFacts) -> bool:
+    """Whether a relay has made a block topic, and written to the journal."""
+    tables = any(names.table_of_topic(app, name) for name in kafka.topics)
+    return tables and any(end for _, end in kafka.journal.values())
