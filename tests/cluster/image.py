@@ -20,14 +20,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from relay.version import __version__
 from tests.cluster import image_archive
 from tests.k8s.built import K8S, ROOT
 
 CACHE = Path.home() / ".cache" / "block-relay" / "image"
 RELEASE = "bookworm"
 IMAGES = {
-    "relay": "registry.example/block-relay:0.1.0",
-    "loader": "registry.example/block-relay-loader:0.1.0",
+    "relay": f"registry.example/block-relay:{__version__}",
+    "loader": f"registry.example/block-relay-loader:{__version__}",
 }
 """Stages of the Dockerfile, and their names in overlays."""
 _BASE_PACKAGES = "python3-minimal,python3,libpython3-stdlib,ca-certificates,passwd"

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from relay.version import __version__
 from tests.k8s.built import K8S, kustomized, of_kind, overlay
 
 TOML = 'app = "mine"\n'
@@ -37,4 +38,4 @@ def test_its_configuration_and_images_are_used(tmp_path: Path) -> None:
     text, name = str(found), config["metadata"]["name"]
     assert text.count(f"'name': '{name}'") == str(before).count("'relay-config-")
     assert "registry.example/block-relay" not in text
-    assert "registry.example/mine/block-relay-loader:0.1.0" in text
+    assert f"registry.example/mine/block-relay-loader:{__version__}" in text
