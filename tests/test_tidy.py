@@ -331,6 +331,27 @@ def in_dialect(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if Path(path).stem.removeprefix("test_") in DIALECT]
 
 
+def undecided(text: str) -> list[str]:
+    """Texts that leave to the reader whether there is one or several, as `block(s)`."""
+    texts = [n.value for n in ast.walk(tree(text)) if isinstance(n, ast.Constant)]
+    return [one for one in texts if isinstance(one, str) and re.search(r"[a-z]\(s\)", one)]
+
+
+@pytest.mark.parametrize("module", written())
+def test_texts_say_one_or_several(module: str) -> None:
+    """By relay.program.plural, or in words that need neither."""
+    assert undecided(source(module)) == []
+
+
+def test_the_page_says_one_or_several() -> None:
+    assert re.findall(r"\w+\(s\)[`,\"]", source("relay/operate/page/page.html")) == []
+
+
+def test_a_text_that_leaves_it_open_is_found() -> None:
+    """Negative control."""
+    assert undecided('told = f"{n} block(s) are left"') == [" block(s) are left"]
+
+
 def test_modules_are_nouns_of_the_field() -> None:
     """A reader learns from a module's name what is in it; test files follow the modules."""
     tests = [str(p.relative_to(ROOT)) for p in (ROOT / "tests").rglob("*.py")]

@@ -17,6 +17,7 @@ from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import Page, Refused
 from relay.program.command import WholeGroup
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from loader.core.plan import Human
@@ -163,7 +164,7 @@ def resolve(
         left += outcome != wanted
     if left:
         raise Refused(
-            f"{left} block(s) are not {wanted}",
+            f"{several(left, 'block is', 'blocks are')} not {wanted}",
             "Read the reasons above, correct what they name, and run it again.",
             page=Page.PARKED,
         )
@@ -225,7 +226,7 @@ def given_up(blocks: Collection[Block]) -> Iterator[str]:
         tables[block.table] += 1
         rows[block.table] += block.rows
     for table, count in sorted(tables.items()):
-        yield f"{table}: {count:,} block(s), {rows[table]:,} rows"
+        yield f"{table}: {several(count, 'block')}, {several(rows[table], 'row')}"
     yield (
         "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
     )

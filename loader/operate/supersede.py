@@ -23,6 +23,7 @@ from loader.core.plan import FINAL
 from relay.clickhouse.quoting import literal, quoted, quoted_table
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
@@ -89,7 +90,8 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
         if time.monotonic() > deadline:
             first = outcomes[left[0].id]
             raise Unavailable(
-                f"{len(left)} block(s) are not settled; {first.block}: {first.reason}",
+                f"{several(len(left), 'block is', 'blocks are')} not settled; {first.block}: "
+                f"{first.reason}",
                 "check the loaders, then run it again: it continues where it stopped",
             )
         time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger

@@ -76,8 +76,8 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
             return anew  # the broker deletes a group's offsets with the topic
         return _stop(
             found,
-            "the consumer group has no committed offset, but the journal has "
-            f"{found.later_records} record(s): the offset expired or was deleted",
+            "the consumer group has no committed offset, but the journal holds records "
+            f"({found.later_records}): the offset expired or was deleted",
         )
     if found.start_offset is None:
         return StopError(
@@ -119,8 +119,8 @@ def _disagreement(
     if found.later_records:
         return _stop(
             found,
-            f"the group's offset names n={committed.n}, but the journal has {found.later_records} "
-            "record(s) after it: somebody set the offset back",
+            f"the group's offset names n={committed.n}, but the journal holds records after it "
+            f"({found.later_records}): somebody set the offset back",
         )
     return _made_anew(found, record)
 

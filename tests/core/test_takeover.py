@@ -46,12 +46,15 @@ def test_a_first_start_that_nobody_chose_is_a_question_of_configuration() -> Non
 
 
 DISAGREEMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "offset expired": ({"committed": None, "later_records": 2, "start_offset": 0}, ("2 record",)),
+    "offset expired": (
+        {"committed": None, "later_records": 2, "start_offset": 0},
+        ("records (2)",),
+    ),
     "no record there": ({"record": None}, ("offset 7", "floor 10")),
     "floor differs": ({"record": record(floor=11)}, ("floor 10", "floor 11")),
     "n differs": ({"record": record(n=4)}, ("n=3", "n=4")),
     "offset moved": ({"committed": CommittedOffset(6, 3, 7)}, ("floor 6", "floor 10")),
-    "offset set back": ({"later_records": 1}, ("1 record", "n=3", "set back")),
+    "offset set back": ({"later_records": 1}, ("records after it (1)", "n=3", "set back")),
     "topic made anew": ({"source_topic_id": "other"}, ("from id", "to other")),
     "topic made anew, its offsets gone with it": (
         {

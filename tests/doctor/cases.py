@@ -224,10 +224,10 @@ KAFKA: dict[str, Case] = {
         partitions=11,
     ),
     "topic-unwritable": other_topic(
-        BLOCKS, "1 of 3 replica(s) in sync", "start the brokers that hold", in_sync=1
+        BLOCKS, "1 of 3 replicas in sync", "start the brokers that hold", in_sync=1
     ),
     "topic-replication": other_topic(
-        BLOCKS, "2 replica(s)", "kafka-reassign-partitions", replicas=2, in_sync=2
+        BLOCKS, "2 replicas", "kafka-reassign-partitions", replicas=2, in_sync=2
     ),
     "topic-in-sync": changed_topic("app.journal", "min.insync.replicas=2", min_insync_replicas="1"),
     "unclean-election": changed_topic(
@@ -268,7 +268,7 @@ KAFKA: dict[str, Case] = {
         "begins at 6", "retention.ms=-1", heads={0: replace(HEAD, journal_start=6)}
     ),
     "source-passed": told(
-        "3 offset(s) were never read", "retention.ms=-1", heads={0: replace(HEAD, source_start=13)}
+        "3 offsets were never read", "retention.ms=-1", heads={0: replace(HEAD, source_start=13)}
     ),
     "offset-foreign": told("'moved'", "restore the offset", heads={0: FOREIGN}),
     "right-topic": other_topic(

@@ -87,7 +87,7 @@ def test_an_error_names_few_kinds() -> None:
         table = f"a.t{at}"
         brake.add(0, table, [DeadReason(DeadKind.UNKNOWN_TABLE, f"unknown table {table}")])
     text = brake.error("rows").message
-    assert "unknown table a.t4 (1); and 995 more kind(s)" in text
+    assert "unknown table a.t4 (1); and 995 more kinds" in text
 
 
 def test_reasons_that_differ_in_values_are_one_kind_with_the_first_as_its_example() -> None:

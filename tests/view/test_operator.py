@@ -248,10 +248,10 @@ def given_up(operator: Operator, database: str, block: str) -> None:
     assert status == 0
     assert f"--run would give up: {block}  {ROWS:,} rows of {database}.gone" in output
     assert output.endswith(
-        f"{database}.gone: 1 block(s), {ROWS:,} rows\nnothing was done; add --run to do it\n"
+        f"{database}.gone: 1 block, {ROWS:,} rows\nnothing was done; add --run to do it\n"
     )
     status, output, _ = operator.loader("parked resolve", "all", "--discard", "--why", "a test")
-    assert (status, f"{database}.byhand: 1 block(s), {ROWS:,} rows" in output) == (0, True)
+    assert (status, f"{database}.byhand: 1 block, {ROWS:,} rows" in output) == (0, True)
     (told,) = operator.json("loader", "parked resolve", block, "--discard", "--why", "a test")
     table = f"{database}.gone"
     would = {"block": block, "table": table, "outcome": "discarded", "done": False, "rows": ROWS}

@@ -108,7 +108,7 @@ def test_a_whole_story() -> None:
         "state        loaded",
         "rows[0], offsets 0 to 5: 5 messages",
         "offset 17: n 3",
-        "shop.blocks.d.t[0], offsets 4 to 6: 2 chunk(s)",
+        "shop.blocks.d.t[0], offsets 4 to 6: 2 chunks",
         "parked    attempt 1, claim aaaaaaaa: there is no table",
         "10 rows in the table carry this block's id, of 10",
         "parts now    all_1_1_0, 10 rows, now",

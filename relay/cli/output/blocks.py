@@ -10,6 +10,7 @@ from relay.cli.output.status import clock
 from relay.names import sealed
 from relay.operate.view.block_story import BlockRow, Chunks, Landed, Story, TablePart
 from relay.operate.view.journal_state import Listed
+from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
 
 _CLAIM_CHARACTERS = 8
@@ -85,13 +86,14 @@ def _journal(listed: Listed) -> Iterator[str]:
     )
     yield (
         f"block topic  {block.topic}[{block.partition}], offsets {block.first_offset:,} to "
-        f"{block.next_offset:,}: {block.chunks} chunk(s)"
+        f"{block.next_offset:,}: {several(block.chunks, 'chunk')}"
     )
 
 
 def _chunks(chunks: Chunks) -> Iterator[str]:
     if not chunks.problems:
-        yield f"  read       {chunks.found} chunk(s), {chunks.rows:,} rows, CRC-32C as written"
+        found = f"{several(chunks.found, 'chunk')}, {several(chunks.rows, 'row')}"
+        yield f"  read       {found}, CRC-32C as written"
     for problem in chunks.problems:
         yield f"  problem    {problem}"
 

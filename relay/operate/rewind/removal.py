@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relay.clickhouse.table_engine import TableEngine
 from relay.operate.rewind.plan import Course
+from relay.program.plural import several
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ def reasons(
         yield f"{table} has engine {target.engine}, which merges rows of different blocks; {keep}"
     elif unstamped := sorted(target.unstamped & set(blocks)):
         yield (
-            f"{table}: {len(unstamped)} block(s), the first {unstamped[0]}, were inserted before "
-            f"the table had column {column}; {keep}"
+            f"{table}: {several(len(unstamped), 'block')}, of which the first is {unstamped[0]}, "
+            f"came before the table had column {column}; {keep}"
         )
 
 
@@ -111,7 +112,8 @@ def replayed(
         ]
         if again:
             yield (
-                f"source partition {course.partition}: {len(again)} dead letter(s), the first of "
-                f"source offset {again[0]}, were replayed: if their messages can become rows now, "
-                "those would be loaded twice; with --despite-replays you say that they may"
+                f"source partition {course.partition}: "
+                f"{several(len(again), 'dead letter was', 'dead letters were')} replayed, from "
+                f"source offset {again[0]} on: if a message can become rows now, they would be "
+                "loaded twice; with --despite-replays you say that they may"
             )

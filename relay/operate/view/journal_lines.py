@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from google.protobuf.json_format import MessageToDict
 
 from relay.operate.verify.judge.acknowledgements import parts
+from relay.program.plural import several
 from relay.records_pb2 import Commit
 
 
@@ -60,7 +61,7 @@ def lines(entry: JournalLine) -> Iterator[str]:
     for block in commit.blocks:
         yield (
             f"    block {block.id}  {block.rows:,} rows  {block.row_bytes:,} bytes  "
-            f"{block.messages:,} messages  {block.chunks} chunk(s)  by {block.reason}"
+            f"{block.messages:,} messages  {several(block.chunks, 'chunk')}  by {block.reason}"
         )
     for dead in commit.dead:
         yield (

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from relay.errors import ConfigError, Page
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +94,7 @@ class Brake:
         most = self._kinds.most_common(_KINDS)
         kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in most]
         more = len(self._kinds) - _KINDS
-        rest = f"; and {more} more kind(s)" if more > 0 else ""
+        rest = f"; and {several(more, 'more kind')}" if more > 0 else ""
         return ConfigError(
             f"none of the first {seen:,} messages of topic {topic} can become rows, and no "
             f"message of this app ever could: {'; '.join(kinds)}{rest}",

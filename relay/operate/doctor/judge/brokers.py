@@ -13,6 +13,7 @@ from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_brokers, span
 from relay.operate.doctor.judge.group import judge_heads
 from relay.operate.doctor.judge.topics import few_brokers
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -107,17 +108,17 @@ def _version(facts: KafkaFacts) -> Iterator[Finding]:
 
 def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     wanted, brokers = settings.kafka.replication, len(facts.brokers)
+    up = several(brokers, "broker is up", "brokers are up")
     if wanted > brokers:
         yield found(
             "replication-impossible",
-            f"kafka.replication = {wanted}, but only {brokers} broker(s) are up",
+            f"kafka.replication = {wanted}, but only {up}",
             f"start the other brokers, or set kafka.replication = {brokers}",
         )
     elif wanted < SAFE_COPIES:
         yield found(
             "replication-low",
-            f"kafka.replication = {wanted} for the topics that the relay creates, although "
-            f"{brokers} broker(s) are up",
+            f"kafka.replication = {wanted} for the topics that the relay creates, although {up}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
             or f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
         )
@@ -189,8 +190,9 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
         yield found(
             "creation-refused",
-            f"the brokers would refuse to create a topic with {settings.kafka.replication} "
-            f"replica(s) whose name begins with {settings.app}.: {created.code} ({created.text})",
+            "the brokers would refuse to create a topic with "
+            f"{several(settings.kafka.replication, 'replica')} whose name begins with "
+            f"{settings.app}.: {created.code} ({created.text})",
             "change the setting that the brokers' policy names, or create the app's topics "
             "yourself",
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -40,10 +41,11 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
                 f"{head.floor}; then " + set_topic(settings.kafka, journal, retention_ms=-1),
             )
         if head.floor < head.source_start:
+            unread = several(head.source_start - head.floor, "offset was", "offsets were")
             yield found(
                 "source-passed",
                 f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
-                f"{head.floor}: {head.source_start - head.floor} offset(s) were never read",
+                f"{head.floor}: {unread} never read",
                 "get the messages from elsewhere, or accept their loss; then "
                 + set_topic(settings.source_kafka, source, retention_ms=-1),
             )

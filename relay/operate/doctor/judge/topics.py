@@ -82,7 +82,7 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
     if least is not None and topic.in_sync < least:
         yield found(
             "topic-unwritable",
-            f"{name}: {topic.in_sync} of {topic.replicas} replica(s) in sync, and "
+            f"{name}: {topic.in_sync} of {several(topic.replicas, 'replica')} in sync, and "
             f"min.insync.replicas = {least}",
             "start the brokers that hold its replicas (kafka-topics --bootstrap-server "
             f"{kafka.bootstrap} --describe --under-min-isr-partitions)",
@@ -90,7 +90,7 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
     if topic.replicas < SAFE_COPIES:
         yield found(
             "topic-replication",
-            f"{name}: {topic.replicas} replica(s)",
+            f"{name}: {several(topic.replicas, 'replica')}",
             few
             or f"kafka-reassign-partitions --bootstrap-server {kafka.bootstrap} --execute, with "
             f"{SAFE_COPIES} replicas for each partition of {name}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.program.plural import several
 from relay.records_pb2 import Commit
 
 
@@ -68,7 +69,7 @@ def _itself(commit: Commit) -> Iterator[UnplacedAnomaly]:
         yield UnplacedAnomaly(
             AnomalyKind.TORN,
             f"flush_point is {commit.flush_point} with floor {commit.floor}, position "
-            f"{commit.position} and {len(commit.marks)} mark(s)",
+            f"{commit.position} and {several(len(commit.marks), 'mark')}",
         )
     if commit.reference > commit.floor or commit.count < 0:
         yield UnplacedAnomaly(
