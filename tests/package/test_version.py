@@ -55,3 +55,13 @@ def test_a_place_that_was_forgotten_is_found() -> None:
     """Negative control."""
     how, _ = PLACES["k8s/README.md"]
     assert repeated("docker build -t registry.example/block-relay:0.0.9 .", how) == ["0.0.9"]
+
+
+def test_a_release_has_each_heading_once() -> None:
+    """In the order of Keep a Changelog."""
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *releases = re.split(r"(?m)^## ", changes)
+    order = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for one in releases:
+        headings = re.findall(r"(?m)^### (\w+)$", one)
+        assert headings == sorted(set(headings), key=order.index), one.splitlines()[0]
