@@ -68,7 +68,7 @@ def server() -> Iterator[Refusing]:
 
 
 def settings(server: Refusing) -> ClickHouse:
-    return ClickHouse(url=f"http://127.0.0.1:{server.server_port}", user="eve", password="secret")
+    return ClickHouse(url=f"http://127.0.0.1:{server.server_port}", user="eve", password="opensesame")
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
@@ -81,7 +81,7 @@ def test_the_loader_ends_with_status_5(
     """With ClickHouse's own words and the next step; asked once, and the password is not shown."""
     server.error = REFUSALS[kind]
     path = tmp_path / "relay.toml"
-    (tmp_path / "held").write_text("secret\n", encoding="utf-8")
+    (tmp_path / "held").write_text("opensesame\n", encoding="utf-8")
     path.write_text(
         'app = "shop"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[source]\ntopic = "rows"\n'
         f'[clickhouse]\nurl = "{settings(server).url}"\nuser = "eve"\npassword_file = "held"\n'
@@ -96,7 +96,7 @@ def test_the_loader_ends_with_status_5(
     assert server.error[2] in said
     assert "next: Give the loader's user the rights that `relay doctor CONFIG --grants" in said
     assert "Traceback" not in said
-    assert "secret" not in said
+    assert "opensesame" not in said
     assert "next try" not in said
     assert server.asked == 1
 
@@ -112,7 +112,7 @@ def test_the_relay_is_refused(server: Refusing, kind: str) -> None:
 
     assert f"{settings(server).url} (user eve)" in error.value.message
     assert "clickhouse.user, its password and its rights" in error.value.next_step
-    assert "secret" not in str(error.value)
+    assert "opensesame" not in str(error.value)
 
 
 def test_a_busy_server_is_none_that_refuses(server: Refusing) -> None:

@@ -94,6 +94,7 @@ def test_a_statement_that_writes_is_not_sent_again_by_itself(
 ) -> None:
     """Whoever sent it hears that there was no answer, with the setting's name, and asks again."""
     (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
+    assert old.entries([block]) == {}  # a loader that has worked; its first question learns, too
     before.forgotten = GONE
     row = NewEntry(block, Entry("prepared", 1, "c"))
     with pytest.raises(Unavailable, match=r"does not know the setting (use_query|date_time|cast_)"):
