@@ -68,7 +68,9 @@ def server() -> Iterator[Refusing]:
 
 
 def settings(server: Refusing) -> ClickHouse:
-    return ClickHouse(url=f"http://127.0.0.1:{server.server_port}", user="eve", password="opensesame")
+    return ClickHouse(
+        url=f"http://127.0.0.1:{server.server_port}", user="eve", password="opensesame"
+    )
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
