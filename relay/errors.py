@@ -23,7 +23,7 @@ EXIT_BUG = 70
 """Exit status of what no one foresaw (EX_SOFTWARE of sysexits.h); the watchdog's is 1."""
 
 
-class Page(StrEnum):
+class ErrorPage(StrEnum):
     """Documents and sections that say more about an error, as `relay docs` takes them."""
 
     START = "troubleshooting#a-program-does-not-start-or-ended"
@@ -138,18 +138,18 @@ class WrongCredentials(Refused):
     Where they come from files, another one may be there soon.
     """
 
-    page = Page.CREDENTIALS
+    page = ErrorPage.CREDENTIALS
 
 
 class ContractBroken(RelayError):
     """Recorded and found state disagree; going on could lose or double rows."""
 
     exit_code = 6
-    page = Page.START
+    page = ErrorPage.START
 
 
 class Fenced(RelayError):
     """Another process runs under this transactional id or group instance id."""
 
     exit_code = 7
-    page = Page.START
+    page = ErrorPage.START

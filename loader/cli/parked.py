@@ -15,7 +15,7 @@ from loader.cli.options import config_argument, settings_of
 from loader.core.plan import DEAD, DISCARDED, LOADED
 from loader.journal.startup import ledger_of
 from loader.operate import status
-from relay.errors import Page, Refused
+from relay.errors import ErrorPage, Refused
 from relay.program.command import WholeGroup
 from relay.program.plural import several
 
@@ -166,7 +166,7 @@ def resolve(
         raise Refused(
             f"{several(left, 'block is', 'blocks are')} not {wanted}",
             "Read the reasons above, correct what they name, and run it again.",
-            page=Page.PARKED,
+            page=ErrorPage.PARKED,
         )
 
 

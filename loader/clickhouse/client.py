@@ -15,7 +15,7 @@ from clickhouse_connect.driver.httpclient import HttpClient
 from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about, number
 from relay.clickhouse.replicas import connected, writing
-from relay.errors import ConfigError, Page, Refused, Unavailable
+from relay.errors import ConfigError, ErrorPage, Refused, Unavailable
 
 if TYPE_CHECKING:
     from relay.config.settings import ClickHouse
@@ -93,7 +93,7 @@ def failure(error: Exception, what: str) -> Unavailable | Refused:
             text,
             "Give the loader's user the rights that `relay doctor CONFIG --grants --role loader` "
             "prints, or correct user and password.",
-            page=Page.CREDENTIALS if about(str(error)) is About.USER else "",
+            page=ErrorPage.CREDENTIALS if about(str(error)) is About.USER else "",
         )
     return Refused(text, "Correct what the server's message names, then start the loader again.")
 

@@ -12,7 +12,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, is_permanent, one_line
 from relay.clickhouse import dedup_trial
-from relay.errors import ContractBroken, Page
+from relay.errors import ContractBroken, ErrorPage
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -46,6 +46,6 @@ def check(client: Client, database: str) -> str:
             f"the same token: the trial table has {copies * dedup_trial.ROWS:g} rows instead of "
             f"{dedup_trial.ROWS}",
             NEXT,
-            page=Page.REPEATED_INSERT,
+            page=ErrorPage.REPEATED_INSERT,
         )
     return ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from relay.clickhouse.balancer import servers
 from relay.clickhouse.replicas import is_shared, pin
-from relay.errors import Page, Refused
+from relay.errors import ErrorPage, Refused
 
 if TYPE_CHECKING:
     from relay.config.settings import ClickHouse
@@ -43,14 +43,14 @@ def several(clickhouse: ClickHouse, engine: str) -> bool:
             f"several servers answer at clickhouse.url: {' and '.join(found)} answered at "
             f"{clickhouse.url}, but no quorum is set",
             MEND,
-            page=Page.REPLICAS,
+            page=ErrorPage.REPLICAS,
         )
     if engine.startswith("Shared"):
         raise Refused(
             f"the ledger is a {engine}, for which any of several servers behind {clickhouse.url} "
             "may answer, but no quorum is set",
             MEND,
-            page=Page.REPLICAS,
+            page=ErrorPage.REPLICAS,
         )
     if is_shared(engine):
         pin(clickhouse)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
 from loader.core.positions import Noted, Unsure, Why
 from loader.journal.checkpoint import CheckpointPositions
-from relay.errors import ContractBroken, Page
+from relay.errors import ContractBroken, ErrorPage
 
 GO_ON = (
     "If the ledger was lost or emptied, start once with `loader run CONFIG --once --ledger-lost`: "
@@ -142,7 +142,7 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
             f"`loader ledger clean CONFIG {' '.join(f'--gone {one}' for one in others)} --run`; "
             "without --run it shows what would be removed. If kafka.bootstrap names other brokers "
             "than before, correct that.",
-            page=Page.LEDGER,
+            page=ErrorPage.LEDGER,
         )
 
 
@@ -162,7 +162,7 @@ def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
         "If the checkpoint belongs to another app, set loader.checkpoint to another directory. If "
         "the topic was created again, move the checkpoint away: blocks of the old journal that "
         "were not loaded are lost.",
-        page=Page.LEDGER,
+        page=ErrorPage.LEDGER,
     )
 
 
@@ -182,7 +182,7 @@ def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) 
                 f"of its journal, but the checkpoint {facts.where} stands at {found[p]}: the "
                 "ledger was lost, or it is another one",
                 GO_ON,
-                page=Page.LEDGER,
+                page=ErrorPage.LEDGER,
             )
         if low > found.get(p, 0):
             raise ContractBroken(
@@ -190,7 +190,7 @@ def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) 
                 f"records before it: the ledger {facts.ledger} has no position there, and "
                 "retention deleted the records",
                 f"Deleted blocks can only be loaded by running the source again. {GO_ON}",
-                page=Page.LEDGER,
+                page=ErrorPage.LEDGER,
             )
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from loader.console import say
 from relay import log
 from relay.config import kafka_clients
-from relay.errors import ContractBroken, Page, Refused, Unavailable
+from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
@@ -219,7 +219,7 @@ class JournalPolling:
                 f"at {position[partition]}: records were deleted before they were loaded, or the "
                 "topic was deleted and created again",
                 "Find out which; deleted blocks can only be loaded by running the source again.",
-                page=Page.GAP,
+                page=ErrorPage.GAP,
             )
         if not error.retriable() and error.code() not in (
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from loader.journal.reader import JournalPolling, RecordRows
 from loader.spark_child import end_with_spark
 from relay import log, names
-from relay.errors import ContractBroken, Page, Unavailable
+from relay.errors import ContractBroken, ErrorPage, Unavailable
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"is now {self._start.journal}: it was deleted and created again",
                 "Use a new app name; or, if every block of the old journal is loaded, remove the "
                 "checkpoint directory and the app's position rows in the ledger.",
-                page=Page.LEDGER,
+                page=ErrorPage.LEDGER,
             )
         position = {int(p): int(offset) for p, offset in start.items() if p != JOURNAL}
         try:
@@ -159,7 +159,7 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 "Deleted blocks can only be loaded by running the source again. To continue with "
                 "the records that are left, start once with `loader run CONFIG --once "
                 "--ledger-lost`.",
-                page=Page.GAP,
+                page=ErrorPage.GAP,
             )
         return low
 

@@ -22,7 +22,7 @@ from loader.journal import begin_plan
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
-from relay.errors import ConfigError, Page, Unavailable
+from relay.errors import ConfigError, ErrorPage, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.program.waiting import pauses
@@ -63,7 +63,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
             f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
             "Create it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has "
             "the columns), or name one replica in clickhouse.url.",
-            page=Page.REPLICAS,
+            page=ErrorPage.REPLICAS,
         )
     if make:
         ledger.ensure(settings.loader.database)

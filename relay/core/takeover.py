@@ -14,7 +14,7 @@ from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.state import Partition
-from relay.errors import Page
+from relay.errors import ErrorPage
 
 
 def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
@@ -134,7 +134,7 @@ def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError
         f"source partition {found.partition}: a rewind to offset {record.floor} was begun and is "
         "not finished: rows that it replaces may still be in ClickHouse",
         "finish it with `relay rewind CONFIG --run`, then start again",
-        Page.REWIND,
+        ErrorPage.REWIND,
     )
 
 
@@ -170,5 +170,5 @@ def _stop(found: PartitionTruth, what: str) -> StopError:
         f"source partition {found.partition}: {what}",
         "find out what changed the topic or the group; nothing was read or written. `relay accept "
         "CONFIG` shows how to continue",
-        Page.ACCEPT,
+        ErrorPage.ACCEPT,
     )

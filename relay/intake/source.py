@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
-from relay.errors import ContractBroken, Fenced, Page, RelayError
+from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
 from relay.intake.bulk import WhenFull
 from relay.intake.fetch_assignment import Fetching
 from relay.intake.leader_epochs import LeaderEpochs
@@ -244,7 +244,7 @@ class SourceMember:
                 f"cannot continue reading {self._topic}[{message.partition()}]: {error.name()} "
                 f"({error.str()})",
                 "the offset or the topic was deleted; find out what deleted it",
-                page=Page.GAP,
+                page=ErrorPage.GAP,
             )
         if ends_reading(error):
             raise self._as_error(error)

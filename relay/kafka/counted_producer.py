@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from relay import names
 from relay.config import kafka_clients
 from relay.core.events import Failure
-from relay.errors import Fenced, Page, Refused, RelayError, Unavailable
+from relay.errors import ErrorPage, Fenced, Refused, RelayError, Unavailable
 from relay.kafka.errors import NOWHERE, TRANSPORT, classify, describe
 from relay.kafka.transaction_evidence import TransactionEvidence
 
@@ -182,7 +182,7 @@ class Delivery:
         text = describe(what, error)
         if failure is Failure.FENCED:
             step = "give each running producer a transactional id of its own"
-            return Fenced(text, step, page=Page.PRODUCER)
+            return Fenced(text, step, page=ErrorPage.PRODUCER)
         if failure is Failure.ABORT:
             return Unavailable(text, "abort the transaction and write its rows again")
         if error.code() in TRANSPORT or error.retriable():

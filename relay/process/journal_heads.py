@@ -13,7 +13,7 @@ from relay import names
 from relay.blocks import journal
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
-from relay.errors import ContractBroken, Page
+from relay.errors import ContractBroken, ErrorPage
 from relay.process.truth import STRETCH, TruthReader
 
 if TYPE_CHECKING:
@@ -72,6 +72,6 @@ class HeadReader(TruthReader):
                 f"holds no record, and its first {beginning} offsets were deleted, so nothing "
                 "says where to continue",
                 "find out what deleted them; to continue without them, begin under a new app name",
-                page=Page.GAP,
+                page=ErrorPage.GAP,
             )
         return 0, None

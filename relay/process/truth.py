@@ -19,7 +19,7 @@ from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.takeover import came_later
-from relay.errors import ContractBroken, Page, Unavailable
+from relay.errors import ContractBroken, ErrorPage, Unavailable
 from relay.kafka.errors import REFUSED, answered
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
@@ -153,7 +153,7 @@ class TruthReader:
                 f"{names.group_id(self._settings.app)} carries metadata {entry.metadata!r}, "
                 "which no relay wrote: a tool moved the group's offsets",
                 "`relay accept CONFIG` shows how to continue",
-                page=Page.ACCEPT,
+                page=ErrorPage.ACCEPT,
             )
         return committed
 
@@ -215,7 +215,7 @@ class TruthReader:
                 f"committed offset, and the first {low} offsets of {self._journal}[{index}] were "
                 "deleted, so nothing says where to continue",
                 "`relay accept CONFIG` shows how to continue",
-                page=Page.ACCEPT,
+                page=ErrorPage.ACCEPT,
             )
 
     def _at(self, index: int, offset: int) -> JournalRecord | None:

@@ -15,7 +15,7 @@ from relay import names
 from relay.clickhouse.error_text import answer_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
 from relay.clickhouse.replicas import connected, reading
-from relay.errors import Page, Refused, Unavailable
+from relay.errors import ErrorPage, Refused, Unavailable
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
@@ -182,5 +182,5 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     return Refused(
         f"{where} refused to {doing}: {text}",
         "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",
-        page=Page.CREDENTIALS if what is About.USER else "",
+        page=ErrorPage.CREDENTIALS if what is About.USER else "",
     )

@@ -11,7 +11,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.spark import workers
 from relay.clickhouse.errors import About
-from relay.errors import Page, Refused
+from relay.errors import ErrorPage, Refused
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_the_driver_hears_of_it_without_a_traceback(
     told = Refused.printed(one.reason)
     assert "Authentication failed" in told.message
     assert "rights" in told.next_step
-    assert told.page == Page.CREDENTIALS
+    assert told.page == ErrorPage.CREDENTIALS
 
 
 def test_what_is_wrong_with_the_block_parks_it(

@@ -301,7 +301,8 @@ def test_a_setting_that_is_gone_makes_the_connection_anew(
 
     def refuses(statement: str) -> Error | None:
         nonlocal asked
-        asked += "system.settings" in statement
+        # All of them, as a connection does: not those that few rows are sent with.
+        asked += "system.settings" in statement and "isNull(min)" not in statement
         return (
             refuse
             if "INSERT INTO `" in statement and ".`troubled`" in statement and asked < 2

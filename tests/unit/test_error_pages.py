@@ -24,7 +24,7 @@ from relay.cli.docs import docs
 from relay.config.settings import ClickHouse
 from relay.core import step, takeover
 from relay.core.state import Fencing
-from relay.errors import Page, RelayError
+from relay.errors import ErrorPage, RelayError
 from relay.intake.membership import MemberFenced
 from relay.kafka.errors import answered
 from relay.operate.rewind.servers import _error as of_supersede
@@ -78,52 +78,52 @@ def left_parked() -> RelayError:
     return done.exception
 
 
-NAMED: dict[str, tuple[Callable[[], RelayError], Page]] = {
-    "lost ledger": (lost, Page.LEDGER),
+NAMED: dict[str, tuple[Callable[[], RelayError], ErrorPage]] = {
+    "lost ledger": (lost, ErrorPage.LEDGER),
     "lost ledger, and the journal's beginning": (
         lambda: lost(checkpoint=None, bounds={0: (3, 9)}),
-        Page.LEDGER,
+        ErrorPage.LEDGER,
     ),
-    "a checkpoint of another journal": (lambda: lost(journal="K"), Page.LEDGER),
+    "a checkpoint of another journal": (lambda: lost(journal="K"), ErrorPage.LEDGER),
     "a ledger of another journal": (
         lambda: lost(noted=Noted({("K", 0): 3}), checkpoint=None),
-        Page.LEDGER,
+        ErrorPage.LEDGER,
     ),
     "offsets moved, or a gap": (
         lambda: error_of(takeover._stop(SimpleNamespace(partition=0), "x")),  # type: ignore[arg-type]
-        Page.ACCEPT,
+        ErrorPage.ACCEPT,
     ),
-    "the brake": (braked, Page.WRONG_TOPIC),
-    "a fenced relay": (lambda: error_of(step._fenced(Fencing.GROUP, "x")), Page.START),
-    "a fenced member": (lambda: MemberFenced("x", ()), Page.START),
-    "the checkpoint's lock": (lambda: checkpoint_lock.used("there"), Page.START),
+    "the brake": (braked, ErrorPage.WRONG_TOPIC),
+    "a fenced relay": (lambda: error_of(step._fenced(Fencing.GROUP, "x")), ErrorPage.START),
+    "a fenced member": (lambda: MemberFenced("x", ()), ErrorPage.START),
+    "the checkpoint's lock": (lambda: checkpoint_lock.used("there"), ErrorPage.START),
     "two that write one checkpoint, as Spark says": (
         lambda: _from_spark(ValueError("[CONCURRENT_STREAM_LOG_UPDATE]"), "c") or RelayError(""),
-        Page.START,
+        ErrorPage.START,
     ),
-    "parked blocks": (left_parked, Page.PARKED),
-    "several servers": (several_servers, Page.REPLICAS),
+    "parked blocks": (left_parked, ErrorPage.PARKED),
+    "several servers": (several_servers, ErrorPage.REPLICAS),
     "Kafka's credentials": (
         lambda: answered("x", KafkaError(KafkaError._AUTHENTICATION), ""),
-        Page.CREDENTIALS,
+        ErrorPage.CREDENTIALS,
     ),
     "Kafka's credentials, under way": (
         lambda: error_of(step._wrong_credentials("x")),
-        Page.CREDENTIALS,
+        ErrorPage.CREDENTIALS,
     ),
     "ClickHouse's credentials, of the loader": (
         lambda: failure(WRONG_PASSWORD, "x"),
-        Page.CREDENTIALS,
+        ErrorPage.CREDENTIALS,
     ),
     "ClickHouse's credentials, of the relay": (
         lambda: translated(WRONG_PASSWORD, SERVER, "read it"),
-        Page.CREDENTIALS,
+        ErrorPage.CREDENTIALS,
     ),
 }
 
 
-@pytest.mark.parametrize("page", Page)
-def test_each_page_is_printed(page: Page) -> None:
+@pytest.mark.parametrize("page", ErrorPage)
+def test_each_page_is_printed(page: ErrorPage) -> None:
     done = CliRunner().invoke(docs, [page], catch_exceptions=False)
     assert done.exit_code == 0
     assert done.output.startswith("#")
@@ -143,7 +143,7 @@ def test_an_error_without_a_page_has_no_such_line() -> None:
 
 def test_what_was_printed_is_an_error_again() -> None:
     """Behind Spark's traceback, behind a worker's outcome, and behind a child process."""
-    error = errors.ContractBroken("lost it", "find it", page=Page.LEDGER)
+    error = errors.ContractBroken("lost it", "find it", page=ErrorPage.LEDGER)
     traceback = f"Traceback\nrelay.errors.ContractBroken: {error}\n\tat Java"
     for again in (
         _from_spark(ValueError(traceback), "c"),
@@ -151,6 +151,6 @@ def test_what_was_printed_is_an_error_again() -> None:
         of_supersede(6, f"loader: {error}\n"),
     ):
         assert again is not None
-        assert (again.message, again.page) == ("lost it", Page.LEDGER)
+        assert (again.message, again.page) == ("lost it", ErrorPage.LEDGER)
         assert again.next_step.startswith("find it")
         assert "more" not in again.next_step

@@ -97,4 +97,4 @@ GONE = "the ledger was lost, or no loader loaded what retention deleted before i
 )
 def test_what_is_known_is_said(traces: LedgerTraces, said: str) -> None:
     whole = f"there is no ledger relay.ledger, but {said}" if said else ""
-    assert lost_ledger.told(traces) == whole
+    assert lost_ledger.describe_loss(traces) == whole

@@ -17,7 +17,7 @@ from relay.cli.output import verify as output_verify
 from relay.cli.verify import several as verify_several
 from relay.cli.verify.follow import Outlets, follow
 from relay.cli.verify.once import once
-from relay.errors import ContractBroken, NotExactlyOnce, Page
+from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps
 from relay.operate.verify.read.journal import Reader
@@ -155,7 +155,7 @@ def _judge(audits: Sequence[Audit]) -> None:
             "deleted messages can only be loaded by running the source again; `relay accept` "
             "acknowledges that they are lost. Keep the topics' records longer than relay and "
             "loader may be stopped (`relay doctor` checks it)",
-            page=Page.GAP,
+            page=ErrorPage.GAP,
         )
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:

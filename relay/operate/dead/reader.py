@@ -14,7 +14,7 @@ from relay import names
 from relay.blocks import dead_letter as letters
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
-from relay.errors import ConfigError, ContractBroken, Page
+from relay.errors import ConfigError, ContractBroken, ErrorPage
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
@@ -122,7 +122,7 @@ class DeadReader:
         return ContractBroken(
             f"{message.topic()}[{message.partition()}], offset {message.offset()}: {problem}",
             "find out who writes to this topic; only relays of this app may",
-            page=Page.LETTER,
+            page=ErrorPage.LETTER,
         )
 
     def _records(

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
-from relay.errors import Fenced, Page, Refused, RelayError
+from relay.errors import ErrorPage, Fenced, Refused, RelayError
 from relay.kafka.admin import Admin
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final
 
@@ -100,7 +100,7 @@ class GroupFence:
                 raise Fenced(
                     f"relays of group {self._group} keep source partitions {missing}",
                     "stop the relays (scale them to 0), then run this command again",
-                    page=Page.REWIND,
+                    page=ErrorPage.REWIND,
                 )
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
-from relay.errors import ConfigError, ContractBroken, Page, RelayError
+from relay.errors import ConfigError, ContractBroken, ErrorPage, RelayError
 from relay.operate.rewind.seals import Seals, Stretch
 from relay.records_pb2 import Block, Commit
 
@@ -185,4 +185,4 @@ def as_error(refusals: Sequence[RewindRefusal]) -> RelayError:
     said = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
     steps = list(dict.fromkeys(one.next_step for one in refusals))
     kind = ContractBroken if {ACCEPT, NEW_APP} & set(steps) else ConfigError
-    return kind(said, "; ".join(steps), page=Page.ACCEPT if kind is ContractBroken else "")
+    return kind(said, "; ".join(steps), page=ErrorPage.ACCEPT if kind is ContractBroken else "")

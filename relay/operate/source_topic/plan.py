@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay.errors import ConfigError, ContractBroken, Page
+from relay.errors import ConfigError, ContractBroken, ErrorPage
 from relay.program.plural import several
 
 SAFE_COPIES = 3
@@ -104,7 +104,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
             "source, and the app's relays would stop at it; nothing was created",
             "set another `app` for another source; if the topic was deleted on purpose, create it "
             "with --anew, then run `relay accept`",
-            page=Page.ACCEPT,
+            page=ErrorPage.ACCEPT,
         )
     partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)
     if cluster.journal is not None and partitions < cluster.journal:

@@ -131,7 +131,7 @@ class LandedBlocks(LandedRows):
 
     def _lost(self) -> str:
         loader, app = self._settings.loader, self._settings.app
-        return lost_ledger.told(
+        return lost_ledger.describe_loss(
             LedgerTraces(
                 loader.database,
                 app,

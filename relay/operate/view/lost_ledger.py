@@ -46,8 +46,8 @@ class LedgerTraces:
     begins: Mapping[int, int] = field(default_factory=dict)
 
 
-def told(traces: LedgerTraces) -> str:
-    """Return that the ledger was lost, and by what that is known; empty: nothing says so."""
+def describe_loss(traces: LedgerTraces) -> str:
+    """Describe how it is known that the ledger was lost; empty: nothing says so."""
     other = "loader.database names another database"
     gone = "no loader loaded what retention deleted before it"
     elsewhere = [*_elsewhere(traces), *_stands(traces)]

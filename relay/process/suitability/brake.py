@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from relay.errors import ConfigError, Page
+from relay.errors import ConfigError, ErrorPage
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ class Brake:
             "check that source.topic names the right topic: `relay doctor CONFIG --sample 100` "
             "shows what its messages look like. If the first messages may all become dead "
             'letters, set source.all_dead = "continue"',
-            page=Page.WRONG_TOPIC,
+            page=ErrorPage.WRONG_TOPIC,
         )

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.errors import Page
+from relay.errors import ErrorPage
 from relay.operate.doctor.findings import found
-from relay.operate.view.lost_ledger import LedgerTraces, told
+from relay.operate.view.lost_ledger import LedgerTraces, describe_loss
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
     from relay.operate.doctor.findings import Finding
 
-_LOST = f"loader run CONFIG --once --ledger-lost (relay docs {Page.LEDGER})"
+_LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
 
 
 def judge_absence(
@@ -39,7 +39,7 @@ def judge_absence(
     database = settings.loader.database
     begins = {p: low for p, (low, _) in kafka.journal.items()}
     checkpoint = str(settings.loader.checkpoint)
-    lost = told(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
+    lost = describe_loss(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
     if lost:
         other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
         yield found(
