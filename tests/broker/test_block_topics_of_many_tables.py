@@ -43,7 +43,11 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
     found = BlockTopics(app, topics)
     found.ensure(tables)
 
-    assert asked == [len(tables) - 1]
+    together, *late = asked
+    assert together == len(tables) - 1
+    # A broker that does not list one yet is asked for that alone, and answers that it is there.
+    assert len(late) < len(tables) // 2
+    assert set(late) <= {1}
     assert found.of("my_shop.t0") == old
     for table in tables:
         facts = topics.describe(found.of(table))
@@ -52,4 +56,4 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
     assert topics.most_bytes(found.of("shop.t1")) == MAX_MESSAGE_BYTES
     again = BlockTopics(app, topics)
     again.ensure(tables)
-    assert len(asked) == 1
+    assert len(asked) == 1 + len(late)

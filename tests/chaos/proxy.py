@@ -134,7 +134,10 @@ class Proxy:
         self._expect(OneOff(api, client, n, Deed.TRUNCATED))
 
     def turn_away(self, n: int, client: str = "") -> None:
-        """The next `n` Produce requests reach nobody; the answer is that another broker leads."""
+        """The next `n` Produce requests reach nobody; the answer is that another broker leads.
+
+        It goes out when the connection's next Produce request has come, which is passed on.
+        """
         self._expect(OneOff(Api.PRODUCE, client, n, Deed.TURNED_AWAY))
 
     def hold(self, api: int | str, client: str = "") -> Held:

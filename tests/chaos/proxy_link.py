@@ -89,6 +89,7 @@ class Link:
         self._unanswered: dict[int, OneOff] = {}
         self._metadata: dict[int, int] = {}  # versions of requests under way
         self._held: dict[int, Held] = {}
+        self._turned_away: list[bytes] = []
         self._muted = False
         self.client = ""
         self.swallowed = False
@@ -150,9 +151,10 @@ class Link:
                 await self._to_server.finish(self._part(request.data, deed), self._delay)
                 return
             if deed is Deed.TURNED_AWAY:
-                answer = not_the_leader(request.data, request.version)
-                await self._to_client.put(answer, self._delay)
+                self._turned_away.append(not_the_leader(request.data, request.version))
                 continue
+            if request.is_for(Api.PRODUCE):
+                await self._answer_turned_away()
             if one_off is not None and one_off.held is not None:
                 await self._hold(request, one_off.held)
             elif one_off is not None:
@@ -160,6 +162,11 @@ class Link:
             if request.is_for(Api.METADATA):
                 self._metadata[request.key] = request.version
             await self._to_server.put(request.data, self._delay)
+
+    async def _answer_turned_away(self) -> None:
+        """Once a later request has come: else the client repeats these before it sends that."""
+        while self._turned_away:
+            await self._to_client.put(self._turned_away.pop(0), self._delay)
 
     async def _hold(self, request: Request, held: Held) -> None:
         self._held[request.key] = held
