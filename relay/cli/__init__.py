@@ -6,10 +6,12 @@ only when that command is used.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import click
 
 from relay import log
-from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, run_main
+from relay.program.command import EXIT_STATUSES, HELP, Lazy, LazyGroup, end, run_main
 from relay.version import __version__
 
 COMMANDS = {
@@ -77,7 +79,7 @@ def cli() -> None:
     """
 
 
-def main() -> int:
-    """Run the console script `relay`; return its exit status."""
+def main() -> NoReturn:
+    """Run the console script `relay`, and end the process with its exit status."""
     log.setup_for_answers()
-    return run_main(cli, "relay")
+    end(run_main(cli, "relay"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PROGRAM = [sys.executable, "-c", "import sys; from relay.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-c", "from relay.cli import main; main()"]
 LOOK_SECONDS = 0.2
 
 

@@ -13,7 +13,7 @@ import select
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
@@ -118,6 +118,21 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
     except Exception as bug:  # noqa: BLE001 - the last place that can say something
         return _unforeseen(prog_name, bug)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def end(status: int) -> NoReturn:
+    """End the process with this status, and without the interpreter's own clean-up.
+
+    The client library's threads run until the very end. Once, on a busy machine, they crashed a
+    relay within that clean-up: it had printed the right error, and its status was -11.
+    """
+    logging.shutdown()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        status = EXIT_PIPE_CLOSED
+    os._exit(status)
 
 
 def show_error(prog_name: str, error: RelayError) -> None:

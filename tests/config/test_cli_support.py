@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,35 @@ def test_a_bug_in_the_loader_ends_as_one_in_the_relay(
     assert said.startswith("loader: ")
     assert "ZeroDivisionError: division by zero" in said
     assert "Traceback" not in said
+
+
+CRASHES_AT_ITS_END = "import atexit, ctypes; atexit.register(ctypes.string_at, 0); "
+"""As a thread of the client library did."""
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("from relay.cli import main; main()", errors.ConfigError.exit_code),
+        (
+            "from relay.cli import cli, run_main; sys.exit(run_main(cli, 'relay'))",
+            -signal.SIGSEGV,
+        ),
+    ],
+    ids=["relay", "control"],
+)
+def test_a_crash_in_the_interpreters_own_end_does_not_change_the_status(
+    program: str, status: int
+) -> None:
+    code = f"import sys; {CRASHES_AT_ITS_END}{program}"
+    ended = subprocess.run([sys.executable, "-c", code, "stauts"], capture_output=True, check=False)
+    assert ended.returncode == status
+    assert b"Did you mean status?" in ended.stderr
+
+
+def test_what_was_printed_into_a_file_is_all_there(tmp_path: Path) -> None:
+    """A file's output waits in a buffer until the end."""
+    with (tmp_path / "help").open("wb") as out:
+        code = "from relay.cli import main; main()"
+        subprocess.run([sys.executable, "-c", code, "--help"], stdout=out, check=True)
+    assert (tmp_path / "help").read_text(encoding="utf-8").endswith("interrupted\n")
