@@ -79,7 +79,12 @@ def cli() -> None:
     """
 
 
-def main() -> NoReturn:
-    """Run the console script `relay`, and end the process with its exit status."""
+def main() -> int:
+    """Run the command line `relay`; return its exit status."""
     log.setup_for_answers()
-    end(run_main(cli, "relay"))
+    return run_main(cli, "relay")
+
+
+def program() -> NoReturn:
+    """Run the console script `relay`, and end the process with its exit status."""
+    end(main())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PROGRAM = [sys.executable, "-c", "from relay.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from relay.cli import program; program()"]
 LOOK_SECONDS = 0.2
 
 

@@ -123,8 +123,9 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
 def end(status: int) -> NoReturn:
     """End the process with this status, and without the interpreter's own clean-up.
 
-    The client library's threads run until the very end. Once, on a busy machine, they crashed a
-    relay within that clean-up: it had printed the right error, and its status was -11.
+    The client library's threads run until the very end, and OpenSSL frees, in that clean-up, what
+    they encrypt with: a relay printed the right error and ended with status -11, by a segmentation
+    fault of a broker's thread in OpenSSL.
     """
     logging.shutdown()
     try:

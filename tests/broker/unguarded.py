@@ -129,4 +129,4 @@ if __name__ == "__main__":
 
         sys.argv.pop(1)
         sys.exit(bareloader.main())
-    cli.main()
+    cli.program()

@@ -171,7 +171,7 @@ CRASHES_AT_ITS_END = "import atexit, ctypes; atexit.register(ctypes.string_at, 0
 @pytest.mark.parametrize(
     ("program", "status"),
     [
-        ("from relay.cli import main; main()", errors.ConfigError.exit_code),
+        ("from relay.cli import program; program()", errors.ConfigError.exit_code),
         (
             "from relay.cli import cli, run_main; sys.exit(run_main(cli, 'relay'))",
             -signal.SIGSEGV,
@@ -191,6 +191,6 @@ def test_a_crash_in_the_interpreters_own_end_does_not_change_the_status(
 def test_what_was_printed_into_a_file_is_all_there(tmp_path: Path) -> None:
     """A file's output waits in a buffer until the end."""
     with (tmp_path / "help").open("wb") as out:
-        code = "from relay.cli import main; main()"
+        code = "from relay.cli import program; program()"
         subprocess.run([sys.executable, "-c", code, "--help"], stdout=out, check=True)
     assert (tmp_path / "help").read_text(encoding="utf-8").endswith("interrupted\n")

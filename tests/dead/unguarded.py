@@ -49,4 +49,4 @@ def one_identity() -> None:
 
 if __name__ == "__main__":
     globals()[sys.argv.pop(1)]()
-    cli.main()
+    cli.program()
