@@ -111,11 +111,12 @@ def statement(
     into, rows = _selection(schema, target, stamp, blocks)
     claimed = ledger.holds
     if len(blocks) > 1:  # said loudly: who inserts nothing of a claim that holds, has to know
-        other = f"{ledger.holding} != length({{blocks:Array(String)}})"
+        other = f"length({{blocks:Array(String)}}) NOT IN {ledger.holding}"
         claimed = f"throwIf({other}, {literal(_TAKEN)}) = 0"
     # ClickHouse takes the table as it is when the statement begins, and evaluates this later:
-    # what it casts, and what not, was decided for just these columns.
-    bound = f" AND throwIf({shape_sql()} != {target.shape:d}, {literal(_ALTERED)}) = 0"
+    # what it casts, and what not, was decided for just these columns. IN has the question run
+    # within the statement's own pipeline; for a comparison it builds another, 0.7 ms each.
+    bound = f" AND throwIf({target.shape:d} NOT IN {shape_sql()}, {literal(_ALTERED)}) = 0"
     counter = target.nature.window.counter
     if limit is not None and counter != "none":
         bound += f" AND throwIf({counter_sql(counter)} > {limit:d}) = 0"
