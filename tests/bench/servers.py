@@ -16,7 +16,6 @@ from relay.dev import stack as dev
 from relay.dev.stack import Stack
 from tests import reach
 
-
 _LOGS = ("query_log", "part_log", "query_views_log")
 _FLUSH_MILLISECONDS = 7500
 """ClickHouse's default. `relay dev` writes its logs twice a second, for people and tests that look
