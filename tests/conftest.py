@@ -14,7 +14,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 
 from relay.config.server_settings import ClickHouse
-from relay.dev import process
+from relay.dev import layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
 from tests import reach
@@ -30,6 +30,10 @@ STARTING = frozenset(
 )
 """Fixtures that start a server, or a browser. Whatever test uses one, however indirectly, gets the
 mark `servers`; a test that starts one itself carries the mark."""
+
+
+WORKERS = 16
+"""Processes of one run that never choose the same port; those that crashed have successors."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,7 +72,14 @@ def pytest_configure() -> None:
         signal.signal(number, signal.default_int_handler)
     keep_files_in_memory()
     live_shortly()
+    _choose_ports_of_its_own()
     gc.set_threshold(50_000)  # searches of models allocate little else than states that they keep
+
+
+def _choose_ports_of_its_own() -> None:
+    """A broker that a test has ended for a while would find its port taken by another's stack."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    layout.PORTS = layout.PORTS[int(worker.removeprefix("gw")) % WORKERS :: WORKERS]
 
 
 @pytest.fixture(autouse=True)

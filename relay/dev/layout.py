@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 _FILE = "stack.json"
 # Below the range from which systems take ports for outgoing connections (Linux: 32768 and up),
 # or a stopped server's port could be gone when it comes back.
-_PORTS = range(15_000, 32_000)
+PORTS = range(15_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _choose(
 
 def _free_ports(count: int, taken: Collection[int]) -> list[int]:
     found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+    for port in random.sample(PORTS, len(PORTS)):
         if len(found) == count:
             break
         if port not in taken and is_free(port):
