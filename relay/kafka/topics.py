@@ -189,10 +189,7 @@ class Topics:
         """
         self._look_for_controller()
         asked = {name for names_of_it in wanted.values() for name in names_of_it}
-        described = self._admin.client.describe_topics(
-            TopicCollection(sorted(asked)), request_timeout=REQUEST_SECONDS
-        )
-        absent = {name for name, future in described.items() if _code(future) in _ABSENT}
+        absent = self._absent(asked)
         new = [
             self._new(topic, self._partitions)
             for topic in wanted
@@ -201,6 +198,20 @@ class Topics:
         if new:
             created = self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
             wait(created.values())
+            self._await_all({topic for topic, future in created.items() if not future.exception()})
+
+    def _await_all(self, created: Collection[str]) -> None:
+        """Wait until these are listed, so that ensure_block_topic does not create them again."""
+        deadline = time.monotonic() + APPEAR_SECONDS
+        while created and (created := self._absent(created)) and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+
+    def _absent(self, topics: Collection[str]) -> set[str]:
+        """Return which of these topics the brokers do not list."""
+        described = self._admin.client.describe_topics(
+            TopicCollection(sorted(topics)), request_timeout=REQUEST_SECONDS
+        )
+        return {name for name, future in described.items() if _code(future) in _ABSENT}
 
     def ensure_block_topic(self, topic: str) -> None:
         """Create or grow a block topic; relay.kafka.block_topics says by which name."""
