@@ -54,7 +54,8 @@ _LOG = """    <{name}>
             TTL event_date + INTERVAL 3 DAY SETTINGS ttl_only_drop_parts = 1</engine>
     </{name}>
 """
-_LOGS = ("query_log", "part_log", "query_views_log")
+LOGS = ("query_log", "part_log", "query_views_log")
+"""Tables of `system` that the server writes."""
 
 _USERS = """<clickhouse>
     <profiles>
@@ -92,7 +93,7 @@ def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
 
     Also makes the database `system` one that is kept, as a server has it.
     """
-    place = directory / f"{NAME}-server"
+    place = server_directory(directory)
     place.mkdir(parents=True, exist_ok=True)
     secret = password_file(directory).read_text(encoding="utf-8").strip()
     users = place / "users.xml"
@@ -104,11 +105,16 @@ def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
         users=escape(str(users)),
         log=escape(str(log_file(directory, f"{NAME}-server"))),
         errors=escape(str(log_file(directory, f"{NAME}-errors"))),
-        logs="".join(_LOG.format(name=name) for name in _LOGS),
+        logs="".join(_LOG.format(name=name) for name in LOGS),
     )
     _write(place / "config.xml", config)
     _keep_system(directory / NAME / "metadata" / "system.sql")
     return place
+
+
+def server_directory(directory: Path) -> Path:
+    """Return where a stack's server has its configuration; it also reads config.d there."""
+    return directory / f"{NAME}-server"
 
 
 def _keep_system(path: Path) -> None:

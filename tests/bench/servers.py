@@ -11,12 +11,11 @@ from pathlib import Path
 
 from clickhouse_connect.driver.client import Client
 
-from relay.dev import clickhouse
+from relay.dev import clickhouse_config
 from relay.dev import stack as dev
 from relay.dev.stack import Stack
 from tests import reach
 
-_LOGS = ("query_log", "part_log", "query_views_log")
 _FLUSH_MILLISECONDS = 7500
 """ClickHouse's default. `relay dev` writes its logs twice a second, for people and tests that look
 at them at once, which takes a twentieth of a core."""
@@ -26,7 +25,7 @@ at them at once, which takes a twentieth of a core."""
 def started(directory: Path, progress: Callable[[str], None]) -> Iterator[Stack]:
     """One broker and one ClickHouse on free ports."""
     place = directory / "servers"
-    _write_logs_as_servers_do(place / f"{clickhouse.NAME}-server" / "config.d")
+    _write_logs_as_servers_do(clickhouse_config.server_directory(place) / "config.d")
     try:
         yield dev.up(place, progress=progress)
     finally:
@@ -35,7 +34,7 @@ def started(directory: Path, progress: Callable[[str], None]) -> Iterator[Stack]
 
 def _write_logs_as_servers_do(overrides: Path) -> None:
     interval = f"<flush_interval_milliseconds>{_FLUSH_MILLISECONDS}</flush_interval_milliseconds>"
-    logs = "".join(f"<{log}>{interval}</{log}>" for log in _LOGS)
+    logs = "".join(f"<{log}>{interval}</{log}>" for log in clickhouse_config.LOGS)
     overrides.mkdir(parents=True)
     (overrides / "logs.xml").write_text(f"<clickhouse>{logs}</clickhouse>", encoding="utf-8")
 
