@@ -13,6 +13,7 @@ import pytest
 
 from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
+from relay.clickhouse.statement_settings import FEW_ROWS
 from tests.loader.blocks import Journal, batch, clock_passes
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number, until_settled, window
@@ -48,7 +49,7 @@ USERS = [
     *(User(name.replace(" ", "_"), "w", settings=of) for name, of in PROFILES.items()),
     # Neither may run a statement with one thread, as the loader likes to for few rows.
     User("threads", "w", settings={"max_threads": "4"}, least={"max_threads": "2"}),
-    User("fixed", "w", constant=("max_threads", "local_filesystem_read_method")),
+    User("fixed", "w", constant=tuple(FEW_ROWS)),
 ]
 _apps = itertools.count()
 
