@@ -3,7 +3,9 @@
 Receives a Block, gives its rows as one record batch. One consumer per process, kept
 over blocks, since a new one costs about a second; read_committed, at exactly the
 block's offsets; commits nothing. Small blocks are read several at once, each from a partition of
-its own: one after another, the client would wait for the broker at each.
+its own: one after another, the client would wait for the broker at each. Then it rests: at the
+ends of so many partitions it would ask again every few milliseconds, for as long as their INSERTs
+take.
 """
 
 from __future__ import annotations
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
-AT_ONCE, AT_ONCE_BYTES = 32, 8 << 20
+AT_ONCE, AT_ONCE_BYTES = 128, 8 << 20
 """So many blocks are read at once at most, and so much of rows, as producers sent them."""
+_POLL_SECONDS = 0.5
+_BETWEEN = 8
+"""Offsets between two blocks of a partition that are read as one stretch: transaction markers, and
+few chunks. It is cheaper to skip more of them."""
 _LARGE = {"max.partition.fetch.bytes": 16 << 20}
 """A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
 _KNOWN_SECONDS = 300.0
@@ -69,6 +75,9 @@ class Fetcher:
     def __init__(self, kafka: Kafka) -> None:
         self._consumer = PartitionReader(kafka_clients.reader(kafka) | _LARGE)
         self._at: dict[Place, int] = {}  # next offset of what is assigned
+        self._resting = True  # nothing is assigned; what was read for later is kept
+        self._several = False  # what is assigned are small blocks, to be read at once
+        self._wanted: dict[Place, range] = {}  # of them, what has not come yet
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
         self._asked: dict[str, float] = {}  # topics, by when
@@ -89,7 +98,9 @@ class Fetcher:
         try:
             self._seek(block, ahead)
             values = self._chunks(block)
-            if ahead:
+            if self._several:
+                self._read_the_others()
+            elif ahead and not self._resting:
                 self._seek(ahead[0], ahead[1:])
         except KafkaException as error:
             self._forget()
@@ -104,12 +115,9 @@ class Fetcher:
         return check(block, values)
 
     def rest(self) -> None:
-        """Pause until the next fetch.
-
-        At a partition's end the client would ask again every few milliseconds.
-        """
+        """Pause until the next fetch."""
         self._forget()
-        self._consumer.unassign()
+        self._unassign()
 
     def close(self) -> None:
         """Close the consumer."""
@@ -117,16 +125,41 @@ class Fetcher:
 
     def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
         """Continue an earlier read if it stopped nearby; else assign the consumer anew."""
-        at = self._at.get(_place(block))
-        # Between are transaction markers and few chunks; all else is cheaper to skip.
-        if at is not None and 0 <= block.first_offset - at <= 8:
+        if self._kept_whole(block) if self._resting else self._reads_on_to(block):
             return
         self._forget()
         wanted = together(block, ahead)
         for topic in dict.fromkeys(topic for topic, _ in wanted):
             self._ask_about(topic)
-        self._consumer.assign([TopicPartition(*place, first) for place, first in wanted.items()])
-        self._at = wanted
+        starts = {place: offsets.start for place, offsets in wanted.items()}
+        self._consumer.assign([TopicPartition(*place, first) for place, first in starts.items()])
+        self._at, self._wanted = starts, wanted
+        self._resting, self._several = False, len(wanted) > 1
+
+    def _reads_on_to(self, block: Block) -> bool:
+        at = self._at.get(_place(block))
+        return at is not None and 0 <= block.first_offset - at <= _BETWEEN
+
+    def _kept_whole(self, block: Block) -> bool:
+        offsets = range(block.first_offset, block.next_offset)
+        kept = [message for message in self._early[_place(block)] if message.offset() in offsets]
+        return len(kept) == block.chunks
+
+    def _read_the_others(self) -> None:
+        """Keep what was assigned together with a block, then rest.
+
+        What does not come is read again, by itself: then it is known whose trouble it is.
+        """
+        while self._wanted:
+            message = self._consumer.poll(_POLL_SECONDS)
+            if message is None or message.topic() is None:
+                break
+            self._keep((message.topic() or "", message.partition() or 0), message)
+        self._unassign()
+
+    def _unassign(self) -> None:
+        self._consumer.unassign()
+        self._resting, self._several = True, False
 
     def _ask_about(self, topic: str) -> None:
         """Make the client look up the leader of the partition now.
@@ -164,6 +197,7 @@ class Fetcher:
                 self.messages = _listed(message)
             values.append(_value(message, block, len(values)))
             self._at[_place(block)] = offset + 1
+            self._came(_place(block), offset + 1)
         return values
 
     def _next(self, place: Place) -> Message | None:
@@ -172,7 +206,7 @@ class Fetcher:
             kept = early.popleft()
             self._early_bytes -= len(kept.value() or b"")
             return kept
-        message = self._consumer.poll(0.5)
+        message = self._consumer.poll(_POLL_SECONDS)
         if message is None or message.topic() is None:
             return message
         other = message.topic() or "", message.partition() or 0
@@ -189,10 +223,17 @@ class Fetcher:
         if place in self._at:
             self._early[place].append(message)
             self._early_bytes += size
+        self._came(place, (message.offset() or 0) + 1)
+
+    def _came(self, place: Place, position: int) -> None:
+        """Note how far a partition was read, or that it is read again later."""
+        wanted = self._wanted.get(place)
+        if wanted and (position >= wanted.stop or place not in self._at):
+            del self._wanted[place]
 
     def _forget(self) -> None:
         """Have the next read assign the consumer anew."""
-        self._at = {}
+        self._at, self._wanted = {}, {}
         self._early.clear()
         self._early_bytes = 0
 
@@ -210,15 +251,17 @@ class Fetcher:
         )
 
 
-def together(block: Block, ahead: Sequence[Block]) -> dict[Place, int]:
-    """Return the offset to read from, by partition: for this block and those read with it."""
-    found = {_place(block): block.first_offset}
+def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
+    """Return the offsets to read, by partition: of this block and of those read with it."""
+    found = {_place(block): range(block.first_offset, block.next_offset)}
     size = block.row_bytes
     for other in ahead[: AT_ONCE - 1]:
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
-        found.setdefault(_place(other), other.first_offset)
+        before = found.get(_place(other), range(other.first_offset, other.first_offset))
+        if 0 <= other.first_offset - before.stop <= _BETWEEN:
+            found[_place(other)] = range(before.start, other.next_offset)
     return found
 
 

@@ -58,6 +58,8 @@ class Reader:
         self._queues: list[deque[Record]] = []
         self.assigned: list[list[int]] = []
         self.listed: list[str] = []
+        self.resting = True
+        self.polls = 0
 
     def list_topics(self, topic: str, timeout: float) -> None:
         assert timeout > 0
@@ -65,12 +67,18 @@ class Reader:
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
         self.assigned.append([place.partition for place in places])
+        self.resting = False
         self._queues = [
             deque(one for one in self._log[place.partition] if one.offset() >= place.offset)
             for place in reversed(places)
         ]
 
+    def unassign(self) -> None:
+        self._queues = []
+        self.resting = True
+
     def poll(self, _: float) -> Record | None:
+        self.polls += 1
         for _ in self._queues:
             queue = self._queues.pop(0)
             self._queues.append(queue)
@@ -138,6 +146,46 @@ def test_blocks_of_several_partitions_are_read_at_once(
     assert reader.listed == [TOPIC]
 
 
+def test_once_all_have_come_the_broker_is_not_asked_any_more(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    """Their INSERTs take a while; at a partition's end the client would ask again all the time."""
+    one, reader, _ = fetcher(monkeypatch, blocks)
+
+    for at, block in enumerate(blocks, 1):
+        one.fetch(block, blocks[at:])
+        assert reader.resting
+    assert reader.polls == sum(block.chunks for block in blocks)
+
+
+def test_one_that_does_not_come_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    """The broker that leads its partition may be away: it is waited for when it is wanted."""
+    one, reader, log = fetcher(monkeypatch, blocks)
+    late, log[2] = log[2], []
+
+    assert one.fetch(blocks[0], blocks[1:3]).column("n").to_pylist() == rows(0)
+    assert one.fetch(blocks[1], blocks[2:3]).column("n").to_pylist() == rows(1)
+    assert reader.assigned == [[0, 1, 2]]
+    log[2] = late
+    assert one.fetch(blocks[2]).column("n").to_pylist() == rows(2)
+    assert reader.assigned == [[0, 1, 2], [2]]
+
+
+def test_after_small_blocks_a_large_one_is_read_and_the_next_small_ones_behind_it(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
+) -> None:
+    blocks[2].row_bytes = fetch.AT_ONCE_BYTES
+    blocks[3].partition = 3
+    blocks.append(sealed(4, 0, values(4)))
+    one, reader, _ = fetcher(monkeypatch, blocks)
+
+    for at, block in enumerate(blocks, 1):
+        assert one.fetch(block, blocks[at:]).column("n").to_pylist() == rows(at - 1)
+    assert reader.assigned == [[0, 1], [2], [3, 4]]
+
+
 def test_in_another_order_each_still_gets_its_own(
     monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
 ) -> None:
@@ -187,12 +235,17 @@ def test_control_anothers_chunks_are_noticed(
         one.fetch(blocks[1])
 
 
-def test_large_blocks_are_read_alone_and_the_first_of_each_partition_counts() -> None:
+def test_large_blocks_are_read_alone_and_the_nearest_of_each_partition_count() -> None:
     """What is held for later is bounded, in bytes and in number."""
-    small = [sealed(n % 40, 10 * n, values(n, 1)) for n in range(80)]
+    small = [sealed(n % 200, 10 * n, values(n, 1)) for n in range(400)]
     large = [sealed(n, 0, values(n, 1), row_bytes=fetch.AT_ONCE_BYTES) for n in range(3)]
 
-    assert together(large[0], large[1:]) == {(TOPIC, 0): 0}
-    assert together(small[0], [large[1]]) == {(TOPIC, 0): 0}
-    assert together(small[3], [small[43], small[4]]) == {(TOPIC, 3): 30, (TOPIC, 4): 40}
+    near = sealed(3, 31 + fetch._BETWEEN, values(3, 1))
+    assert together(large[0], large[1:]) == {(TOPIC, 0): range(1)}
+    assert together(small[0], [large[1]]) == {(TOPIC, 0): range(1)}
+    assert together(small[3], [small[203], small[4]]) == {
+        (TOPIC, 3): range(30, 31),
+        (TOPIC, 4): range(40, 41),
+    }
+    assert together(small[3], [near]) == {(TOPIC, 3): range(30, 32 + fetch._BETWEEN)}
     assert len(together(small[0], small[1:])) == fetch.AT_ONCE
