@@ -1,12 +1,15 @@
 """The journal's records, by one consumer that is kept between micro-batches.
 
 Receives positions, gives rows (partition, offset, block) as loader.journal.source shows them to
-Spark. It reads committed records only, and never beyond the last stable offset.
+Spark. It reads committed records only, and never beyond the last stable offset. The oldest come
+first, of whichever partition: what a relay sealed of a table in one transaction is in the journals
+of several, and makes one INSERT if it comes in one micro-batch.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -20,7 +23,7 @@ from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from confluent_kafka import Message
 
@@ -30,6 +33,8 @@ ANSWER_SECONDS = 30.0
 """For a broker to answer a bounded read."""
 _THERE_SECONDS = 0.05
 """For what is there to come, in a read that is not bounded."""
+_WAITING_BYTES = 64 << 20
+"""Of records that wait for older ones of other partitions to come."""
 
 T = TypeVar("T")
 Positions = dict[int, int]
@@ -61,7 +66,9 @@ class JournalPolling:
 
     def __init__(self, kafka: Kafka, topic: str, given: Given) -> None:
         self._topic, self._given = topic, given
-        self._next: Positions = {}  # what the consumer would deliver next
+        self._next: Positions = {}  # what comes next, of what waits or of the consumer
+        self._waiting: defaultdict[int, deque[Message]] = defaultdict(deque)
+        self._waiting_bytes = 0
         # The end of a partition is an event, at the last stable offset.
         config = kafka_clients.reader(kafka) | {"enable.partition.eof": True, "error_cb": _say}
         self._consumer = PartitionReader(config)
@@ -77,14 +84,24 @@ class JournalPolling:
             self._assign(position)
         rows: list[Row] = []
         behind, found = set(position), 0.0
-        until = time.monotonic() + _THERE_SECONDS
         while found < blocks:
+            self._poll_there(behind, position)
+            if (message := self._oldest()) is None:
+                break
+            found += self._take(message, rows)
+        return rows
+
+    def _poll_there(self, behind: set[int], position: Positions) -> None:
+        """Poll until a record of each partition waits that may have one; `behind` says which."""
+        until = time.monotonic() + _THERE_SECONDS
+        while not behind or self._lacks(behind):
             left = until - time.monotonic() if behind else 0
             message = self._consumer.poll(max(0.0, left))
             if message is None:
                 if behind and time.monotonic() < until:
                     continue
-                break
+                behind.clear()
+                return
             until = time.monotonic() + _THERE_SECONDS
             partition = message.partition() or 0
             if self._ends(message, position):
@@ -93,8 +110,7 @@ class JournalPolling:
                 behind.discard(partition)
             elif message.error() is None:
                 behind.add(partition)
-                found += self._take(message, rows)
-        return rows
+                self._wait(message)
 
     def up_to(
         self, position: Positions, until: Positions, blocks: int | None, *, whole: bool = False
@@ -114,8 +130,20 @@ class JournalPolling:
         self._assign(position)
         rows: list[Row] = []
         open_, found = {p for p in position if position[p] < until.get(p, 0)}, 0.0
+        while blocks is None or found < blocks:
+            self._poll_open(open_, position, until, whole=whole)
+            if (message := self._oldest()) is None:
+                break
+            found += self._take(message, rows)
+        self._next = {}  # it may be beyond `until`
+        return rows
+
+    def _poll_open(
+        self, open_: set[int], position: Positions, until: Positions, *, whole: bool
+    ) -> None:
+        """Poll until a record of each open partition waits; close those that are read."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while open_ and (blocks is None or found < blocks):
+        while self._lacks(open_):
             message = self._consumer.poll(1.0)
             if message is None:
                 if time.monotonic() > deadline:
@@ -134,15 +162,14 @@ class JournalPolling:
             deadline = time.monotonic() + ANSWER_SECONDS
             if offset >= until.get(partition, 0):
                 open_.discard(partition)
-                continue
-            found += self._take(message, rows)
-        self._next = {}  # it may be beyond `until`
-        return rows
+            else:
+                self._wait(message)
 
     def rest(self) -> None:
         """Pause until the next call: at the end of a partition a consumer keeps fetching."""
         self._consumer.unassign()
         self._next = {}
+        self._let_go()
 
     def close(self) -> None:
         """End the consumer."""
@@ -189,7 +216,31 @@ class JournalPolling:
         grant = f"grant Read on topic {self._topic} to the user of kafka.client"
         return answered(what, error, grant)
 
+    def _lacks(self, partitions: Collection[int]) -> bool:
+        """Whether none waits of some of these, and there is room for more."""
+        return self._waiting_bytes < _WAITING_BYTES and not all(
+            self._waiting[partition] for partition in partitions
+        )
+
+    def _wait(self, message: Message) -> None:
+        self._waiting[message.partition() or 0].append(message)
+        self._waiting_bytes += len(message.value() or b"")
+
+    def _oldest(self) -> Message | None:
+        """Take the record that was written first, of those that wait."""
+        first = min(filter(None, self._waiting.values()), key=_written, default=None)
+        if first is None:
+            return None
+        message = first.popleft()
+        self._waiting_bytes -= len(message.value() or b"")
+        return message
+
+    def _let_go(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
     def _assign(self, position: Mapping[int, int]) -> None:
+        self._let_go()
         self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in position.items()])
         self._next = dict(position)
 
@@ -226,6 +277,11 @@ class JournalPolling:
             KafkaError._TRANSPORT,  # noqa: SLF001
         ):
             raise self._error(f"read {self._topic}[{partition}]", error)
+
+
+def _written(waiting: deque[Message]) -> tuple[int, int]:
+    message = waiting[0]
+    return message.timestamp()[1], message.partition() or 0
 
 
 def _say(error: KafkaError) -> None:

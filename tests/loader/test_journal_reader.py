@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Queued:
-    """A record with one block, or the end of a partition."""
+    """A record with one block, or the end of a partition; written a second after the one before."""
 
     def __init__(self, partition: int, offset: int, *, end: bool = False) -> None:
         self._partition, self._offset, self._end = partition, offset, end
@@ -31,6 +31,9 @@ class Queued:
 
     def offset(self) -> int:
         return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1000 * self._offset
 
     def error(self) -> KafkaError | None:
         return KafkaError(KafkaError._PARTITION_EOF) if self._end else None
@@ -96,6 +99,53 @@ def test_a_batch_has_about_so_many_blocks(polling: Any) -> None:
     assert len(source.there({0: 0, 1: 0}, 7)) == 7
     assert len(source.there({0: 4, 1: 3}, 1_000)) == 93
     assert source._consumer.assigned == 1
+
+
+def of_a_backlog(partitions: int, records: int) -> list[Queued]:
+    """As a broker answers: one partition's records after the other's."""
+    return [Queued(p, offset) for p in range(partitions) for offset in range(records)]
+
+
+OLDEST_FIRST = [(p, offset) for offset in range(3) for p in range(4)]
+
+
+def test_of_a_backlog_what_was_sealed_together_comes_together(polling: Any) -> None:
+    """Else a table's blocks of one transaction come in as many batches as it has partitions."""
+    source = polling(*of_a_backlog(4, 10))
+    end = dict.fromkeys(range(4), 10)
+
+    first = source.there(dict.fromkeys(range(4), 0), 12)
+    rest = source.there(dict.fromkeys(range(4), 3), 1_000)
+    assert offsets(first) == OLDEST_FIRST
+    assert offsets(first + rest) == [(p, offset) for offset in range(10) for p in range(4)]
+    assert source._next == end
+    assert source._consumer.assigned == 1
+
+
+def test_a_bounded_read_takes_the_oldest_first_too(polling: Any) -> None:
+    source = polling(*of_a_backlog(4, 10))
+    end = dict.fromkeys(range(4), 9)
+    assert offsets(source.up_to(dict.fromkeys(range(4), 0), end, 12)) == OLDEST_FIRST
+
+
+def test_a_partition_that_sends_nothing_does_not_stop_the_others(
+    polling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader may be away: what waits for its records is bounded."""
+    monkeypatch.setattr(journal_reader, "_WAITING_BYTES", 3 * len(b"record"))
+    source = polling(*of_a_backlog(1, 10))
+    position = {0: 0, 1: 0}
+    assert offsets(source.up_to(position, {0: 10, 1: 10}, 7)) == [(0, n) for n in range(7)]
+    assert offsets(polling(*of_a_backlog(1, 10)).there(position, 7)) == [(0, n) for n in range(7)]
+
+
+def test_what_waits_is_forgotten_when_the_reader_begins_elsewhere(polling: Any) -> None:
+    """As after a restart of the query: the consumer is assigned anew and delivers it again."""
+    source = polling(*of_a_backlog(2, 5))
+    assert offsets(source.there({0: 0, 1: 0}, 1)) == [(0, 0)]
+    source._consumer.queued = deque(of_a_backlog(2, 5))
+    assert len(source.there({0: 0, 1: 0}, 1_000)) == 10
+    assert source._consumer.assigned == 2
 
 
 @pytest.mark.parametrize(
