@@ -66,6 +66,8 @@ class TableCodecs:
         self._meant: dict[str, str] = {}
         self._known: dict[str, RowCodec | DeadReason] = {}
         self._changed: dict[str, RowCodec | DeadReason | None] = {}
+        # By table: what the registry and ClickHouse gave when the two had the same columns.
+        self._agreed: dict[str, tuple[TableSchema | None, TableColumns]] = {}
 
     def codec(self, table: str) -> RowCodec | DeadReason:
         """Return the table's codec, or why its messages are dead letters."""
@@ -188,6 +190,9 @@ class TableCodecs:
         return unknown_table(table, self._meant.get(table, ""))
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
+        known = self._known.get(table)
+        if isinstance(known, RowCodec) and known.schema.version == schema.version:
+            return known
         problems = unsupported_columns(schema)
         if problems:
             log.error(
@@ -195,9 +200,6 @@ class TableCodecs:
                 extra={"table": table, "why": "; ".join(problems)},
             )
             return unsupported(problems)
-        known = self._known.get(table)
-        if isinstance(known, RowCodec) and known.schema.version == schema.version:
-            return known
         return RowCodec(schema)
 
     def _schemas(self, tables: Collection[str]) -> dict[str, TableSchema]:
@@ -235,10 +237,13 @@ class TableCodecs:
 
     def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
         """Whether the registry has these columns, or has them now because we proposed them."""
+        if (agreed := self._agreed.get(table)) and agreed[0] is current and agreed[1] is columns:
+            return True
         wanted = evolve(
             current, table, columns.uuid, columns.columns, block_column=self._block_column
         )
         if wanted is None:
+            self._agreed[table] = current, columns
             return True
         winner = self._registry.propose(wanted)
         return (winner.version, winner.columns) == (wanted.version, wanted.columns)

@@ -19,7 +19,7 @@ from relay.errors import ErrorPage, Refused, Unavailable
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from clickhouse_connect.driver.client import Client
 
@@ -31,22 +31,40 @@ ANSWER_SECONDS = 30
 # A view holds no rows and a dictionary takes none; both list columns like tables.
 _TARGETS = """t.database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
   AND t.engine NOT IN ('View', 'Dictionary')"""
+_PLAIN = "t.engine = 'MergeTree' AND t.partition_key = '' AND empty(t.dependencies_table)"
 _COLUMNS = """
-SELECT c.database, c.table, toString(t.uuid),
-    t.engine = 'MergeTree' AND t.partition_key = '' AND empty(t.dependencies_table)
-        AND position(t.engine_full, ' TTL ') = 0,
+SELECT c.database, c.table, toString(t.uuid), {plain} AND position(t.engine_full, ' TTL ') = 0,
     c.name, c.type, c.default_kind
 FROM system.columns AS c
 INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
-WHERE {where}
-  AND {targets}
+WHERE {targets}
+  AND c.database IN {databases:Array(String)} AND c.table IN {names:Array(String)}
+  AND concat(c.database, '.', c.table) IN {tables:Array(String)}
 ORDER BY c.database, c.table, c.position
 """
+# engine_full is two thirds of what _COLUMNS costs the server, which writes each table's definition
+# out for it. It alone has a TTL; what changes a TTL sets the modification time.
+_DIGESTS = """
+SELECT t.database, t.name, toString(t.uuid), {plain}, c.digest,
+    toUnixTimestamp(t.metadata_modification_time) AS modified,
+    modified > toUnixTimestamp(now()) - {clock_seconds:Int64}
+FROM system.tables AS t
+INNER JOIN (
+    SELECT database, table, sum(sipHash64(position, name, type, default_kind)) AS digest
+    FROM system.columns
+    WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}
+    GROUP BY database, table
+) AS c ON t.database = c.database AND t.name = c.table
+WHERE {targets}
+  AND t.database IN {databases:Array(String)} AND t.name IN {names:Array(String)}
+  AND concat(t.database, '.', t.name) IN {tables:Array(String)}
+"""
 _NAMES = "SELECT t.database, t.name FROM system.tables AS t WHERE {targets}"
-_SOME = (
-    "c.database IN {databases:Array(String)} AND c.table IN {names:Array(String)} "
-    "AND concat(c.database, '.', c.table) IN {tables:Array(String)}"
-)
+_CLOCK_SECONDS = 2
+"""A modification time is in whole seconds: one so recent may also be that of the next change."""
+
+Digest = tuple[object, ...]
+"""Of a table: it changes when anything in its TableColumns does."""
 
 
 class TableColumns(NamedTuple):
@@ -72,38 +90,51 @@ class Catalogue:
     def __init__(self, clickhouse: ClickHouse) -> None:
         self._clickhouse = clickhouse
         self._client: Client | None = None
+        self._known: dict[str, tuple[Digest, TableColumns]] = {}
 
     def read(self, tables: Collection[str] | None = None) -> dict[str, TableColumns]:
         """Return columns of these tables, or of all; a table that is not there is left out.
 
         Databases of ClickHouse's own, views and dictionaries are left out, as is
-        every name that is no `database.table` in plain identifiers.
+        every name that is no `database.table` in plain identifiers. A table that has not changed
+        since the last call is not read again, and has the same object.
 
         Raises:
             Unavailable: ClickHouse did not answer, or cannot just now.
             Refused: it answered no.
         """
-        parameters: dict[str, list[str]] = {}
-        if tables is not None:
-            asked = sorted(filter(names.is_table_name, tables))
-            if not asked:
-                return {}
-            parts = [names.split_table(table) for table in asked]
-            parameters = {
-                "tables": asked,
-                "databases": sorted({database for database, _ in parts}),
-                "names": sorted({name for _, name in parts}),
-            }
-        rows = self._query(
-            _COLUMNS.replace("{where}", _SOME if tables is not None else "1"), parameters
-        )
+        asked = self.names() if tables is None else sorted(filter(names.is_table_name, tables))
+        if not asked:
+            return {}
+        digests = self._digests(asked)  # first: what changes in between is read again next time
+        kept = {
+            table: self._known[table]
+            for table, digest in digests.items()
+            if table in self._known and self._known[table][0] == digest
+        }
+        if changed := sorted(digests.keys() - kept.keys()):
+            read = self._columns(changed)
+            kept |= {table: (digests[table], columns) for table, columns in read.items()}
+        for table in asked:
+            self._known.pop(table, None)
+        self._known |= {table: one for table, one in kept.items() if digests[table]}
+        return {table: columns for table, (_, columns) in kept.items()}
+
+    def _digests(self, tables: Sequence[str]) -> dict[str, Digest]:
+        """Of each table that is there; empty where it would not show the next change."""
+        rows = self._query_some(_DIGESTS, tables, clock_seconds=_CLOCK_SECONDS)
+        return {
+            f"{database}.{table}": () if recent else tuple(digest)
+            for database, table, *digest, recent in rows
+        }
+
+    def _columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
         about: dict[str, tuple[str, bool]] = {}
         columns: dict[str, list[ColumnDef]] = {}
-        for database, table, uuid, stays, *column in rows:
+        for database, table, uuid, stays, *column in self._query_some(_COLUMNS, tables):
             name = f"{database}.{table}"
-            if names.is_table_name(name):
-                about[name] = uuid, bool(stays)
-                columns.setdefault(name, []).append(ColumnDef(*column))
+            about[name] = uuid, bool(stays)
+            columns.setdefault(name, []).append(ColumnDef(*column))
         return {
             name: TableColumns(uuid, tuple(columns[name]), stays)
             for name, (uuid, stays) in about.items()
@@ -125,13 +156,21 @@ class Catalogue:
             self._client.close()
             self._client = None
 
-    def _query(self, sql: str, parameters: dict[str, list[str]]) -> Any:
+    def _query_some(self, sql: str, tables: Sequence[str], **more: int) -> Any:
+        parts = [names.split_table(table) for table in tables]
+        return self._query(sql, {
+            "tables": list(tables),
+            "databases": sorted({database for database, _ in parts}),
+            "names": sorted({name for _, name in parts}),
+            **more,
+        })  # fmt: skip
+
+    def _query(self, sql: str, parameters: dict[str, Any]) -> Any:
         try:
             if self._client is None:
                 self._client = connect(self._clickhouse)
-            return self._client.query(
-                sql.replace("{targets}", _TARGETS), parameters=parameters
-            ).result_rows
+            sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
+            return self._client.query(sql, parameters=parameters).result_rows
         except ClickHouseError as error:
             self.close()
             raise translated(error, self._clickhouse, "read the tables' columns") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from loader.clickhouse.tables import Tables as Looked
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
-from relay.schema.catalogue import Catalogue, translated
+from relay.schema.catalogue import Catalogue, TableColumns, translated
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
@@ -121,3 +122,54 @@ def test_errors_say_whether_waiting_helps(error: Any, kind: type[Exception]) -> 
     assert type(found) is kind
     assert "http://ch:8123 (user eve)" in found.message
     assert found.next_step
+
+
+def test_only_a_changed_table_is_read_again(
+    catalogue: Catalogue, client: Any, database: str
+) -> None:
+    """A table that stays as it was has the same object; each kind of change gives a new one."""
+    table = f"{database}.t"
+    client.command(f"CREATE TABLE {table} (a Int8, d Date) ENGINE = MergeTree ORDER BY a")
+    client.command(f"CREATE TABLE {database}.u (a Int8) ENGINE = MergeTree ORDER BY a")
+    found = _settled(catalogue, table)
+    for change in (
+        f"ALTER TABLE {table} ADD COLUMN b String",
+        f"ALTER TABLE {table} MODIFY COLUMN b Nullable(String)",
+        f"ALTER TABLE {table} MODIFY COLUMN b String DEFAULT 'x'",
+        f"ALTER TABLE {table} MODIFY COLUMN b String AFTER a",
+        f"ALTER TABLE {table} RENAME COLUMN b TO c",
+        f"ALTER TABLE {table} MODIFY TTL d + INTERVAL 1 DAY",
+        f"EXCHANGE TABLES {table} AND {database}.u",
+        f"CREATE MATERIALIZED VIEW {database}.v ENGINE = Null AS SELECT a FROM {table}",
+    ):
+        client.command(change)
+        changed = catalogue.read({table})[table]
+        assert changed != found, change
+        found = _settled(catalogue, table)
+        assert found == changed
+    client.command(f"DROP TABLE {database}.v SYNC")
+    client.command(f"DROP TABLE {table} SYNC")
+    assert catalogue.read({table}) == {}
+
+
+def test_two_changes_within_a_second_are_both_seen(
+    catalogue: Catalogue, client: Any, database: str
+) -> None:
+    """ClickHouse notes the second of a change; two in one second differ in nothing else."""
+    table = f"{database}.t"
+    client.command(f"CREATE TABLE {table} (a Int8, d Date) ENGINE = MergeTree ORDER BY a")
+    for _ in range(10):
+        client.command(f"ALTER TABLE {table} MODIFY TTL d + INTERVAL 1 DAY")
+        assert not catalogue.read({table})[table].plain
+        client.command(f"ALTER TABLE {table} REMOVE TTL")
+        assert catalogue.read({table})[table].plain
+
+
+def _settled(catalogue: Catalogue, table: str) -> TableColumns:
+    """The table's columns, once it gives the same object twice."""
+    deadline = time.monotonic() + 30
+    before = catalogue.read({table})[table]
+    while (now := catalogue.read({table})[table]) is not before:
+        assert time.monotonic() < deadline
+        before = now
+    return now
