@@ -4,8 +4,8 @@ In come message values as Arrow arrays; out come a record batch and, for each me
 become rows, its reason. No Python object is made per row.
 
 Read `decode` first. It opens messages with `envelope`, takes the compiled path where it may
-(`flat_decoder`, `flat_columns`, `flat_kernel`) and the general one else (`proto_rows`), and finds
-bad messages with `bisect` and `unknown_fields`. `row_codec` holds a table's compiled row message,
+(`flat_decoder`, `flat_columns`, `flat_kernel`) and the general one else, and finds bad messages
+with `bisect` and `unknown_fields`. `row_codec` holds a table's compiled row message,
 `codecs_of_tables` the codec of every table now. The rest are tools of these: `wire_scan`,
 `wire_fields`, `arrow_buffers`, `decoder_guards`, `raw_memory`.
 """

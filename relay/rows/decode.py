@@ -3,29 +3,44 @@
 Receives the values of a buffer, gives the rows of the good messages in order as
 columns of block types, and for each bad message its index and reason. A message
 is good or bad as a whole. Never keeps part of a message, never repairs a value.
+
+First rows become columns of wire types. In a large buffer of flat rows the compiled decoder takes
+what is plain (relay.rows.flat_decoder), and only what it passes over goes through the general one;
+both give the same, so which took a message shows nowhere. The general one converts all messages at
+once; only where that raises, parts are tried until the bad messages stand alone
+(relay.rows.bisect). Then wire types become block types, and values are judged.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from relay.rows import proto_rows
-from relay.rows.envelope import BadMessage
+from relay.rows.arrow_buffers import in_one_piece, size_of
+from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
+from relay.rows.decoder_guards import refuse_deep
+from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
+from relay.rows.unknown_fields import find_outdated, find_unexplained
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.types.nested import align
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from relay.rows.bisect import Ranges
     from relay.rows.envelope import Integers
     from relay.rows.row_codec import RowCodec
+    from relay.rows.wire_scan import Unexplained
     from relay.schema.types.column_type import ColumnType
 
 __all__ = ["BadMessage", "Decoded", "decode"]
+
+COMPILED_FROM_BYTES = 1 << 16
+"""A smaller buffer is not worth loading the compiled decoder: 0.4 s once, 2 s the first time."""
 
 
 class Decoded(NamedTuple):
@@ -78,7 +93,7 @@ def decode(
     Raises:
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
-    rows = proto_rows.read(values, codec, framing)
+    rows = _read(values, codec, framing)
     refused = [one for one in rows.unexplained if unknown_fields == "dead" or not one.unknown]
     batch, misfits = _narrow(rows.columns, codec)
     misfits += [_UnfitValues(one.kind, -1, one.field, one.rows, one.why) for one in refused]
@@ -100,6 +115,128 @@ def decode(
     }
     good = ~np.isin(rows.index, blamed)
     return Decoded(batch, rows.index[good], rows.counts[good], sorted(bad), unknown)
+
+
+@dataclass(frozen=True)
+class _WireRows:
+    """What the messages hold."""
+
+    columns: list[pa.Array[Any]]
+    """Live columns in wire types: the rows of the messages that parse, in order."""
+    index: Integers
+    """Of these messages in the array that was given, ascending."""
+    counts: Integers
+    """Rows of each."""
+    bad: list[BadMessage]
+    """The others."""
+    unexplained: list[Unexplained]
+    """What the row message does not explain in these rows."""
+
+    def owner(self) -> Integers:
+        """Return the message of each row; ascending."""
+        return np.repeat(self.index, self.counts)
+
+
+def _read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> _WireRows:
+    """The rows in the messages' values."""
+    check_framing(framing)
+    if codec.flat is None or size_of(values) < COMPILED_FROM_BYTES:
+        return _read_any(in_one_piece(values), codec, framing)
+    columns, counts = codec.flat.read(values, framing)
+    plain = np.flatnonzero(counts >= 0)
+    taken = _WireRows(columns, plain, counts[plain], [], [])
+    if len(plain) == len(values):
+        return taken
+    rest = np.flatnonzero(counts < 0)
+    others = _read_any(in_one_piece(values.take(rest)), codec, framing)
+    bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
+    return _merged(taken, replace(others, index=rest[others.index], bad=bad))
+
+
+def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
+    """The rows of both in the order of their messages."""
+    if not len(others.index):
+        return replace(some, bad=others.bad)
+    if not len(some.index):
+        return others
+    order = np.argsort(np.concatenate([some.owner(), others.owner()]), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    columns = [
+        pa.concat_arrays([one, other]).take(order)
+        for one, other in zip(some.columns, others.columns, strict=True)
+    ]
+    in_order = np.argsort(np.concatenate([some.index, others.index]))
+    index = np.concatenate([some.index, others.index])[in_order]
+    counts = np.concatenate([some.counts, others.counts])[in_order]
+    moved = place[len(some.owner()) :]
+    unexplained = [one._replace(rows=moved[one.rows]) for one in others.unexplained]
+    return _WireRows(columns, index, counts, others.bad, unexplained)
+
+
+def _read_any(values: pa.BinaryArray, codec: RowCodec, framing: str) -> _WireRows:
+    """Any messages of any table."""
+    opened = open_messages(values, framing)
+    wire, good, bad = _parse(opened, codec)
+    unexplained = _unexplained(opened, good, wire, codec)
+    index, counts = opened.index[good], opened.counts[good]
+    return _WireRows(codec.wire_columns(wire), index, counts, [*opened.bad, *bad], unexplained)
+
+
+def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
+    """All rows that parse, which of the opened messages they belong to, and the others."""
+    starts = np.concatenate([[0], np.cumsum(opened.counts)])
+
+    def rows_of(ranges: Ranges) -> pa.RecordBatch:
+        bounds = [(int(starts[low]), int(starts[high])) for low, high in ranges]
+        return _decoded(ranges_of(opened.rows, bounds), codec)
+
+    suspects = Suspects(codec.message_class, opened.rows, starts)
+    batches, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
+    bad = []
+    for at, _ in unreadable:
+        first, end = int(starts[at]), int(starts[at + 1])
+        guesses = [row - first for row in suspects.parts(first, end)]
+        reason = _first_unreadable(opened.rows.slice(first, end - first), codec, guesses)
+        why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
+        bad.append(BadMessage(int(opened.index[at]), why))
+    good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
+    if len(batches) != 1:
+        empty = codec.decode_all(pa.array([], pa.binary()))
+        batches = [pa.concat_batches([empty, *batches])]  # type: ignore[attr-defined]
+    return batches[0], good, bad
+
+
+def _decoded(rows: pa.BinaryArray, codec: RowCodec) -> pa.RecordBatch:
+    refuse_deep(rows, codec.message_class)
+    return codec.decode_all(rows)
+
+
+def _first_unreadable(rows: pa.BinaryArray, codec: RowCodec, guesses: list[int]) -> str:
+    """Which row of a message does not parse, and why; it is probably one of `guesses`."""
+
+    def attempt(low: int, high: int) -> None:
+        _decoded(rows.slice(low, high - low), codec)
+
+    for row in guesses:
+        try:
+            attempt(row, row + 1)
+        except ValueError as error:
+            return f"row {row + 1}: {error}"
+    _, failed = isolate(attempt, len(rows))
+    row, reason = failed[0]
+    return f"row {row + 1}: {reason}"
+
+
+def _unexplained(
+    opened: Opened, good: Integers, wire: pa.RecordBatch, codec: RowCodec
+) -> list[Unexplained]:
+    """What the row message does not explain in the rows that parsed."""
+    rows = opened.rows
+    if len(good) != len(opened.index):
+        parsed = np.isin(np.arange(len(opened.index)), good)
+        rows = rows.filter(pa.array(np.repeat(parsed, opened.counts)))
+    return [*find_unexplained(rows, wire, codec), *find_outdated(wire, codec)]
 
 
 class _UnfitValues(NamedTuple):

@@ -11,7 +11,7 @@ from relay import names
 from relay.intake import table_headers
 from relay.kafka import topics
 from relay.process.perform import Performer
-from relay.rows import envelope, proto_rows, row_codec
+from relay.rows import decode, envelope, row_codec
 from relay.schema import catalogue
 from relay.schema.types import kind
 
@@ -56,7 +56,7 @@ def each_message_alone() -> None:
         counts[-1] = len(rows)
         return envelope.Opened(np.arange(len(values)), counts, rows, [])
 
-    proto_rows.open_messages = joined  # type: ignore[attr-defined]
+    decode.open_messages = joined  # type: ignore[attr-defined]
 
 
 def text_is_utf8() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from relay.rows import proto_rows
+from relay.rows import decode as row_decoder
 from tests.schema.engine import Engine
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def decoder(request: pytest.FixtureRequest) -> Iterator[str]:
     """Which decoder reads flat rows, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
         least = 0 if request.param == "compiled" else 1 << 60
-        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", least)
+        patch.setattr(row_decoder, "COMPILED_FROM_BYTES", least)
         yield request.param
 
 

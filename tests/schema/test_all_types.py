@@ -22,7 +22,7 @@ from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import BlockFormer, Messages
 from relay.records_pb2 import Block
-from relay.rows import proto_rows
+from relay.rows import decode as row_decoder
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
 from tests.schema.drawn import SHOW, TYPES, Drawn, matches
@@ -129,7 +129,7 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
         for _, values in example.bad
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
+        patch.setattr(row_decoder, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
         former = BlockFormer(codec, "batch", Encoder(100_000))
         formed = former.form(Messages(list(range(len(messages))), binary(messages)))
     assert not formed.unknown

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.rows import proto_rows
+from relay.rows import decode as row_decoder
 from relay.rows.decode import Decoded, decode
 from relay.rows.flat_columns import Density, Sinks
 from relay.rows.flat_kernel import BYTES, FIXED64, TEXT, WHOLE64
@@ -42,7 +42,7 @@ def messages(random: np.random.Generator) -> list[bytes | None]:
 
 def by(compiled: bool, values: pa.ChunkedArray[Any], codec: RowCodec, **how: str) -> Decoded:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proto_rows, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
+        patch.setattr(row_decoder, "COMPILED_FROM_BYTES", 0 if compiled else 1 << 60)
         return decode(values, codec, how.get("framing", "batch"), how.get("unknown", "dead"))
 
 
