@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from relay.rows.arrow_buffers import as_bytes, as_text
+from relay.rows.row_codec import as_bytes, as_text
 
 
 @pytest.mark.parametrize(
