@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from relay.core.records import JournalRecord
     from relay.core.state import Seal
     from relay.intake.source import SourceMember
+    from relay.kafka.transactional_producer import TransactionalProducer
     from relay.program.waiting import ServerWait
     from relay.rows.codecs_of_tables import TableCodecs
 
@@ -94,7 +95,7 @@ class Performer:
             partial(names.partition_transactional_id, settings.app),
         )
         self.producers = producers.of(settings, observer)
-        self._producer = self.producers.of(None)
+        self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
         self._begun_at = time.monotonic()
