@@ -235,7 +235,7 @@ class Performer:
         formed = self._form(seals[0].table, held)
         seconds = (time.monotonic() - begun) / len(seals)
         for seal, one, of in zip(seals, formed, held, strict=True):
-            likely = with_likeness(seal.table, one, of)
+            likely = with_likeness(seal.table, one, of) if one.dead else one
             self._suitable.formed(seal, likely)
             self._observer.formed(seal, likely, seconds)
             self.density.learn(seal.table, likely.rows, seal.buffer.bytes)

@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
     """Return the same, each dead letter's reason with what its message looks like."""
-    if not formed.dead:
-        return formed
     unnamed = table == NO_TABLE
     dead = [
         DeadMessage(
