@@ -27,8 +27,7 @@ from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.servers import several
-from loader.clickhouse.table_cache import TableCache
-from loader.clickhouse.tables import Tables, Target
+from loader.clickhouse.tables import TableCache, Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry

@@ -21,7 +21,7 @@ from relay import names
 from relay.clickhouse.quoting import quoted_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -301,3 +301,35 @@ def why_removed(
             "whether rows were deleted since then is not known (the user needs SELECT on "
             "system.mutations)"
         )
+
+
+def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
+    """Return why rows of the table may be gone, or not be seen; "": they would be seen.
+
+    Args:
+        table: as database.table.
+        known: reasons; empty ones are none.
+        evidence: is asked where there is none.
+    """
+    return ", ".join(filter(None, known)) or evidence.hidden(table)
+
+
+def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
+    """Return the most parts that were inserted since a claim; None where nothing bounds them.
+
+    Args:
+        of: the table.
+        since: the insert counter before the claim; -1 where it had none.
+        newest: the insert counter now.
+        parts: what the part log has since the claim; None where it may lack some.
+    """
+    if parts is not None and parts.dropped:
+        return None  # with a partition the tokens of its parts are forgotten
+    if of.window.counter == "log":
+        return newest - since if 0 <= since <= newest else None
+    if of.window.counter == "none" or since < 0:
+        return None
+    if parts is not None:
+        return parts.inserted
+    # Of a table without partitions the newest part goes only together with all others.
+    return newest - since if since <= newest and not of.partitioned else None

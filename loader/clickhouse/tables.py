@@ -1,10 +1,12 @@
 """What the target tables say: columns, insert counters, rows of a block, running INSERTs.
 
-Receives table names and blocks, gives plain values for loader.core.plan. Never writes.
+Receives table names and blocks, gives plain values for loader.core.plan. Never writes. A look at
+tables is remembered for a moment, so that not each few blocks ask for them again.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import Parts, ServerRecords, why_removed
+from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from relay import names
@@ -22,7 +24,7 @@ from relay.clickhouse.table_engine import TableEngine
 from relay.config.allowed_tables import is_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -47,6 +49,8 @@ _ALL_COUNTERS = {
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
 }
 """The same of several tables in one statement."""
+LOOK_SECONDS = 5.0
+"""That a look lasts: several micro-batches of small blocks."""
 _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
 _THIS_TABLE = "database = {database:String} AND table = {name:String}"
@@ -302,36 +306,52 @@ class Tables:
             raise table_failure(error, "asking about the tables") from error
 
 
-def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
-    """Return why rows of the table may be gone, or not be seen; "": they would be seen.
+class TableCache:
+    """Remember the target tables of one worker for a moment.
+
+    A look is three questions, an eighth of what small blocks cost. It is as old as the statements
+    that follow it take in any case, and each INSERT asks whether the columns are still those: an
+    INSERT on an older look fails, and the next attempt looks again. An older insert counter makes a
+    claim look older, never younger.
 
     Args:
-        table: as database.table.
-        known: reasons; empty ones are none.
-        evidence: is asked where there is none.
+        tables: are asked.
+        stamp: name of the block-id column.
+        clock: seconds, monotonic.
     """
-    return ", ".join(filter(None, known)) or evidence.hidden(table)
 
+    def __init__(
+        self, tables: Tables, stamp: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tables, self._stamp, self._clock = tables, stamp, clock
+        self._seen: dict[str, tuple[float, Target]] = {}
 
-def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
-    """Return the most parts that were inserted since a claim; None where nothing bounds them.
+    def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
+        """Return the blocks' tables that exist, by name.
 
-    Args:
-        of: the table.
-        since: the insert counter before the claim; -1 where it had none.
-        newest: the insert counter now.
-        parts: what the part log has since the claim; None where it may lack some.
-    """
-    if parts is not None and parts.dropped:
-        return None  # with a partition the tokens of its parts are forgotten
-    if of.window.counter == "log":
-        return newest - since if 0 <= since <= newest else None
-    if of.window.counter == "none" or since < 0:
-        return None
-    if parts is not None:
-        return parts.inserted
-    # Of a table without partitions the newest part goes only together with all others.
-    return newest - since if since <= newest and not of.partitioned else None
+        Args:
+            blocks: about to be claimed.
+            new: ids of those that nobody has attempted. Where there is another, all are looked
+                at anew.
+
+        Raises:
+            Unavailable, Refused: as Tables.look.
+        """
+        now, tables = self._clock(), {block.table for block in blocks}
+        lately = {
+            table: target
+            for table, (since, target) in self._seen.items()
+            if table in tables and now - since < LOOK_SECONDS
+        }
+        if any(block.id not in new for block in blocks):
+            lately = {}
+        if unknown := tables - lately.keys():
+            found = self._tables.look(unknown)
+            # Where a window or an insert counter decides as well, it has to be that of now.
+            lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
+            self._seen |= lasting
+            lately |= found
+        return lately
 
 
 def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from loader.clickhouse.server_records import Parts
-from loader.clickhouse.tables import inserted_since
+from loader.clickhouse.server_records import Parts, inserted_since
 from loader.core import plan, set_aside_plan
 from loader.core.retry_cause import RetryCause
 from loader.core.table_rules import Nature, Window, emptied, nature

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader.blocks.worker import Worker
-from loader.clickhouse.table_cache import SECONDS, TableCache
-from loader.clickhouse.tables import Target
+from loader.clickhouse.tables import LOOK_SECONDS, TableCache, Target
 from loader.core.table_rules import Nature, Window
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch
@@ -54,12 +53,12 @@ def test_a_look_lasts_for_new_blocks() -> None:
     asked = Asked(a=table, b=table)
     of = looks(asked, times)
     assert of.look(blocks("a"), NEW) == {"a": table}
-    times[0] += SECONDS - 1
+    times[0] += LOOK_SECONDS - 1
     assert of.look(blocks("a", "b"), NEW) == {"a": table, "b": table}
     assert asked.tables == [{"a"}, {"b"}]
     assert of.look(blocks("a", "b"), {"of b"}) == {"a": table, "b": table}
     assert asked.tables[2:] == [{"a", "b"}]
-    times[0] += SECONDS
+    times[0] += LOOK_SECONDS
     assert of.look(blocks("a"), NEW) == {"a": table}
     assert asked.tables[3:] == [{"a"}]
 
