@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import Message
 
-from relay.intake.byte_column import NULL, gather_one_by_one
+from relay.intake.buffers import NULL, gather_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from relay.intake.byte_column import Gather
+    from relay.intake.buffers import Gather
     from relay.intake.table_headers import Headers, TableHeaders
 
     Integers = npt.NDArray[np.int64]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relay.core.records import Arrival
-from relay.intake.byte_column import ByteColumn, gather_one_by_one
+from relay.intake.buffers import ByteColumn, gather_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
-    from relay.intake.byte_column import Gather
+    from relay.intake.buffers import Gather
     from relay.intake.message_batch import Batch
     from relay.intake.row_density import RowDensity
     from relay.intake.table_headers import TableHeaders

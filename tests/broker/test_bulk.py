@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from relay.intake.buffers import ByteColumn
 from relay.intake.bulk import Bulk, PolledError, WhenFull
-from relay.intake.byte_column import ByteColumn
 from relay.intake.message_batch import Batch, of_messages
 from relay.intake.table_headers import TableHeaders
 from relay.kafka import librdkafka
