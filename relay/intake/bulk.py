@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import KafkaError
 
-from relay.intake.message_batch import Batch
+from relay.intake.message_batch import Batch, TableHeaders
 from relay.kafka import librdkafka
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from confluent_kafka import Consumer
-
-    from relay.intake.table_headers import TableHeaders
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from relay.config import kafka_clients
 from relay.errors import Refused
-from relay.intake.table_headers import TableHeaders
+from relay.intake.message_batch import TableHeaders
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
@@ -89,7 +89,7 @@ def sample(settings: Settings, wanted: int) -> list[SampledMessage]:
 
 
 def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessage]]:
-    """Return them by the table that each names, as relay.intake.table_headers reads it."""
+    """Return them by the table that each names, as relay.intake.message_batch reads it."""
     headers = TableHeaders()
     found: defaultdict[str, list[SampledMessage]] = defaultdict(list)
     for message in messages:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from relay.intake.buffers import Gather
-    from relay.intake.message_batch import Batch
+    from relay.intake.message_batch import Batch, TableHeaders
     from relay.intake.row_density import RowDensity
-    from relay.intake.table_headers import TableHeaders
 
     Integers = npt.NDArray[np.int64]
     Heavy = Mapping[tuple[int, int], int]

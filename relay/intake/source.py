@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
     from relay.intake.bulk import Bulk, PolledError
-    from relay.intake.message_batch import Batch
-    from relay.intake.table_headers import TableHeaders
+    from relay.intake.message_batch import Batch, TableHeaders
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from relay.errors import (
 from relay.intake import sort_poll
 from relay.intake.join_progress import Joining
 from relay.intake.membership import MemberFenced, nobody_else
+from relay.intake.message_batch import TableHeaders
 from relay.intake.source import SourceMember
-from relay.intake.table_headers import TableHeaders
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.operate.metrics.observer import NOTHING, RelayObserver

@@ -12,15 +12,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from relay.intake.buffers import ByteColumn
 from relay.intake.bulk import Bulk, PolledError, WhenFull
-from relay.intake.message_batch import Batch, of_messages
-from relay.intake.table_headers import TableHeaders
+from relay.intake.message_batch import Batch, Headers, TableHeaders, of_messages
 from relay.kafka import librdkafka
 from tests.bench.source import PARTITIONS, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from relay.intake.table_headers import Headers
 
 COUNT = 5_000
 MOST = 1_000

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer
 
 from relay.config import kafka_clients, settings_file
 from relay.core import events as ev
+from relay.intake.message_batch import TableHeaders
 from relay.intake.source import SourceMember
-from relay.intake.table_headers import TableHeaders
 from relay.operate.metrics.observer import RelayObserver
 from relay.process.loop import until_ended
 from tests.broker.pipeline import WAIT_SECONDS, wait_until

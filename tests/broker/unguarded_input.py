@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from relay import names
-from relay.intake import table_headers
+from relay.intake import message_batch
 from relay.kafka import topics
 from relay.process.perform import Performer
 from relay.rows import decode, envelope, row_codec
@@ -19,11 +19,11 @@ from relay.schema.types import kind
 def header_once() -> None:
     """Of several headers that name a table, the first one counts."""
 
-    def first(self: table_headers.TableHeaders, headers: table_headers.Headers) -> str:
+    def first(self: message_batch.TableHeaders, headers: message_batch.Headers) -> str:
         found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        return self._parse(found[0]) if found else table_headers.NO_TABLE
+        return self._parse(found[0]) if found else names.NO_TABLE
 
-    table_headers.TableHeaders.table = first  # type: ignore[method-assign]
+    message_batch.TableHeaders.table = first  # type: ignore[method-assign]
 
 
 def plain_names() -> None:

@@ -7,10 +7,9 @@ import pytest
 from confluent_kafka import Message
 
 from relay.intake.buffers import Buffers
-from relay.intake.message_batch import of_messages
+from relay.intake.message_batch import TableHeaders, of_messages
 from relay.intake.row_density import RowDensity
 from relay.intake.sort_poll import HEADER_BYTES, Intake, Poll
-from relay.intake.table_headers import TableHeaders
 from relay.names import NO_TABLE
 from tests.broker.pipeline import row_batch
 
