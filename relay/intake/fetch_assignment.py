@@ -1,7 +1,8 @@
 """What a member of the group fetches: which of its assigned partitions, and from where.
 
 Receives what the core wants polled, seeks, pauses and resumes; gives where partitions end, as far
-as the client knows.
+as the client knows, and the leader epochs that go with floors: they show that a log has lost its
+end.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from relay.core.offsets import UNKNOWN_EPOCH
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from confluent_kafka import Consumer
 
-    from relay.intake.leader_epochs import LeaderEpochs
+    from relay.core.offsets import Epochs
+    from relay.core.records import PartitionTruth
 
 SEEK_SECONDS = 10.0
 
@@ -97,3 +100,43 @@ class Fetching:
         """Return where to fetch from, with the leader epoch that was committed there."""
         epoch = self._epochs.at(partition, offset)
         return TopicPartition(self._topic, partition, offset, leader_epoch=epoch)
+
+
+class LeaderEpochs:
+    """Remember the leader epochs of committed floors, of the partitions that a member owns.
+
+    Whoever begins at a floor with its epoch learns from the leader whether that epoch still reaches
+    the floor: an unclean election may have replaced what was read (KIP-320).
+    """
+
+    def __init__(self) -> None:
+        self._of_floors: dict[tuple[int, int], int] = {}
+
+    def remember(self, found: Iterable[PartitionTruth]) -> None:
+        """Remember the leader epochs that were committed with floors, for whoever begins there."""
+        read = {one.partition: one for one in found}
+        kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}
+        self._of_floors = kept | {
+            (index, one.committed.floor): one.leader_epoch
+            for index, one in read.items()
+            if one.committed is not None
+        }
+
+    def at(self, partition: int, floor: int) -> int:
+        """Return the one that stands with just this floor, or UNKNOWN_EPOCH."""
+        return self._of_floors.get((partition, floor), UNKNOWN_EPOCH)
+
+    def to_commit(self, floors: Mapping[int, int], polled: Mapping[int, int | None]) -> Epochs:
+        """Return them by partition, for these floors.
+
+        Args:
+            floors: by partition.
+            polled: the epochs under which the last polled messages were written. A message behind
+                the floor has an epoch that reaches the floor as well; an older one would not, so
+                where the client does not know (right after a seek), there is none.
+        """
+        found = {}
+        for partition, floor in floors.items():
+            epoch = polled[partition]
+            found[partition] = self.at(partition, floor) if epoch is None else epoch
+        return found

@@ -18,8 +18,7 @@ from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
 from relay.intake.bulk import WhenFull
-from relay.intake.fetch_assignment import Fetching
-from relay.intake.leader_epochs import LeaderEpochs
+from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles

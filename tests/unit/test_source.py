@@ -11,8 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
 from relay.errors import Fenced, Refused
-from relay.intake.fetch_assignment import Fetching
-from relay.intake.leader_epochs import LeaderEpochs
+from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.read_errors import AGAIN_SECONDS, Troubles
 from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
 
