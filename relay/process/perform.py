@@ -26,8 +26,7 @@ from relay.core import events as ev
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.membership import nobody_else
-from relay.intake.row_density import RowDensity
-from relay.intake.sort_poll import Poll
+from relay.intake.sort_poll import Poll, RowDensity
 from relay.kafka import group_offsets
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes

@@ -8,8 +8,7 @@ from confluent_kafka import Message
 
 from relay.intake.buffers import Buffers
 from relay.intake.message_batch import TableHeaders, of_messages
-from relay.intake.row_density import RowDensity
-from relay.intake.sort_poll import HEADER_BYTES, Intake, Poll
+from relay.intake.sort_poll import HEADER_BYTES, Intake, Poll, RowDensity
 from relay.names import NO_TABLE
 from tests.broker.pipeline import row_batch
 
