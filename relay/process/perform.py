@@ -32,10 +32,9 @@ from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
-from relay.process.log_context import Concerning
+from relay.process.log_lines import CommitTotals, Concerning
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
-from relay.process.totals import CommitTotals
 from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:

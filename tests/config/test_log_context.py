@@ -20,7 +20,7 @@ from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
 from relay.operate.metrics.endpoint import RelayMonitor
-from relay.process.log_context import Concerning
+from relay.process.log_lines import Concerning
 from relay.process.several import PROGRAM
 from relay.program.command import log_format_option, show_error
 from tests.core.build import in_phase

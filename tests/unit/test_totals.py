@@ -8,8 +8,8 @@ import pytest
 
 from relay.blocks.form_block import Formed
 from relay.core.state import Seal, SealReason
+from relay.process.log_lines import CommitTotals
 from relay.process.seal_results import Sent
-from relay.process.totals import CommitTotals
 from tests.core.build import buffer
 
 
