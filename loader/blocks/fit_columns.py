@@ -15,10 +15,13 @@ import pyarrow.compute as pc
 
 from loader.blocks.transform import CannotTransform
 from loader.clickhouse.client import one_line
-from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
-
-CLICKHOUSE = b"clickhouse"
-"""In a field's metadata: the type for which the relay wrote the column."""
+from relay.schema.types.column_type import (
+    CLICKHOUSE_TYPE,
+    ColumnType,
+    UnsupportedType,
+    parse_type,
+    recorded_type,
+)
 
 
 def fitted(
@@ -53,7 +56,7 @@ def fitted(
         if not (kept and fitting.equals(block.column(field.name))):
             _check(field.name, fitting, meant)
         arrays.append(fitting)
-        metadata: dict[bytes | str, bytes | str] = {CLICKHOUSE: meant.clickhouse.encode()}
+        metadata: dict[bytes | str, bytes | str] = {CLICKHOUSE_TYPE: meant.clickhouse.encode()}
         fields.append(pa.field(field.name, fitting.type, metadata=metadata))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -70,11 +73,6 @@ def _meant(
             f"the transform returned column {field.name}, which the table does not have"
         )
     return _parsed(field.name, columns[field.name]), False
-
-
-def recorded_type(field: pa.Field[Any]) -> str:
-    """Return the ClickHouse type for which the relay wrote a column; empty where it says none."""
-    return (field.metadata or {}).get(CLICKHOUSE, b"").decode()
 
 
 def _parsed(name: str, text: str) -> ColumnType:

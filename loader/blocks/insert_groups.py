@@ -23,13 +23,13 @@ import pyarrow as pa
 
 from loader.blocks.attempt import guarded
 from loader.blocks.fetch import Damaged
-from loader.blocks.fit_columns import CLICKHOUSE
 from loader.blocks.insert_statement import insert, without_an_example
 from loader.core import plan
 from loader.core.left_out import is_divisible
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 from relay.failpoints import reached
+from relay.schema.types.column_type import CLICKHOUSE_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
     index = np.repeat(np.arange(len(group), dtype=np.int32), lengths)
     ids = [one.attempt.block.id for one in group]
     kind = pa.dictionary(pa.int32(), pa.string())
-    field = pa.field(stamp, kind, metadata={CLICKHOUSE: b"LowCardinality(String)"})
+    field = pa.field(stamp, kind, metadata={CLICKHOUSE_TYPE: b"LowCardinality(String)"})
     return rows.append_column(field, pa.DictionaryArray.from_arrays(index, ids))
 
 

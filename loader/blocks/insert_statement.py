@@ -19,7 +19,6 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.summary import QuerySummary
 
-from loader.blocks.fit_columns import recorded_type
 from loader.clickhouse.client import error_code, failure, one_line
 from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
 from loader.core import plan
@@ -29,7 +28,7 @@ from relay.clickhouse.error_text import error_line
 from relay.clickhouse.errors import EITHER, About, about, number
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import literal, quoted
-from relay.schema.types.column_type import parse_type
+from relay.schema.types.column_type import parse_type, recorded_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
-from loader.blocks.fit_columns import recorded_type
 from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
 from loader.dataframe.options import ReadOptions, parse_options
@@ -33,6 +32,7 @@ from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
+from relay.schema.types.column_type import recorded_type
 
 if TYPE_CHECKING:
     from relay.config.settings import Kafka

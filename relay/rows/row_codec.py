@@ -21,7 +21,7 @@ from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
-from relay.schema.types.column_type import ColumnType, UnsupportedType, parse_type
+from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
 from relay.schema.types.proto_shape import widened
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Column, TableSchema
     from relay.schema.types.proto_shape import ProtoField, Shape
 
-CLICKHOUSE_TYPE = b"clickhouse"
-"""Key of the Arrow field metadata that holds the column's ClickHouse type."""
 _ASCII = 0x7F
 
 

@@ -29,7 +29,18 @@ if TYPE_CHECKING:
 
     from relay.schema.types import value_checks
 
-__all__ = ["ColumnType", "Narrowed", "UnsupportedType", "parse_type", "reads_alike"]
+__all__ = [
+    "CLICKHOUSE_TYPE",
+    "ColumnType",
+    "Narrowed",
+    "UnsupportedType",
+    "parse_type",
+    "reads_alike",
+    "recorded_type",
+]
+
+CLICKHOUSE_TYPE = b"clickhouse"
+"""Key of a block's field metadata: the ClickHouse type for which the relay wrote the column."""
 
 _POINT = "Tuple(x Float64, y Float64)"
 _GEO = {
@@ -129,6 +140,11 @@ def parse_type(text: str) -> ColumnType:
     except ValueError as cause:
         because = f": {cause}" if str(cause) else ""
         raise UnsupportedType(f"type {text} is not supported{because}") from cause
+
+
+def recorded_type(field: pa.Field[Any]) -> str:
+    """Return the ClickHouse type for which the relay wrote a column; empty where it says none."""
+    return (field.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
 
 
 def reads_alike(before: str, after: str) -> bool:
