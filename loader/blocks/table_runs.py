@@ -1,14 +1,15 @@
-"""Where a list of blocks is cut, so that what one INSERT can take stays in one piece. Pure.
+"""In which order blocks are loaded, and where their list is cut. Pure.
 
-Receives blocks in the order of their tables, gives places and ranges. A cut between two small
-blocks of a table makes two INSERTs of them, which is most of what they cost.
+Receives blocks, gives their order in Kafka; of blocks in the order of their tables it gives places
+and ranges, so that what one INSERT can take stays in one piece. A cut between two small blocks of a
+table makes two INSERTs of them, which is most of what they cost.
 """
 
 # pure
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from relay.records_pb2 import Block
@@ -17,9 +18,14 @@ ONE_INSERT_BYTES = 8 << 20
 """Of a table's rows, as producers sent them, that an INSERT of several blocks may take."""
 
 
+def near(blocks: Iterable[Block]) -> list[Block]:
+    """Return the blocks in the order in which they lie in Kafka: neighbours are read in one go."""
+    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))
+
+
 def pieces(blocks: Sequence[Block], number: int) -> list[range]:
     """Return the blocks' indices in about so many ranges of about as many, none of them empty."""
-    cuts = {_near(blocks, len(blocks) * at // number) for at in range(1, number)}
+    cuts = {_nearest(blocks, len(blocks) * at // number) for at in range(1, number)}
     return [range(*ends) for ends in pairwise(sorted({0, *cuts, len(blocks)}))]
 
 
@@ -30,7 +36,7 @@ def front(blocks: Sequence[Block], most: int) -> int:
     return _run(blocks, most).start or most
 
 
-def _near(blocks: Sequence[Block], at: int) -> int:
+def _nearest(blocks: Sequence[Block], at: int) -> int:
     """The place nearest to `at` that is not within what one INSERT can take."""
     run = _run(blocks, at)
     if sum(blocks[index].row_bytes for index in run) > ONE_INSERT_BYTES:

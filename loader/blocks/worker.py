@@ -19,8 +19,7 @@ from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
 from loader.blocks.made_rows import Maker
-from loader.blocks.selection import near
-from loader.blocks.table_runs import front
+from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger

@@ -1,6 +1,7 @@
 """Read the sealed blocks of a table as a typed DataFrame: `spark.read.format("relay")`.
 
-In come options; out come Arrow record batches. Read `source`, then `options` and `spark_types`.
+In come options; out come Arrow record batches. Read `source`, then `options`, `selection` (which
+blocks) and `spark_types`.
 """
 
 from __future__ import annotations

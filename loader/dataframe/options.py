@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loader.blocks.selection import BlockSelection
+from loader.dataframe.selection import BlockSelection
 from relay import names
 from relay.config import settings_file
 from relay.config.settings import Settings

@@ -23,9 +23,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
-from loader.blocks.selection import concerns, groups, live, newest
 from loader.clickhouse.client import one_line
 from loader.dataframe.options import ReadOptions, parse_options
+from loader.dataframe.selection import concerns, groups, live, newest
 from loader.dataframe.spark_types import converted, kind_of, spark_type
 from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id

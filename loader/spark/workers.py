@@ -58,8 +58,7 @@ def attempt(
             whose server is away would hold up the others.
         until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
-    from loader.blocks.selection import near  # noqa: PLC0415 - heavy, see above
-    from loader.blocks.table_runs import pieces  # noqa: PLC0415 - as above
+    from loader.blocks.table_runs import near, pieces  # noqa: PLC0415 - heavy, see above
 
     ordered = near(blocks)
     values = [block.SerializeToString() for block in ordered]

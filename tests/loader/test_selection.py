@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.blocks.selection import BlockSelection, concerns, groups, live, newest
 from loader.dataframe.options import PARTITION_BYTES, parse_options
+from loader.dataframe.selection import BlockSelection, concerns, groups, live, newest
 from relay.errors import ConfigError
 from relay.records_pb2 import Block, Commit, Mark, Rewind
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from loader.blocks.table_runs import near
 from relay.records_pb2 import Block, Commit
 
 
@@ -87,8 +88,3 @@ def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
             made.append([block])
             size = block.row_bytes
     return made
-
-
-def near(blocks: Iterable[Block]) -> list[Block]:
-    """Return the blocks in the order in which they lie in Kafka: neighbours are read in one go."""
-    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))
