@@ -1,9 +1,7 @@
-"""Do the group's members have all partitions of the source between them?
+"""Which partitions the group has not given out: to nobody, or not yet to this member.
 
-Receives the settings, gives the partitions that nobody has. A static member that starts again
-within its session gets what it had before, without a rebalance, and has then seen the source as it
-is now: partitions that were added while the group's leader was away would stay with nobody until
-something else makes the group rebalance.
+Receives when the group was asked and when it answered, gives the partitions that nobody has, and
+logs why a member waits for its own.
 """
 
 from __future__ import annotations
@@ -28,6 +26,8 @@ FIRST_SECONDS = 2.0
 """After an assignment, for the others to have theirs."""
 AGAIN_SECONDS = 30.0
 """After a look that found some, or got no answer."""
+JOIN_SECONDS = 5.0
+"""A group that forms waits three (group.initial.rebalance.delay.ms), and gives out in moments."""
 _REQUEST_SECONDS = 5.0  # nobody polls meanwhile
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,12 @@ def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[i
 
 
 class Coverage:
-    """Look for unassigned partitions after each assignment, and again where some were left over."""
+    """Look for unassigned partitions after each assignment, and again where some were left over.
+
+    A static member that starts again within its session gets what it had before, without a
+    rebalance, and has then seen the source as it is now: partitions that were added while the
+    group's leader was away would stay with nobody until something else makes the group rebalance.
+    """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
@@ -87,3 +92,46 @@ class Coverage:
         source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
         owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
         return left_over(len(source.partitions), owned)
+
+
+class Joining:
+    """Log, once, why a member that joined the group has no assignment yet.
+
+    Args:
+        settings: of the app.
+        clock: monotonic seconds.
+        seconds: without an assignment until the member logs why.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        seconds: float = JOIN_SECONDS,
+    ) -> None:
+        self._session, self._clock = settings.relay.session_timeout_seconds, clock
+        self._seconds = seconds
+        self._since: float | None = None
+
+    def joined(self) -> None:
+        """Note that the group was asked."""
+        self._since = self._clock()
+
+    def assigned(self) -> None:
+        """Note that the group has answered."""
+        self._since = None
+
+    def look(self) -> None:
+        """Say, once, that it has not for a while."""
+        if self._since is None or self._clock() - self._since < self._seconds:
+            return
+        self._since = None
+        log.warning(
+            "the relay waits for partitions from the consumer group",
+            extra={
+                "why": "the group waits until the session of members that left without notice "
+                f"ends ({self._session:g} s), for instance because members were renamed; or "
+                "one member is busy",
+                "next": "wait; `relay status` shows the members",
+            },
+        )

@@ -28,7 +28,6 @@ from relay.errors import (
     WrongCredentials,
 )
 from relay.intake import sort_poll
-from relay.intake.join_progress import Joining
 from relay.intake.membership import MemberFenced, nobody_else
 from relay.intake.message_batch import TableHeaders
 from relay.intake.source import SourceMember
@@ -36,7 +35,7 @@ from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import memory
-from relay.process.coverage import Coverage
+from relay.process.coverage import Coverage, Joining
 from relay.process.limits import limits
 from relay.process.perform import Performer
 from relay.process.takeover import Ownership

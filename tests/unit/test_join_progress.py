@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from relay.config import settings_file
-from relay.intake.join_progress import Joining
+from relay.process.coverage import Joining
 from tests.config.test_load import GOOD
 
 
