@@ -32,10 +32,9 @@ def plain_names() -> None:
     names.split_table = lambda table: table.partition(".")[::2]
     query = catalogue.Catalogue._query
 
-    def pasted(self: catalogue.Catalogue, sql: str, parameters: dict[str, list[str]]) -> Any:
-        tables = ", ".join(f"'{table}'" for table in parameters["tables"])
-        where = f"concat(c.database, '.', c.table) IN ({tables})"
-        return query(self, sql.replace(catalogue._SOME, where), {})
+    def pasted(self: catalogue.Catalogue, sql: str, parameters: dict[str, Any]) -> Any:
+        tables = ", ".join(f"'{table}'" for table in parameters.get("tables", ()))
+        return query(self, sql.replace("{tables:Array(String)}", f"({tables})"), parameters)
 
     catalogue.Catalogue._query = pasted  # type: ignore[method-assign]
 
