@@ -106,7 +106,7 @@ WAYS = {
     "loader.blocks.dead_letters._write Unavailable": LETTERS,
     "loader.blocks.fetch._explain Unavailable": SERVER,
     "loader.journal.reader._refuse ContractBroken": PARTITION,
-    "loader.journal.reader.up_to Unavailable": SERVER,
+    "loader.journal.reader._poll_open Unavailable": SERVER,
     "loader.journal.source._first ContractBroken": PARTITION,
     "loader.journal.source._positions ContractBroken": APP,
     "loader.spark.known_blocks.check Unavailable": APP,
