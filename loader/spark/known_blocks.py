@@ -61,8 +61,7 @@ class KnownBlocks:
         self._ledger, self._journal = ledger, start.journal
         self._positions = dict(start.positions)
         running = Running(ledger.client, start.settings.clickhouse)
-        self._unsure = start.unsure
-        self._forgotten = Forgotten(ledger, stamp, self._unsure, running)
+        self._forgotten = Forgotten(ledger, stamp, start.unsure, running)
         self._noted = Noted()
 
     def look(self, rows: Sequence[Any]) -> BatchBlocks:
@@ -97,8 +96,6 @@ class KnownBlocks:
         self, left: Sequence[Place], known: Mapping[str, Sequence[Entry]], until: int
     ) -> set[str]:
         """Record for which of these blocks the ledger may have lost entries."""
-        if not self._unsure:
-            return set()
         some = [one for one in left if self._forgotten.asks(one, known.get(one[2].id, ()))]
         doubtful = self._forgotten.among(some)
         rows = [

@@ -73,15 +73,13 @@ class TableCodecs:
         """Return the table's codec, or why its messages are dead letters."""
         if table == NO_TABLE:
             return NO_HEADER
-        known = self._known.get(table)
-        # What is known was allowed: `resolve` looks only for tables that are.
-        if known is None and (refusal := self._targets.refusal(table)):
+        if refusal := self._targets.refusal(table):
             return table_refused(refusal)
         if table in self._ledgers:
             return table_refused(ledger_refusal(table))
         if why := self._topics.refusal(table):
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
-        return known or self._unknown(table)
+        return self._known.get(table) or self._unknown(table)
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; their messages came before this answer."""

@@ -259,7 +259,7 @@ def _narrow(
         return _UnfitValues(kind, at, codec.column_names[at], rows, why)
 
     arrays, misfits = [], []
-    columns, uneven = align(wire, codec.flattened) if codec.flattened else (wire, {})
+    columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
         misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, partial(_said, _UNEVEN)))
     for at, kind in enumerate(codec.types):
