@@ -84,7 +84,9 @@ class Fetcher:
         self.messages = b""
 
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
-        """Return the block's rows; the client reads on in the background.
+        """Return the block's rows; of those ahead, small ones are read with it.
+
+        A large one is read in the background, while the caller is busy with this block.
 
         Args:
             block: wanted now.
@@ -154,7 +156,7 @@ class Fetcher:
             message = self._consumer.poll(_POLL_SECONDS)
             if message is None or message.topic() is None:
                 break
-            self._keep((message.topic() or "", message.partition() or 0), message)
+            self._keep(_origin(message), message)
         self._unassign()
 
     def _unassign(self) -> None:
@@ -209,10 +211,9 @@ class Fetcher:
         message = self._consumer.poll(_POLL_SECONDS)
         if message is None or message.topic() is None:
             return message
-        other = message.topic() or "", message.partition() or 0
-        if other == place:
+        if _origin(message) == place:
             return message
-        self._keep(other, message)
+        self._keep(_origin(message), message)
         return None
 
     def _keep(self, place: Place, message: Message) -> None:
@@ -267,6 +268,10 @@ def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
 
 def _place(block: Block) -> Place:
     return block.topic, block.partition
+
+
+def _origin(message: Message) -> Place:
+    return message.topic() or "", message.partition() or 0
 
 
 def _listed(message: Message) -> bytes:

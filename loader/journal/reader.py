@@ -217,7 +217,7 @@ class JournalPolling:
         return answered(what, error, grant)
 
     def _lacks(self, partitions: Collection[int]) -> bool:
-        """Whether none waits of some of these, and there is room for more."""
+        """Whether a record of one of these is still to come, and there is room for it."""
         return self._waiting_bytes < _WAITING_BYTES and not all(
             self._waiting[partition] for partition in partitions
         )
