@@ -8,6 +8,7 @@ of several, and makes one INSERT if it comes in one micro-batch.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Hashable, Mapping
 
     from confluent_kafka import Message
 
@@ -48,10 +49,30 @@ class RecordRows(NamedTuple):
     Attributes:
         rows: at least one, so that the position moves.
         weight: how many blocks they count as, where a read is bounded by blocks.
+        transaction: of the relay that wrote the record; no batch ends within one.
     """
 
     rows: list[Row]
     weight: float = 0.0
+    transaction: Hashable = None
+
+
+class _Batch:
+    """What is read at a time: so many blocks, and what remains of the last one's transaction."""
+
+    def __init__(self, blocks: float) -> None:
+        self.rows: list[Row] = []
+        self._left, self._last = blocks, RecordRows([])
+
+    def takes(self, given: RecordRows) -> bool:
+        """Append the record's rows, or return that the batch ends before them."""
+        within = given.transaction is not None and given.transaction == self._last.transaction
+        if self._left <= 0 and not within:
+            return False
+        self.rows += given.rows
+        self._left -= given.weight
+        self._last = given
+        return True
 
 
 Given = Callable[[int, int, bytes], RecordRows]
@@ -82,14 +103,11 @@ class JournalPolling:
         """
         if self._next != position:
             self._assign(position)
-        rows: list[Row] = []
-        behind, found = set(position), 0.0
-        while found < blocks:
+        behind, batch = set(position), _Batch(blocks)
+        self._poll_there(behind, position)
+        while self._takes_oldest(batch):
             self._poll_there(behind, position)
-            if (message := self._oldest()) is None:
-                break
-            found += self._take(message, rows)
-        return rows
+        return batch.rows
 
     def _poll_there(self, behind: set[int], position: Positions) -> None:
         """Poll until a record of each partition waits that may have one; `behind` says which."""
@@ -128,15 +146,13 @@ class JournalPolling:
             Unavailable: no answer for ANSWER_SECONDS.
         """
         self._assign(position)
-        rows: list[Row] = []
-        open_, found = {p for p in position if position[p] < until.get(p, 0)}, 0.0
-        while blocks is None or found < blocks:
+        batch = _Batch(math.inf if blocks is None else blocks)
+        open_ = {p for p in position if position[p] < until.get(p, 0)}
+        self._poll_open(open_, position, until, whole=whole)
+        while self._takes_oldest(batch):
             self._poll_open(open_, position, until, whole=whole)
-            if (message := self._oldest()) is None:
-                break
-            found += self._take(message, rows)
         self._next = {}  # it may be beyond `until`
-        return rows
+        return batch.rows
 
     def _poll_open(
         self, open_: set[int], position: Positions, until: Positions, *, whole: bool
@@ -226,14 +242,23 @@ class JournalPolling:
         self._waiting[message.partition() or 0].append(message)
         self._waiting_bytes += len(message.value() or b"")
 
-    def _oldest(self) -> Message | None:
-        """Take the record that was written first, of those that wait."""
+    def _takes_oldest(self, batch: _Batch) -> bool:
+        """Move the record that was written first, of those that wait, into the batch.
+
+        Returns:
+            Whether there was one, and the batch took it.
+        """
         first = min(filter(None, self._waiting.values()), key=_written, default=None)
         if first is None:
-            return None
-        message = first.popleft()
-        self._waiting_bytes -= len(message.value() or b"")
-        return message
+            return False
+        message = first[0]
+        partition, offset, value = message.partition() or 0, message.offset() or 0, message.value()
+        if not batch.takes(self._given(partition, offset, value or b"")):
+            return False
+        first.popleft()
+        self._waiting_bytes -= len(value or b"")
+        self._next[partition] = offset + 1
+        return True
 
     def _let_go(self) -> None:
         self._waiting.clear()
@@ -243,14 +268,6 @@ class JournalPolling:
         self._let_go()
         self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in position.items()])
         self._next = dict(position)
-
-    def _take(self, message: Message, rows: list[Row]) -> float:
-        """Append the record's rows; return how many blocks they count as."""
-        partition, offset = message.partition() or 0, message.offset() or 0
-        self._next[partition] = offset + 1
-        given = self._given(partition, offset, message.value() or b"")
-        rows += given.rows
-        return given.weight
 
     def _ends(self, message: Message, position: Positions) -> bool:
         """Return whether a message marks the end of its partition; raise errors that matter."""

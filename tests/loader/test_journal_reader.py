@@ -157,7 +157,32 @@ def test_a_small_block_counts_for_less(row_bytes: int, weight: float) -> None:
     block = Block(id="b", row_bytes=row_bytes)
     given = journal_source._given(0, 1, Commit(blocks=[block, block]).SerializeToString())
     assert (len(given.rows), given.weight) == (2, 2 * weight)
-    assert journal_source._given(0, 1, b"") == ([(0, 1, None)], 0)
+    assert journal_source._given(0, 1, b"") == ([(0, 1, None)], 0, None)
+
+
+def in_transactions(partition: int, offset: int, record: bytes) -> journal_reader.RecordRows:
+    """Each transaction has a record in each partition: those of the same offset."""
+    return journal_reader.RecordRows([(partition, offset, record)], 1, ("member", offset))
+
+
+def test_no_batch_ends_within_a_transaction(polling: Any) -> None:
+    """Else each batch of a backlog cuts the blocks of 40 tables into two INSERTs each."""
+    source = polling(*of_a_backlog(4, 10))
+    source._given = in_transactions
+    first = source.there(dict.fromkeys(range(4), 0), 5)
+    assert offsets(first) == [(p, offset) for offset in range(2) for p in range(4)]
+    second = source.there(dict.fromkeys(range(4), 2), 4)
+    assert offsets(second) == [(p, 2) for p in range(4)]
+
+
+def test_a_transaction_is_told_by_member_and_time() -> None:
+    def told(**of: Any) -> object:
+        commit = Commit(**{"member": "a", "written_at_ms": 5, "blocks": [Block(id="b")], **of})
+        return journal_source._given(0, 1, commit.SerializeToString()).transaction
+
+    assert told() == told(partition=3, n=9)
+    assert len({told(), told(member="b"), told(written_at_ms=6)}) == 3
+    assert told(blocks=[]) is None
 
 
 def test_what_was_read_before_is_read_whole(polling: Any) -> None:
