@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Block(_message.Message):
-    __slots__ = ("id", "table", "topic", "partition", "first_offset", "next_offset", "chunks", "messages", "rows", "row_bytes", "crc32c", "first_source_offset", "next_source_offset", "schema_version", "opened_at_ms", "sealed_at_ms", "reason", "first_timestamp_ms", "left_out", "sealed_rows", "to_dead_letters", "source_topic", "source_topic_id")
+    __slots__ = ("id", "table", "topic", "partition", "first_offset", "next_offset", "chunks", "messages", "rows", "row_bytes", "crc32c", "first_source_offset", "next_source_offset", "schema_version", "opened_at_ms", "sealed_at_ms", "reason", "first_timestamp_ms", "left_out", "sealed_rows", "to_dead_letters", "source_topic", "source_topic_id", "share")
     ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Block(_message.Message):
     TO_DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
     id: str
     table: str
     topic: str
@@ -54,7 +55,18 @@ class Block(_message.Message):
     to_dead_letters: bool
     source_topic: str
     source_topic_id: str
-    def __init__(self, id: _Optional[str] = ..., table: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., chunks: _Optional[int] = ..., messages: _Optional[int] = ..., rows: _Optional[int] = ..., row_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., schema_version: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., sealed_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., first_timestamp_ms: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ..., sealed_rows: _Optional[int] = ..., to_dead_letters: _Optional[bool] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ...) -> None: ...
+    share: Share
+    def __init__(self, id: _Optional[str] = ..., table: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., chunks: _Optional[int] = ..., messages: _Optional[int] = ..., rows: _Optional[int] = ..., row_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., schema_version: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., sealed_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., first_timestamp_ms: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ..., sealed_rows: _Optional[int] = ..., to_dead_letters: _Optional[bool] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., share: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("partition", "first", "first_row")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    first: str
+    first_row: int
+    def __init__(self, partition: _Optional[int] = ..., first: _Optional[str] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class LeftOut(_message.Message):
     __slots__ = ("offset", "rows", "reason")

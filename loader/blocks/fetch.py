@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from relay.blocks import chunks, message_rows
+from relay.blocks import chunks, placement
 from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -62,6 +62,23 @@ class Damaged(Exception):
 
 Place = tuple[str, int]
 """Topic and partition."""
+ChunkAt = tuple[Place, int, str]
+"""Where a block's first chunk is, and under which key."""
+
+
+class ReadChunks(NamedTuple):
+    """Chunks as they were read: a block's own, or one that it shares with others.
+
+    Attributes:
+        at: of the first.
+        headers: of the first.
+        rows: of all blocks that share them.
+    """
+
+    at: ChunkAt
+    crc32c: int
+    headers: Mapping[str, object]
+    rows: pa.RecordBatch
 
 
 class Fetcher:
@@ -81,6 +98,7 @@ class Fetcher:
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
         self._asked: dict[str, float] = {}  # topics, by when
+        self._shared: ReadChunks | None = None  # the next block's rows may be in them, too
         self.messages = b""
 
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
@@ -97,9 +115,29 @@ class Fetcher:
             Unavailable: Kafka did not deliver all chunks within READ_SECONDS.
             Refused: the brokers said no.
         """
+        read = self._shared
+        if read is None or read.at != _chunk_at(block):
+            self._shared = None
+            read = self._read(block, _first_of_each_chunk(block, ahead))
+        rows = own_rows(block, read)
+        self._shared = read if block.HasField("share") else None
+        self.messages = _listed(block, read)
+        return rows
+
+    def rest(self) -> None:
+        """Pause until the next fetch."""
+        self._forget()
+        self._unassign()
+        self._shared = None
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def _read(self, block: Block, ahead: Sequence[Block]) -> ReadChunks:
         try:
             self._seek(block, ahead)
-            values = self._chunks(block)
+            read = self._chunks(block)
             if self._several:
                 self._read_the_others()
             elif ahead and not self._resting:
@@ -108,22 +146,13 @@ class Fetcher:
             self._forget()
             cause = error.args[0]
             if cause.code() in _GONE:
-                raise Damaged(f"{block.topic}[{block.partition}]: {cause.str()}") from error
+                raise Damaged(f"{_shown(block)}: {cause.str()}") from error
             grant = f"grant Read on topic {block.topic} to the user of kafka.client"
             raise answered(f"read {block.topic}", cause, grant) from error
         except BaseException:
             self._forget()
             raise
-        return check(block, values)
-
-    def rest(self) -> None:
-        """Pause until the next fetch."""
-        self._forget()
-        self._unassign()
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
+        return read
 
     def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
         """Continue an earlier read if it stopped nearby; else assign the consumer anew."""
@@ -139,12 +168,16 @@ class Fetcher:
         self._resting, self._several = False, len(wanted) > 1
 
     def _reads_on_to(self, block: Block) -> bool:
-        at = self._at.get(_place(block))
+        at = self._at.get(placement.place(block))
         return at is not None and 0 <= block.first_offset - at <= _BETWEEN
 
     def _kept_whole(self, block: Block) -> bool:
         offsets = range(block.first_offset, block.next_offset)
-        kept = [message for message in self._early[_place(block)] if message.offset() in offsets]
+        kept = [
+            message
+            for message in self._early[placement.place(block)]
+            if message.offset() in offsets
+        ]
         return len(kept) == block.chunks
 
     def _read_the_others(self) -> None:
@@ -174,11 +207,12 @@ class Fetcher:
             self._consumer.list_topics(topic, timeout=READ_SECONDS)
             self._asked[topic] = now
 
-    def _chunks(self, block: Block) -> list[bytes]:
+    def _chunks(self, block: Block) -> ReadChunks:
         values: list[bytes] = []
+        headers: Mapping[str, object] = {}
         deadline = time.monotonic() + READ_SECONDS
         while len(values) < block.chunks:
-            message = self._next(_place(block))
+            message = self._next(placement.place(block))
             if message is None:
                 if time.monotonic() > deadline:
                     self._explain(block, len(values))
@@ -196,11 +230,13 @@ class Fetcher:
                     f"{offset}"
                 )
             if not values:
-                self.messages = _listed(message)
+                headers = dict(message.headers() or [])
             values.append(_value(message, block, len(values)))
-            self._at[_place(block)] = offset + 1
-            self._came(_place(block), offset + 1)
-        return values
+            self._at[placement.place(block)] = offset + 1
+            self._came(placement.place(block), offset + 1)
+        checksum = chunks.crc32c(values)
+        _check(block, checksum)
+        return ReadChunks(_chunk_at(block), checksum, headers, _decoded(values))
 
     def _next(self, place: Place) -> Message | None:
         """Return a message of this partition, or an error; None if none has come yet."""
@@ -239,11 +275,11 @@ class Fetcher:
         self._early_bytes = 0
 
     def _explain(self, block: Block, found: int) -> None:
-        where = TopicPartition(block.topic, block.partition)
+        where = TopicPartition(*placement.place(block))
         low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
         if low > block.first_offset or high < block.next_offset:
             raise Damaged(
-                f"{block.topic}[{block.partition}] holds offsets {low} to {high}, but the block "
+                f"{_shown(block)} holds offsets {low} to {high}, but the block "
                 f"is at {block.first_offset} to {block.next_offset}: its records were deleted, or "
                 "the topic was deleted and created again"
             )
@@ -254,62 +290,89 @@ class Fetcher:
 
 def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
     """Return the offsets to read, by partition: of this block and of those read with it."""
-    found = {_place(block): range(block.first_offset, block.next_offset)}
+    found = {placement.place(block): range(block.first_offset, block.next_offset)}
     size = block.row_bytes
     for other in ahead[: AT_ONCE - 1]:
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
-        before = found.get(_place(other), range(other.first_offset, other.first_offset))
+        before = found.get(placement.place(other), range(other.first_offset, other.first_offset))
         if 0 <= other.first_offset - before.stop <= _BETWEEN:
-            found[_place(other)] = range(before.start, other.next_offset)
+            found[placement.place(other)] = range(before.start, other.next_offset)
     return found
 
 
-def _place(block: Block) -> Place:
-    return block.topic, block.partition
+def _chunk_at(block: Block) -> ChunkAt:
+    return placement.place(block), block.first_offset, placement.key(block)
+
+
+def _first_of_each_chunk(block: Block, ahead: Iterable[Block]) -> list[Block]:
+    """Those ahead without blocks that share a chunk with this one, or with one before them."""
+    found = {_chunk_at(block): block}
+    for other in ahead:
+        found.setdefault(_chunk_at(other), other)
+    return list(found.values())[1:]
 
 
 def _origin(message: Message) -> Place:
     return message.topic() or "", message.partition() or 0
 
 
-def _listed(message: Message) -> bytes:
+def _listed(block: Block, read: ReadChunks) -> bytes:
     """Return which message each row came from; empty if the chunk does not say."""
-    found = dict(message.headers() or []).get(message_rows.HEADER)
+    found = read.headers.get(placement.messages_header(block))
     return found if isinstance(found, bytes) else b""
+
+
+def _shown(block: Block) -> str:
+    topic, partition = placement.place(block)
+    return f"{topic}[{partition}]"
 
 
 def _value(message: Message, block: Block, sequence: int) -> bytes:
     """Check the chunk's key and headers; return its bytes."""
     headers = dict(message.headers() or [])
     key = message.key()
-    if key != block.id.encode() or headers.get("seq") != str(sequence).encode():
+    if key != placement.key(block).encode() or headers.get("seq") != str(sequence).encode():
         raise Damaged(
-            f"{block.topic}[{block.partition}]@{message.offset()} is chunk {headers.get('seq')!r} "
-            f"of {key!r}, not chunk {sequence} of {block.id}"
+            f"{_shown(block)}@{message.offset()} is chunk {headers.get('seq')!r} "
+            f"of {key!r}, not chunk {sequence} of {placement.key(block)}"
         )
     value = message.value()
     if value is None:
-        raise Damaged(f"{block.topic}[{block.partition}]@{message.offset()} is empty")
+        raise Damaged(f"{_shown(block)}@{message.offset()} is empty")
     return bytes(value)
 
 
-def check(block: Block, values: list[bytes]) -> pa.RecordBatch:
-    """Return the chunks as one record batch.
+def _check(block: Block, checksum: int) -> None:
+    if checksum != block.crc32c:
+        raise Damaged(
+            f"the CRC-32C of the chunks is {checksum:08x}, but the journal says {block.crc32c:08x}"
+        )
+
+
+def _decoded(values: list[bytes]) -> pa.RecordBatch:
+    try:
+        return chunks.decode(values)
+    except ValueError as error:  # pyarrow's own errors derive from it
+        raise Damaged(f"the chunks are not an Arrow stream: {error}") from error
+
+
+def own_rows(block: Block, read: ReadChunks) -> pa.RecordBatch:
+    """Return the block's rows of these.
 
     Raises:
         Damaged: checksum or rows differ from the journal.
     """
-    found = chunks.crc32c(values)
-    if found != block.crc32c:
+    _check(block, read.crc32c)
+    held = read.rows.num_rows
+    if not block.HasField("share"):
+        if held != block.rows:
+            raise Damaged(f"the chunks hold {held} rows, but the journal says {block.rows}")
+        return read.rows
+    first = block.share.first_row
+    if first + block.rows > held:
         raise Damaged(
-            f"the CRC-32C of the chunks is {found:08x}, but the journal says {block.crc32c:08x}"
+            f"the chunk holds {held} rows, but the journal says {block.rows} from {first} on"
         )
-    try:
-        batch = chunks.decode(values)
-    except ValueError as error:  # pyarrow's own errors derive from it
-        raise Damaged(f"the chunks are not an Arrow stream: {error}") from error
-    if batch.num_rows != block.rows:
-        raise Damaged(f"the chunks hold {batch.num_rows} rows, but the journal says {block.rows}")
-    return batch
+    return read.rows.slice(first, block.rows)

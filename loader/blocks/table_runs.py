@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from relay.blocks.placement import place
 from relay.records_pb2 import Block
 
 ONE_INSERT_BYTES = 8 << 20
@@ -20,7 +21,7 @@ ONE_INSERT_BYTES = 8 << 20
 
 def near(blocks: Iterable[Block]) -> list[Block]:
     """Return the blocks in the order in which they lie in Kafka: neighbours are read in one go."""
-    return sorted(blocks, key=lambda block: (block.topic, block.partition, block.first_offset))
+    return sorted(blocks, key=lambda b: (*place(b), b.first_offset, b.share.first_row))
 
 
 def pieces(blocks: Sequence[Block], number: int) -> list[range]:

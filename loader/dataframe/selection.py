@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loader.blocks.table_runs import near
+from relay.blocks import placement
 from relay.records_pb2 import Block, Commit
 
 
@@ -80,7 +81,7 @@ def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
     made: list[list[Block]] = []
     size = 0
     for block in near(blocks):
-        beside = made and made[-1][-1].partition == block.partition
+        beside = made and placement.place(made[-1][-1]) == placement.place(block)
         if beside and size + block.row_bytes <= row_bytes:
             made[-1].append(block)
             size += block.row_bytes

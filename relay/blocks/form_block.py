@@ -43,15 +43,16 @@ class Formed:
     """What a buffer became.
 
     Attributes:
-        chunks: value and rows of each chunk, in order; none where no row was good.
+        chunks: value and rows of each chunk, in order; none where no row was good. Buffers that
+            were formed as one share a chunk, and have all the same one.
         dead: the messages that could not become rows.
         messages: source messages whose rows are in the chunks.
         row_bytes: of those messages' values.
         unknown: messages by number of the field that they hold and the table never had.
         schema_version: of the row message that they were read by; 0 where there was none.
         message_rows: which row came from which message, as of relay.blocks.message_rows; empty
-        where that
-            does not fit into the first chunk's record.
+            where that does not fit into the first chunk's record.
+        first_row: of this buffer in the chunk that it shares; None where it shares none.
     """
 
     chunks: list[tuple[bytes, int]]
@@ -62,6 +63,7 @@ class Formed:
     unknown: dict[str, int] = field(default_factory=dict)
     schema_version: int = 0
     message_rows: bytes = b""
+    first_row: int | None = None
 
 
 class Messages(NamedTuple):
@@ -99,17 +101,48 @@ class BlockFormer:
     most: int | None = None
 
     def form_all(self, buffers: Sequence[Messages]) -> list[Formed]:
-        """Form several buffers, which are decoded as one where all their messages are good.
+        """Form several buffers, as one where all their messages are good: they share a chunk then.
 
-        What decoding costs beside its rows, about a millisecond, is most of it for a few rows.
+        What decoding costs beside its rows, about a millisecond, is most of it for a few rows, and
+        what a record of its own costs relay, broker and loader is more.
         """
         if len(buffers) > 1:
             pieces = [piece for one in buffers for piece in one.values.chunks]
             decoded = self._decode(pa.chunked_array(pieces, pa.binary()))
             if not (decoded.bad or decoded.unknown):
                 parts = decoded.parts([len(one.offsets) for one in buffers])
-                return [self._formed(*both) for both in zip(buffers, parts, strict=True)]
+                return self._shared(buffers, decoded, parts) or [
+                    self._formed(*both) for both in zip(buffers, parts, strict=True)
+                ]
         return [self.form(one) for one in buffers]
+
+    def _shared(
+        self, buffers: Sequence[Messages], decoded: Decoded, parts: Sequence[Decoded]
+    ) -> list[Formed]:
+        """Make one chunk of all rows; none where they need several, or it has no room for more."""
+        room = None if self.most is None else self.most - CHUNK_ROOM
+        encoded = self.encoder.encode(decoded.batch, room)
+        listed = [
+            encode(MessageRows(_array(one.offsets), part.rows))
+            for one, part in zip(buffers, parts, strict=True)
+        ]
+        if len(encoded) != 1 or len(encoded[0][0]) + sum(map(len, listed)) > self._largest():
+            return []
+        shared, first_row = [], 0
+        for one, part, rows_of in zip(buffers, parts, listed, strict=True):
+            rows, size, version = (
+                part.batch.num_rows,
+                size_of(one.values),
+                self.codec.schema.version,
+            )
+            of_one = Formed(encoded, [], part.messages, rows, size, {}, version, rows_of, first_row)
+            shared.append(of_one)
+            first_row += rows
+        return shared
+
+    def _largest(self) -> float:
+        """Bytes that a chunk with the list of its messages may have."""
+        return float("inf") if self.most is None else self.most - CHUNK_ROOM
 
     def form(self, buffer: Messages) -> Formed:
         """Decode a buffer; good messages become chunks, the others dead letters, whole."""

@@ -80,7 +80,7 @@ def _add_block(commit: Commit, result: SealResult, now_ms: int) -> None:
     block, seal = result.block, result.seal
     if block is None:
         return
-    commit.blocks.add(
+    added = commit.blocks.add(
         id=seal.block_id,
         table=seal.table,
         topic=block.topic,
@@ -100,6 +100,10 @@ def _add_block(commit: Commit, result: SealResult, now_ms: int) -> None:
         reason=seal.reason.value,
         first_timestamp_ms=seal.buffer.first_timestamp_ms,
     )
+    if (share := block.share) is not None:
+        added.share.partition = share.partition
+        added.share.first = share.first
+        added.share.first_row = share.first_row
 
 
 def _add_dead(commit: Commit, result: SealResult) -> None:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     Integers = npt.NDArray[np.int64]
 
-HEADER = "messages"
-"""Of a block's first chunk; blocks of earlier versions of the program have none."""
+_HEADER = "messages"
 _HEAD = struct.Struct("<qIBB")
 """First offset, messages, and bytes of a number in each of the two arrays behind it."""
 _LEVEL = 1
@@ -41,6 +40,15 @@ class MessageRows(NamedTuple):
     def ends(self) -> Integers:
         """One past the last row of each message."""
         return np.cumsum(self.rows)
+
+
+def header(shared_by: int | None = None) -> str:
+    """Return the header's name; blocks of earlier versions of the program have none.
+
+    Args:
+        shared_by: source partition of the block, where others share its chunk: each has its own.
+    """
+    return _HEADER if shared_by is None else f"{_HEADER}.{shared_by}"
 
 
 def encode(messages: MessageRows) -> bytes:

@@ -18,8 +18,22 @@ class TableMark:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkShare:
+    """Which part of a chunk is a block's; `Share` in records.proto."""
+
+    partition: int
+    first: str
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
 class SealedBlock:
-    """What became of a seal whose buffer held at least one good row."""
+    """What became of a seal whose buffer held at least one good row.
+
+    Attributes:
+        share: where its chunk holds rows of other blocks of the transaction as well: offsets and
+            checksum are those of the whole chunk, rows and messages are the block's own.
+    """
 
     topic: str
     first_offset: int
@@ -30,6 +44,7 @@ class SealedBlock:
     row_bytes: int
     crc32c: int
     schema_version: int
+    share: ChunkShare | None = None
 
 
 @dataclass(frozen=True, slots=True)

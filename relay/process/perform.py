@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import names
-from relay.blocks import journal, message_rows
+from relay.blocks import journal
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, Formed, Messages, refuse
@@ -32,6 +32,7 @@ from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
+from relay.process.chunk_queue import ChunkQueue
 from relay.process.log_lines import CommitTotals, Concerning
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
@@ -215,8 +216,10 @@ class Performer:
     def _produce(self, seals: tuple[Seal, ...]) -> ev.Produced:
         """Send chunks and dead letters of every seal, with one flush for all of them."""
         sent: dict[str, Sent] = {}
+        queue = ChunkQueue(self._producer)
         for some in seals_together(seals):
-            sent.update((one.seal.block_id, one) for one in self._send(some))
+            sent.update((one.seal.block_id, one) for one in self._send(some, queue))
+        queue.release()
         self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
         self._producer.flush()
@@ -226,20 +229,23 @@ class Performer:
         topics = ((one, self._tables.topic(one.seal.table)) for one in in_order)
         return ev.Produced(tuple(one.result(topic) for one, topic in topics))
 
-    def _send(self, seals: Sequence[Seal]) -> Iterator[Sent]:
+    def _send(self, seals: Sequence[Seal], queue: ChunkQueue) -> Iterator[Sent]:
         """Form blocks from the buffers of some seals of one table and hand them to the client."""
         held = [self._buffers.take(seal.partition, seal.table) for seal in seals]
         begun = time.monotonic()
         formed = self._form(seals[0].table, held)
         seconds = (time.monotonic() - begun) / len(seals)
+        topic, shared = self._tables.topic(seals[0].table), formed[0].first_row is not None
+        offsets = queue.add_shared(topic, seals, formed) if shared else []
         for seal, one, of in zip(seals, formed, held, strict=True):
             likely = with_likeness(seal.table, one, of) if one.dead else one
             self._suitable.formed(seal, likely)
             self._observer.formed(seal, likely, seconds)
             self.density.learn(seal.table, likely.rows, seal.buffer.bytes)
-            offsets = self._produce_chunks(seal, likely)
-            self._produce_dead(seal, likely, of)
-            yield Sent.of(seal, likely, offsets)
+            if not shared:
+                offsets = queue.add(topic, seal, likely)
+                self._produce_dead(seal, likely, of)
+            yield Sent.of(seal, likely, offsets, seals[0] if shared else None)
 
     def _form(self, table: str, held: Sequence[Held]) -> list[Formed]:
         """Form chunks and dead letters of each buffer.
@@ -265,22 +271,6 @@ class Performer:
         with suppress(TransactionFailed):  # the next start's, or its timeout, ends it then
             self._producer.abort()
 
-    def _produce_chunks(self, seal: Seal, formed: Formed) -> list[int]:
-        """Queue the chunks; their offsets are in the list once the producer is flushed."""
-        topic = self._tables.topic(seal.table)
-        place = TopicPartition(topic, seal.partition)
-        offsets: list[int] = []
-        for sequence, (value, rows) in enumerate(formed.chunks):
-            headers: list[tuple[str, str | bytes | None]] = [
-                ("seq", str(sequence).encode()),
-                ("rows", str(rows).encode()),
-                ("schema", str(formed.schema_version).encode()),
-            ]
-            if not sequence and formed.message_rows:
-                headers.append((message_rows.HEADER, formed.message_rows))
-            self._producer.produce(place, value, seal.block_id.encode(), headers, offsets.append)
-        return offsets
-
     def _produce_dead(self, seal: Seal, formed: Formed, held: Held) -> None:
         """Queue the dead letters: each is the whole source message, with its place and reason."""
         place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
@@ -299,11 +289,12 @@ class Performer:
     def _write_journal(self, records: tuple[JournalRecord, ...]) -> ev.JournalWritten:
         topic = names.journal_topic(self._settings.app)
         offsets: dict[int, int] = {}
+        now_ms = time.time_ns() // 1_000_000  # the same in all: it tells what is one transaction
         for record in records:
             index = record.partition
             self._producer.produce(
                 TopicPartition(topic, index),
-                journal.encode(record, self._author, time.time_ns() // 1_000_000),
+                journal.encode(record, self._author, now_ms),
                 str(index).encode(),
                 [],
                 partial(offsets.__setitem__, index),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relay.blocks import chunks
-from relay.core.records import SealedBlock, SealResult
+from relay.core.records import ChunkShare, SealedBlock, SealResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,16 +44,23 @@ class Sent:
     unknown: Mapping[str, int]
     dead: int
     dead_reason: DeadReason | None
+    share: ChunkShare | None = None
 
     @classmethod
-    def of(cls, seal: Seal, formed: Formed, offsets: Sequence[int]) -> Sent:
+    def of(
+        cls, seal: Seal, formed: Formed, offsets: Sequence[int], first: Seal | None = None
+    ) -> Sent:
         """Describe what was just handed to the client.
 
         Args:
             seal: of the buffer.
             formed: what it became.
             offsets: gets the chunks' as they are acknowledged.
+            first: whose chunk it is that it shares, where it shares one.
         """
+        share = None
+        if first is not None and formed.first_row is not None:
+            share = ChunkShare(first.partition, first.block_id, formed.first_row)
         return cls(
             seal=seal,
             offsets=offsets,
@@ -66,6 +73,7 @@ class Sent:
             unknown=formed.unknown,
             dead=len(formed.dead),
             dead_reason=formed.dead[0].reason if formed.dead else None,
+            share=share,
         )
 
     def result(self, topic: str) -> SealResult:
@@ -90,6 +98,7 @@ class Sent:
             row_bytes=self.row_bytes,
             crc32c=self.crc32c,
             schema_version=self.schema_version,
+            share=self.share,
         )
         return self._outcome(block)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -202,13 +203,19 @@ checkpoint = "{self.directory}/checkpoint"
         found: Counter[int] = Counter()
         topics: dict[str, dict[int, list[Any]]] = {}
         for block in (b for commits in self.journal().values() for c in commits for b in c.blocks):
-            values = self.chunks_of(block, topics)
-            assert len(values) == block.chunks
-            assert chunks.crc32c(values) == block.crc32c
-            batch = chunks.decode(values)
-            assert batch.num_rows == block.rows
-            found.update(batch.column("id").to_pylist())
+            found.update(self.rows_of(block, topics).column("id").to_pylist())
         return found
+
+    def rows_of(self, block: Block, topics: dict[str, dict[int, list[Any]]]) -> pa.RecordBatch:
+        """The block's rows, checked; `topics` as of chunks_of."""
+        values = self.chunks_of(block, topics)
+        assert len(values) == block.chunks
+        assert chunks.crc32c(values) == block.crc32c
+        batch = chunks.decode(values)
+        if block.HasField("share"):
+            batch = batch.slice(block.share.first_row, block.rows)
+        assert batch.num_rows == block.rows
+        return batch
 
     def chunks_of(self, block: Block, topics: dict[str, dict[int, list[Any]]]) -> list[bytes]:
         """The block's chunks; `topics` holds what was read before, and is read on if need be.
@@ -218,11 +225,12 @@ checkpoint = "{self.directory}/checkpoint"
         if block.topic not in topics:
             topics[block.topic] = self.read(block.topic, self.partitions)
         values: list[bytes] = []
+        partition = block.share.partition if block.HasField("share") else block.partition
 
         def complete() -> bool:
             values[:] = [
                 value
-                for offset, value, _ in topics[block.topic][block.partition]
+                for offset, value, _ in topics[block.topic][partition]
                 if block.first_offset <= offset < block.next_offset
             ]
             if len(values) < block.chunks:

@@ -180,7 +180,7 @@ class Journal:
         for sequence, (value, rows) in enumerate(encoded):
             headers: list[tuple[str, Any]] = [("seq", str(sequence)), ("rows", str(rows))]
             if each and not sequence:
-                headers.append((message_rows.HEADER, message_rows.encode(listed)))
+                headers.append((message_rows.header(), message_rows.encode(listed)))
             self.producer.produce(
                 block.topic,
                 value,

@@ -44,7 +44,8 @@ class Record:
         return self._value
 
     def headers(self) -> list[tuple[str, bytes]]:
-        return [("seq", str(self._sequence).encode())]
+        lists = [(f"messages.{p}", f"of {p}".encode()) for p in range(3)]
+        return [("seq", str(self._sequence).encode()), ("messages", b"of its own"), *lists]
 
     def error(self) -> KafkaError | None:
         return self._error
@@ -249,3 +250,81 @@ def test_large_blocks_are_read_alone_and_the_nearest_of_each_partition_count() -
     }
     assert together(small[3], [near]) == {(TOPIC, 3): range(30, 32 + fetch._BETWEEN)}
     assert len(together(small[0], small[1:])) == fetch.AT_ONCE
+
+
+def sharing() -> list[Block]:
+    """Three blocks of partitions 0, 1 and 2 whose two, one and one rows are in one chunk."""
+    [value] = one_chunk()
+    shared = [sealed(p, 40, [value], rows=rows) for p, rows in [(0, 2), (1, 1), (2, 1)]]
+    for block, first_row in zip(shared, (0, 2, 3), strict=True):
+        block.share.partition, block.share.first_row = 0, first_row
+        block.share.first = shared[0].id
+    return shared
+
+
+def one_chunk() -> list[bytes]:
+    return [chunks.Encoder(10**6).encode(pa.record_batch({"n": [1, 2, 3, 4]}))[0][0]]
+
+
+def shared_fetcher(
+    monkeypatch: pytest.MonkeyPatch, blocks: Sequence[Block]
+) -> tuple[Fetcher, Reader]:
+    reader = Reader({0: [Record(blocks[0], 0, one_chunk()[0])]})
+    monkeypatch.setattr(fetch, "PartitionReader", lambda _: reader)
+    return Fetcher(Kafka(bootstrap="127.0.0.1:1")), reader
+
+
+def test_a_shared_chunk_is_read_once_and_each_block_has_its_own_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = sharing()
+    fetching, reader = shared_fetcher(monkeypatch, blocks)
+    found = []
+    for at, block in enumerate(blocks):
+        rows = fetching.fetch(block, blocks[at + 1 :]).column("n").to_pylist()
+        found.append((rows, fetching.messages))
+    assert found == [([1, 2], b"of 0"), ([3], b"of 1"), ([4], b"of 2")]
+    assert (reader.assigned, reader.polls) == ([[0]], 1)
+
+
+def test_a_block_alone_is_read_from_the_partition_of_the_chunk_it_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another attempt at one of them; what was read before is not kept while the loader rests."""
+    fetching, reader = shared_fetcher(monkeypatch, sharing())
+    last = sharing()[2]
+    for attempt in (1, 2):
+        assert fetching.fetch(last).column("n").to_pylist() == [4]
+        fetching.rest()
+        assert reader.assigned == [[0]] * attempt
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        ({"rows": 2}, "the chunk holds 4 rows, but the journal says 2 from 3 on"),
+        ({"crc32c": 7}, "CRC-32C"),
+        ({"first": "a:d.t:1:0:40"}, "not chunk 0 of a:d.t:1:0:40"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_share_that_does_not_fit_its_chunk_is_damaged(
+    monkeypatch: pytest.MonkeyPatch, of: dict[str, Any], said: str, before: int
+) -> None:
+    """Also where another block had the chunk read."""
+    blocks = sharing()
+    fetching, _ = shared_fetcher(monkeypatch, blocks)
+    for block in blocks[:before]:
+        fetching.fetch(block)
+    for name, value in of.items():
+        setattr(blocks[2].share if name == "first" else blocks[2], name, value)
+    with pytest.raises(Damaged, match=said):
+        fetching.fetch(blocks[2])
+
+
+def test_chunks_are_counted_not_the_blocks_that_share_them() -> None:
+    """Up to 128 of them are read at once."""
+    [block, *ahead] = sharing()
+    other = sealed(1, 90, values(0))
+    assert together(block, [other]) == {(TOPIC, 0): range(40, 41), (TOPIC, 1): range(90, 92)}
+    assert fetch._first_of_each_chunk(block, [*ahead, other, other]) == [other]

@@ -19,7 +19,6 @@ from confluent_kafka.admin import AdminClient
 
 from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
-from relay.blocks import chunks
 from relay.config.settings_file import load as load_config
 from relay.operate.verify.read.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
@@ -80,8 +79,8 @@ class Site:
         for commits in self.pipeline.journal().values():
             for block in (block for commit in commits for block in commit.blocks):
                 epoch = int(block.id.split(":")[3])
-                values = self.pipeline.chunks_of(block, topics)
-                for number, times in ids_of(values).items():
+                ids = self.pipeline.rows_of(block, topics).column("id").to_pylist()
+                for number, times in Counter(ids).items():
                     before, so_far = found.get(number, (-1, 0))
                     found[number] = (epoch, times + (so_far if before == epoch else 0))
         return Counter({number: times for number, (_, times) in found.items()})
@@ -109,10 +108,6 @@ class Site:
     def head(self) -> Any:
         """The last record of partition 0."""
         return self.pipeline.journal()[0][-1]
-
-
-def ids_of(values: list[bytes]) -> Counter[int]:
-    return Counter(chunks.decode(values).column("id").to_pylist())
 
 
 @pytest.fixture

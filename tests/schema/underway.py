@@ -16,7 +16,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from loader.clickhouse.ledger import Ledger
 from loader.core.plan import ASIDE, settled
-from relay.blocks import chunks
 from relay.config import settings_file
 from relay.produce.gathering import Batching
 from relay.produce.row_producer import RowProducer
@@ -264,7 +263,7 @@ class Underway:
         """Parked blocks with reason and contents."""
         topics: dict[str, Any] = {}
         return [
-            (block, why, chunks.decode(self.pipeline.chunks_of(block, topics)))
+            (block, why, self.pipeline.rows_of(block, topics))
             for block, why in self.ledger.parked()
         ]
 

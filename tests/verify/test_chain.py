@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.chain import check
 from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.record import JournalPlace
+from relay.records_pb2 import Commit
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.laps import laps
 from tests.verify.mutations import MUTATIONS
@@ -57,6 +58,36 @@ def test_no_false_alarm(seed: int) -> None:
     assert sum(commit.flush_point for _, commit in history) >= 3
     assert any(commit.marks for _, commit in history)
     assert list(audit(history)) == []
+
+
+def with_shares(history: History) -> History:
+    """The same, with every second block in a chunk of partition 7, which others share."""
+    ends: dict[tuple[str, int], int] = {}
+    found = []
+    for offset, commit in history:
+        changed = Commit.FromString(commit.SerializeToString())
+        for at, block in enumerate(changed.blocks, commit.n):
+            partition = 7 if at % 2 else block.partition
+            if at % 2:
+                block.share.partition, block.share.first, block.share.first_row = 7, "a:7", at
+                block.chunks = 1
+            place = block.topic, partition
+            block.first_offset = ends.get(place, 0)
+            ends[place] = block.next_offset = block.first_offset + block.chunks
+        found.append((offset, changed))
+    return found
+
+
+def test_blocks_follow_each_other_in_each_partition_where_their_chunks_are() -> None:
+    history = with_shares(clean(3, COMMITS))
+    shared = [b for _, commit in history for b in commit.blocks if b.HasField("share")]
+    assert len(shared) > 10
+    assert list(audit(history)) == []
+    again = next(block for block in shared[1:] if block.topic == shared[0].topic)
+    again.first_offset = shared[0].first_offset
+    (found,) = audit(history)
+    assert found.kind is AnomalyKind.OVERLAP
+    assert again.id in found.text
 
 
 @pytest.mark.parametrize("seed", SEEDS)

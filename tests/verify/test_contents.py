@@ -16,7 +16,7 @@ from relay.operate.verify.judge.contents import (
     source_counts,
 )
 from relay.operate.verify.judge.ledger_history import History
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, Share
 
 Chunk = tuple[int, str, int, bytes]
 
@@ -69,6 +69,88 @@ def test_what_the_journal_says_is_there() -> None:
 )
 def test_a_damaged_block_topic_is_found(chunks: list[Chunk], kinds: list[AnomalyKind]) -> None:
     assert judged(chunks)[: len(kinds)] == kinds
+
+
+SHARED = b"rows of three blocks"
+SHARING = [
+    Block(
+        id=f"a:d.t:{partition}:0:{70 + partition}",
+        table="d.t",
+        partition=partition,
+        first_offset=8,
+        next_offset=9,
+        chunks=1,
+        rows=rows,
+        crc32c=google_crc32c.value(SHARED),
+        share=Share(partition=0, first="a:d.t:0:0:70", first_row=first_row),
+    )
+    for partition, first_row, rows in [(0, 0, 10), (2, 10, 1), (5, 11, 4)]
+]
+
+
+CHUNK = (8, "a:d.t:0:0:70", 15, SHARED)
+
+
+def shared(
+    blocks: list[Block], rows: int = 15, *, whole: bool = True, key: str = "a:d.t:0:0:70"
+) -> list[tuple[AnomalyKind, str]]:
+    judge = BlockTopic(blocks, 0, 9, whole=whole)
+    found = [*judge.chunk(8, key, rows, SHARED), *judge.end()]
+    return [(finding.kind, finding.text) for finding in found]
+
+
+def changed(at: int, **of: int) -> list[Block]:
+    """The blocks that share the chunk, one of them changed."""
+    blocks = [Block.FromString(one.SerializeToString()) for one in SHARING]
+    for name, value in of.items():
+        setattr(blocks[at].share if name == "first_row" else blocks[at], name, value)
+    return blocks
+
+
+def test_blocks_that_share_a_chunk_have_its_rows_between_them() -> None:
+    assert shared(SHARING) == []
+    assert shared(SHARING[::-1]) == [], "in whatever order the journals were read"
+    assert shared(SHARING[:2], whole=False) == [], "the record of another may be gone"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "rows", "kind", "said"),
+    [
+        (changed(1, first_row=9), 15, AnomalyKind.OVERLAP, "of which another block has"),
+        (changed(1, rows=2), 15, AnomalyKind.OVERLAP, "of which another block has"),
+        (changed(2, first_row=12), 16, AnomalyKind.GAP, "rows 11 to 12 of chunk"),
+        (SHARING[1:], 15, AnomalyKind.GAP, "rows 0 to 10 of chunk"),
+        (SHARING, 16, AnomalyKind.GAP, "rows 15 to 16 of chunk"),
+        (SHARING, 14, AnomalyKind.GAP, "has 14 rows, but its blocks have 15"),
+        (changed(2, crc32c=1), 15, AnomalyKind.TORN, "CRC-32C"),
+        (changed(2, first_offset=7), 15, AnomalyKind.TORN, "first offset"),
+    ],
+)
+def test_a_wrong_share_is_found(
+    blocks: list[Block], rows: int, kind: AnomalyKind, said: str
+) -> None:
+    """Rows would be inserted twice, or by nobody, and each count would be right."""
+    assert any(found is kind and said in text for found, text in shared(blocks, rows))
+
+
+def test_a_shared_chunk_that_no_record_lists_is_found() -> None:
+    kinds = [kind for kind, _ in shared(SHARING, key="a:d.t:0:0:71")]
+    assert kinds == [AnomalyKind.TORN, *[AnomalyKind.GAP] * 3]
+
+
+@pytest.mark.parametrize(("partition", "unlisted"), [(2, 0), (0, 1)])
+def test_a_chunk_is_unlisted_only_behind_the_oldest_of_its_own_partition(
+    partition: int, unlisted: int
+) -> None:
+    """What retention took from this partition's journal, another's may list as shared with it."""
+    older = Block.FromString(SHARING[0].SerializeToString())
+    older.id, older.partition, older.first_offset, older.next_offset = "older", partition, 5, 6
+    older.share.first = "a:d.t:0:0:60"
+    judge = BlockTopic([older, *SHARING], 0, 9)
+    chunks = [(5, "a:d.t:0:0:60", 10, SHARED), (7, "a:d.t:0:0:65", 3, b"-"), CHUNK]
+    found = [*(finding for chunk in chunks for finding in judge.chunk(*chunk)), *judge.end()]
+    expected = ["no journal record lists block a:d.t:0:0:65 at offset 7"] * unlisted
+    assert [finding.text for finding in found] == expected
 
 
 LONG = settings.get_current_profile_name() == "long"

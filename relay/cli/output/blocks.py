@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from relay.blocks.placement import place
 from relay.cli.output.status import clock
 from relay.names import sealed
 from relay.operate.view.block_story import BlockRow, Chunks, Landed, Story, TablePart
@@ -67,6 +68,8 @@ def whole(story: Story) -> Iterator[str]:
 
 def _journal(listed: Listed) -> Iterator[str]:
     block, commit = listed.block, listed.commit
+    topic, partition = place(block)
+    shared = f", its rows from {block.share.first_row:,} on" if block.HasField("share") else ""
     yield (
         f"source       {commit.source_topic}[{commit.partition}], offsets "
         f"{block.first_source_offset:,} to {block.next_source_offset:,}: "
@@ -85,8 +88,8 @@ def _journal(listed: Listed) -> Iterator[str]:
         f"epoch {commit.epoch}, written {clock(commit.written_at_ms)} UTC by {commit.member}"
     )
     yield (
-        f"block topic  {block.topic}[{block.partition}], offsets {block.first_offset:,} to "
-        f"{block.next_offset:,}: {several(block.chunks, 'chunk')}"
+        f"block topic  {topic}[{partition}], offsets {block.first_offset:,} to "
+        f"{block.next_offset:,}: {several(block.chunks, 'chunk')}{shared}"
     )
 
 

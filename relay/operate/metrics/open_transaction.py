@@ -91,7 +91,8 @@ class Holding:
         m["relay_rows_committed_total"].labels(*where).inc(block.rows)
         m["relay_row_bytes_committed_total"].labels(*where).inc(block.row_bytes)
         m["relay_blocks_committed_total"].labels(table, reason).inc()
-        m["relay_chunks_committed_total"].labels(table).inc(block.chunks)
+        if block.share is None or not block.share.first_row:  # else counted with the first
+            m["relay_chunks_committed_total"].labels(table).inc(block.chunks)
         m["relay_block_rows"].labels(reason).observe(block.rows)
         m["relay_block_bytes"].labels(reason).observe(block.row_bytes)
         m["relay_block_messages"].labels(reason).observe(block.messages)

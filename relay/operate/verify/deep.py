@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.blocks.dead_letter import BLOCK
+from relay.blocks.placement import place
 from relay.operate.verify.judge.contents import (
     BlockTopic,
     LetterJudge,
@@ -73,11 +74,13 @@ class Deep:
             Unavailable: a server did not answer.
         """
         blocks = [b for commits in self._commits.values() for c in commits for b in c.blocks]
-        for topic in sorted({block.topic for block in blocks}):
+        chunks: dict[tuple[str, int], list[Block]] = defaultdict(list)
+        for block in blocks:
+            chunks[place(block)].append(block)
+        for topic in sorted({topic for topic, _ in chunks}):
             progress(f"reading {topic}")
-            of_topic = [block for block in blocks if block.topic == topic]
             for partition in sorted(self._commits):
-                found = self._block_topic(topic, partition, of_topic)
+                found = self._block_topic(topic, partition, chunks[topic, partition])
                 yield from anomalies(found, partition=partition)
         progress("asking ClickHouse")
         yield from self._clickhouse(blocks)
@@ -88,17 +91,22 @@ class Deep:
     def _block_topic(
         self, topic: str, partition: int, blocks: list[Block]
     ) -> Iterator[UnplacedAnomaly]:
-        mine = [block for block in blocks if block.partition == partition]
         start, stable = self._topics.bounds(topic, partition)
-        # The journal was read before: what is visible beyond its last block came later.
-        end = min(stable, max((block.next_offset for block in mine), default=0))
-        judge = BlockTopic(mine, start, end)
+        # The journal was read before: what is visible beyond its last block came later. Each chunk
+        # here is one of the partition's own blocks, perhaps with rows of others behind its rows.
+        own = (block.next_offset for block in blocks if block.partition == partition)
+        end = min(stable, max(own, default=0))
+        judge = BlockTopic(blocks, start, end, whole=self._is_whole())
         for message in self._topics.read(topic, partition, start, end):
             self.records += 1
             name = (message.key() or b"").decode(errors="replace")
             rows = int(header(message, "rows") or b"0")
             yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
         yield from judge.end()
+
+    def _is_whole(self) -> bool:
+        """Return whether no journal record is missing, of any source partition."""
+        return all(commits[0].n <= 1 for commits in self._commits.values())
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}

@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.blocks.placement import place
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.audit import audit_of
@@ -214,9 +215,9 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
 def _chunks(settings: Settings, one: Listed) -> Chunks:
     block = one.block
     with contextlib.closing(TopicReader(settings)) as reader:
-        start, _ = reader.bounds(block.topic, block.partition)
+        start, _ = reader.bounds(*place(block))
         first = max(start, block.first_offset)
-        messages = reader.read(block.topic, block.partition, first, block.next_offset)
+        messages = reader.read(*place(block), first, block.next_offset)
         return block_story.chunks_of(
             one,
             start,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from relay.blocks.placement import key, place
 from relay.operate.verify.judge.contents import BlockTopic
 from relay.operate.view.journal_state import Listed
 
@@ -154,7 +155,7 @@ def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int,
     Args:
         listed: the block.
         start: the oldest offset that the block topic retains.
-        records: (offset, block id, rows, value) of the visible records in its offsets.
+        records: (offset, key, rows, value) of the visible records in its offsets.
     """
     block = listed.block
     if start > block.first_offset:
@@ -164,8 +165,8 @@ def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int,
     problems, count, rows = [], 0, 0
     for offset, name, of_chunk, value in records:
         problems += [finding.text for finding in judge.chunk(offset, name, of_chunk, value)]
-        count += name == block.id
-        rows += of_chunk if name == block.id else 0
+        count += name == key(block)
+        rows += of_chunk if name == key(block) else 0
     problems += [finding.text for finding in judge.end()]
     return Chunks(start, count, rows, tuple(problems))
 
@@ -206,10 +207,11 @@ def listed_as_json(listed: Listed) -> dict[str, Any]:
         },
         "block_topic": {
             "topic": block.topic,
-            "partition": block.partition,
+            "partition": place(block)[1],
             "first_offset": block.first_offset,
             "next_offset": block.next_offset,
             "chunks": block.chunks,
+            "first_row": block.share.first_row if block.HasField("share") else None,
         },
     }
 

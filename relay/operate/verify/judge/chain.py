@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from relay.blocks import placement
 from relay.operate.verify.judge import operator_records
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.head import ChainHead
@@ -66,7 +67,7 @@ def _next_head(
 ) -> ChainHead:
     ends = before.ends if before is not None else {}
     if commit.blocks:
-        ends = {**ends, **{block.topic: block.next_offset for block in commit.blocks}}
+        ends = {**ends, **{placement.place(block): block.next_offset for block in commit.blocks}}
     return ChainHead(
         n=commit.n,
         epoch=commit.epoch,
@@ -145,9 +146,9 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
 
 
 def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Blocks of a table follow each other in the block topic."""
+    """Blocks of a table follow each other in the block topic, partition by partition."""
     for block in commit.blocks:
-        end = head.ends.get(block.topic, 0)
+        end = head.ends.get(placement.place(block), 0)
         if block.first_offset < end:
             yield UnplacedAnomaly(
                 AnomalyKind.OVERLAP,

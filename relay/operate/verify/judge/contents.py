@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
+from relay.blocks.placement import key, place
 from relay.names import LEFT_OUT, sealed
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
@@ -24,7 +25,7 @@ from relay.records_pb2 import Block
 
 @dataclass(slots=True)
 class _Seen:
-    """Chunks of one block so far."""
+    """Chunks under one key so far."""
 
     first: int
     next: int
@@ -40,20 +41,24 @@ class BlockTopic:
         blocks: the journal's, of this topic and partition.
         start: the log's start; blocks before it are gone, and not judged.
         end: blocks that reach beyond it were written later, and are not judged.
+        whole: the blocks are all that there are, of all source partitions: each row of a shared
+            chunk is one of theirs.
     """
 
-    def __init__(self, blocks: Iterable[Block], start: int, end: int) -> None:
-        self._expected = {
-            block.id: block
-            for block in blocks
-            if block.first_offset >= start and block.next_offset <= end
-        }
+    def __init__(
+        self, blocks: Iterable[Block], start: int, end: int, *, whole: bool = False
+    ) -> None:
+        self._expected: dict[str, list[Block]] = defaultdict(list)
+        for block in blocks:
+            if block.first_offset >= start and block.next_offset <= end:
+                self._expected[key(block)].append(block)
+        self._whole = whole
         self._seen: dict[str, _Seen] = {}
         self._last = ""
         self._unlisted: dict[str, int] = {}
 
     def chunk(self, offset: int, block: str, rows: int, value: bytes) -> Iterator[UnplacedAnomaly]:
-        """Yield the next visible record: the block it belongs to, its rows, its bytes."""
+        """Judge the next visible record: its key, its rows, its bytes."""
         if block not in self._expected:
             self._unlisted.setdefault(block, offset)
             return
@@ -74,35 +79,68 @@ class BlockTopic:
     def end(self) -> Iterator[UnplacedAnomaly]:
         """Judge what only the end shows, after the last record."""
         # Older ones belong to records that retention took from the journal.
-        oldest = min((block.first_offset for block in self._expected.values()), default=0)
+        own = (one.first_offset for one in self._listed() if one.partition == place(one)[1])
+        oldest = min(own, default=0)
         for name, offset in self._unlisted.items():
             if offset >= oldest:
                 yield UnplacedAnomaly(
                     AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
                 )
-        for name, block in self._expected.items():
-            seen = self._seen.get(name)
-            if seen is None:
+        for block in self._listed():
+            yield from _as_listed(block, self._seen.get(key(block)))
+        for name, blocks in self._expected.items():
+            if name in self._seen and blocks[0].HasField("share"):
+                yield from self._shares(name, blocks)
+
+    def _listed(self) -> Iterator[Block]:
+        for blocks in self._expected.values():
+            yield from blocks
+
+    def _shares(self, name: str, blocks: Iterable[Block]) -> Iterator[UnplacedAnomaly]:
+        """Judge whose rows a shared chunk has: each row is of one block."""
+        done = 0
+        for block in sorted(blocks, key=lambda one: one.share.first_row):
+            first = block.share.first_row
+            if first < done:
                 yield UnplacedAnomaly(
-                    AnomalyKind.GAP,
-                    f"block {name}: none of its {block.chunks} chunks is in the block topic",
+                    AnomalyKind.OVERLAP,
+                    f"block {block.id} has rows from {first} on of chunk {name}, of which "
+                    f"another block has those before {done}",
                 )
-                continue
-            found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
-            journal = (
-                block.chunks,
-                block.rows,
-                block.crc32c,
-                block.first_offset,
-                block.next_offset,
+            elif first > done and self._whole:
+                yield UnplacedAnomaly(
+                    AnomalyKind.GAP, f"rows {done} to {first} of chunk {name} are of no block"
+                )
+            done = max(done, first + block.rows)
+        rows = self._seen[name].rows
+        if done > rows:
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP, f"chunk {name} has {rows} rows, but its blocks have {done}"
             )
-            if found != journal:
-                kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
-                yield UnplacedAnomaly(
-                    kind,
-                    f"block {name}: (chunks, rows, CRC-32C, first offset, next offset) are "
-                    f"{found}, but the journal says {journal}",
-                )
+        elif done < rows and self._whole:
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP, f"rows {done} to {rows} of chunk {name} are of no block"
+            )
+
+
+def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
+    """Judge a block's chunks, whose rows a shared one has aside."""
+    if seen is None:
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
+            f"block {block.id}: none of its {block.chunks} chunks is in the block topic",
+        )
+        return
+    rows = seen.rows if block.HasField("share") else block.rows
+    found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
+    journal = (block.chunks, rows, block.crc32c, block.first_offset, block.next_offset)
+    if found != journal:
+        kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
+        yield UnplacedAnomaly(
+            kind,
+            f"block {block.id}: (chunks, rows, CRC-32C, first offset, next offset) are {found}, "
+            f"but the journal says {journal}",
+        )
 
 
 def landed(

@@ -18,7 +18,7 @@ class ChainHead:
         count: messages before the floor since the reference, as the relay counted its polls.
         covered: the same messages and those beyond the floor, as blocks and dead letters
             hold them; None until a flush point is seen, where history was cut by retention.
-        ends: per block topic, one past the last chunk.
+        ends: by block topic and its partition, one past the last chunk.
         offset: of the last record in the journal.
         rewinding: a rewind was begun and has not ended.
     """
@@ -33,5 +33,5 @@ class ChainHead:
     covered: int | None
     offset: int
     position: int
-    ends: Mapping[str, int]
+    ends: Mapping[tuple[str, int], int]
     rewinding: bool = False

@@ -1,0 +1,94 @@
+"""Chunks on their way to the client, many handed over at a time.
+
+Receives what buffers became, gives records to a producer. Each record that comes alone wakes
+librdkafka's thread, which then looks at every partition that it knows of: 3 ms of processor time
+with 16,000 of them (1,000 tables, 16 partitions), for each of the 40 small chunks of a transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from relay.blocks import message_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relay.blocks.form_block import Formed
+    from relay.core.state import Seal
+    from relay.kafka.transactional_producer import TransactionalProducer
+
+HELD_BYTES = 1 << 20
+"""Of values that are held: the client has room for many times more."""
+Header = tuple[str, str | bytes | None]
+_Record = tuple[TopicPartition, bytes, bytes, list[Header], "Callable[[int], None]"]
+
+
+class ChunkQueue:
+    """Hold the chunks of one transaction for a moment; whoever makes it releases it.
+
+    Raises (every method): TransactionFailed, as TransactionalProducer.produce does, perhaps of a
+    record before this one.
+    """
+
+    def __init__(self, producer: TransactionalProducer) -> None:
+        self._producer = producer
+        self._held: list[_Record] = []
+        self._bytes = 0
+
+    def add(self, topic: str, seal: Seal, formed: Formed) -> list[int]:
+        """Queue a block's own chunks.
+
+        Returns:
+            Gets their offsets, by the end of the producer's flush.
+        """
+        offsets: list[int] = []
+        for sequence, (value, rows) in enumerate(formed.chunks):
+            headers = _headers(sequence, rows, formed)
+            if not sequence and formed.message_rows:
+                headers.append((message_rows.header(), formed.message_rows))
+            self._add(TopicPartition(topic, seal.partition), value, seal, headers, offsets)
+        return offsets
+
+    def add_shared(self, topic: str, seals: Sequence[Seal], formed: Sequence[Formed]) -> list[int]:
+        """Queue the chunk that these share, in the partition of the first.
+
+        Returns:
+            Gets its offset, as `add`'s.
+        """
+        offsets: list[int] = []
+        first, (value, rows) = seals[0], formed[0].chunks[0]
+        headers = _headers(0, rows, formed[0])
+        for seal, one in zip(seals, formed, strict=True):
+            headers.append((message_rows.header(seal.partition), one.message_rows))
+        self._add(TopicPartition(topic, first.partition), value, first, headers, offsets)
+        return offsets
+
+    def _add(
+        self,
+        place: TopicPartition,
+        value: bytes,
+        seal: Seal,
+        headers: list[Header],
+        offsets: list[int],
+    ) -> None:
+        self._held.append((place, value, seal.block_id.encode(), headers, offsets.append))
+        self._bytes += len(value)
+        if self._bytes >= HELD_BYTES:
+            self.release()
+
+    def release(self) -> None:
+        """Hand over what is held."""
+        held, self._held, self._bytes = self._held, [], 0
+        for record in held:
+            self._producer.produce(*record)
+
+
+def _headers(sequence: int, rows: int, formed: Formed) -> list[Header]:
+    return [
+        ("seq", str(sequence).encode()),
+        ("rows", str(rows).encode()),
+        ("schema", str(formed.schema_version).encode()),
+    ]
