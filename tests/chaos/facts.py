@@ -28,13 +28,13 @@ from tests.chaos.servers import LEDGER
 from tests.chaos.tables import name, seen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.client import Client
 
     from relay.records_pb2 import Block
     from tests.chaos.lost import Absence
-    from tests.chaos.rows import Table
+    from tests.chaos.rows import Numbers, Table
     from tests.chaos.servers import Servers
     from tests.chaos.truth import Truth
 
@@ -55,11 +55,25 @@ class Seen:
     sent_at_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """All visible chunks of a partition of a block topic.
+
+    Attributes:
+        rows: in the topic's order; a chunk may have those of several source partitions.
+        offsets: of the record that each row is in.
+    """
+
+    rows: Rows
+    offsets: Numbers
+
+
 @dataclass(slots=True)
 class Facts:
     """All that the judges of a whole campaign go by.
 
     Attributes:
+        blocks: by table and partition of its block topic.
         tables: what they hold, and what they held when they were dropped.
         views: what the views behind some tables have written.
         absences: of tables that were dropped, until they were made anew.
@@ -68,7 +82,7 @@ class Facts:
 
     truth: Truth
     source: list[Seen] = field(default_factory=list)
-    blocks: dict[tuple[int, int], Rows] = field(default_factory=dict)
+    blocks: dict[tuple[int, int], Chunks] = field(default_factory=dict)
     tables: dict[int, Rows] = field(default_factory=dict)
     views: dict[int, Rows] = field(default_factory=dict)
     absences: Mapping[int, list[Absence]] = field(default_factory=dict)
@@ -126,18 +140,25 @@ def source(servers: Servers) -> list[Seen]:
     return found
 
 
-def blocks(servers: Servers) -> dict[tuple[int, int], Rows]:
-    """By table and partition, the rows of all visible chunks, in the block topic's order."""
+def blocks(servers: Servers) -> dict[tuple[int, int], Chunks]:
+    """Read all visible chunks, by table and partition of its block topic."""
     admin = KafkaAdminClient(bootstrap_servers=servers.bootstrap.split(","))
     topics = set(admin.list_topics())
     admin.close()
-    found: dict[tuple[int, int], list[Rows]] = defaultdict(list)
+    found: dict[tuple[int, int], list[tuple[int, Rows]]] = defaultdict(list)
     for index, table in enumerate(TABLES):
         topic = block_topic(servers, table)
         if topic in topics:
             for record in visible(servers, topic):
-                found[index, record.partition].append(_rows(record.value))
-    return {place: rows.joined(parts) for place, parts in found.items()}
+                found[index, record.partition].append((record.offset, _rows(record.value)))
+    return {place: joined(chunks) for place, chunks in found.items()}
+
+
+def joined(chunks: Sequence[tuple[int, Rows]]) -> Chunks:
+    """Join chunks, each with its offset, in order."""
+    offsets = np.array([offset for offset, _ in chunks], np.int64)
+    sizes = [len(held.numbers) for _, held in chunks]
+    return Chunks(rows.joined([held for _, held in chunks]), np.repeat(offsets, sizes))
 
 
 def rows_of(client: Client, table: str) -> Rows:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.chaos import rows
+from tests.chaos.facts import table_of
 from tests.chaos.lost import excused
 from tests.chaos.rows import TABLES
 from tests.chaos.truth import ABORTED, COMMITTED
@@ -22,12 +23,13 @@ from tests.model.judge import chain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from relay.records_pb2 import Commit
+    from relay.records_pb2 import Block, Commit
     from tests.chaos.ends import Head, Stable
     from tests.chaos.facts import Facts, Seen
     from tests.chaos.rows import Numbers, Range, Rows
 
 _SHOWN = 5
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ def whole(facts: Facts) -> Verdict:
             "retention": retention(facts),
             "dead letters": dead_letters(facts),
             "order": order(facts),
+            "places": places(facts),
             "aborted": aborted(facts),
             "chain": [a for p, commits in facts.journal.items() for a in floors(p, commits)],
         },
@@ -64,6 +67,9 @@ def whole(facts: Facts) -> Verdict:
             "dead_without_table": len(_refused(facts, facts.source)),
             "rows_behind_views": sum(len(v.numbers) for v in facts.views.values()),
             "blocks": sum(len(c.blocks) for cs in facts.journal.values() for c in cs),
+            "blocks_in_shared_chunks": sum(
+                b.HasField("share") for cs in facts.journal.values() for c in cs for b in c.blocks
+            ),
             "relay_transactions": sum(map(len, facts.journal.values())),
             "parked_rows": sum(facts.parked.values()),
         },
@@ -136,7 +142,7 @@ def _held(
     for partition in sorted(
         _partitions(expected, index) | set(np.unique(held.partitions).tolist())
     ):
-        want = expected.get((index, partition), np.empty(0, np.int64))
+        want = expected.get((index, partition), _NONE)
         have = held.of(partition)
         lost += len(np.setdiff1d(stays(want), have))
         told += [(f"{name} from partition {partition}", d) for d in compare(want, have, stays)]
@@ -188,22 +194,84 @@ def _refused(facts: Facts, source: Iterable[Seen]) -> list[Seen]:
 
 
 def order(facts: Facts) -> list[str]:
-    """Block topics hold the rows of a table and partition in the source's order, each once."""
+    """Judge that each row is in its table's block topic once, whatever the partition, and that a
+    partition has those of each source partition in the source's order."""
     expected = _expected(facts)
     found = []
-    for place in expected.keys() | facts.blocks.keys():
-        index, partition = place
-        held = facts.blocks.get(place, rows.joined([]))
-        name = f"blocks of {TABLES[index].name} from partition {partition}"
-        if wrong := rows.altered(index, held):
-            found.append(f"{name}: {wrong} rows do not hold what was sent")
-        if (held.partitions != partition).any():
-            found.append(f"{name}: rows of another partition")
-        want = expected.get(place, np.empty(0, np.int64))
-        if not np.array_equal(want, held.numbers):
-            difference = compare(want, held.numbers)
-            found += [f"{name}: {d}" for d in difference or ["not in the source's order"]]
+    for index, table in enumerate(TABLES):
+        held = _in_blocks(facts, index)
+        together = rows.joined(list(held.values()))
+        if wrong := rows.altered(index, together):
+            found.append(f"blocks of {table.name}: {wrong} rows do not hold what was sent")
+        seen = set(np.unique(together.partitions).tolist())
+        for partition in sorted(_partitions(expected, index) | seen):
+            name = f"blocks of {table.name} from partition {partition}"
+            want = expected.get((index, partition), _NONE)
+            found += [f"{name}: {d}" for d in compare(want, together.of(partition))]
+            found += [
+                f"{name}: not in the source's order in partition {place}"
+                for place, there in sorted(held.items())
+                if not _in_order(want, there.of(partition))
+            ]
     return found
+
+
+def places(facts: Facts) -> list[str]:
+    """Judge that a source partition's blocks, in the journal's order, are its rows in the source's.
+
+    So the order is judged also where the rows lie in several partitions of a block topic, and none
+    of them lies where the journal does not say.
+    """
+    expected = _expected(facts)
+    told: dict[tuple[int, int], list[Numbers]] = defaultdict(list)
+    found = []
+    for partition, commits in sorted(facts.journal.items()):
+        for block in (b for commit in commits for b in commit.blocks):
+            index, own = table_of(block), _own_rows(facts, block)
+            name = f"block {block.id} of {TABLES[index].name} from partition {partition}"
+            if own is None:
+                found.append(f"{name}: its {block.rows} rows are not where the journal says")
+                continue
+            partitions, numbers = own
+            if (partitions != partition).any():
+                found.append(f"{name}: rows of another partition")
+            told[index, partition].append(numbers)
+    for index, partition in sorted(expected.keys() | told.keys()):
+        want = expected.get((index, partition), _NONE)
+        have = np.concatenate([_NONE, *told.get((index, partition), ())])
+        if not np.array_equal(want, have):
+            name = f"{TABLES[index].name} from partition {partition} as the journal says"
+            differences = compare(want, have) or ["not in the source's order"]
+            found += [f"{name}: {d}" for d in differences]
+    return found
+
+
+def _own_rows(facts: Facts, block: Block) -> tuple[Numbers, Numbers] | None:
+    """Return source partition and number of each of a block's rows, from where the journal says.
+
+    None: there are not as many.
+    """
+    shared = block.HasField("share")
+    partition = block.share.partition if shared else block.partition
+    chunks = facts.blocks.get((table_of(block), partition))
+    if chunks is None:
+        return None
+    begin, end = np.searchsorted(chunks.offsets, (block.first_offset, block.next_offset)).tolist()
+    first = begin + block.share.first_row  # 0 where it shares none
+    last = first + block.rows
+    if last > end or (last < end and not shared):
+        return None
+    return chunks.rows.partitions[first:last], chunks.rows.numbers[first:last]
+
+
+def _in_blocks(facts: Facts, index: int) -> dict[int, Rows]:
+    """Return the rows of a table by partition of its block topic."""
+    return {place: held.rows for (table, place), held in facts.blocks.items() if table == index}
+
+
+def _in_order(want: Numbers, have: Numbers) -> bool:
+    """Tell whether those that are wanted are in the order of the wanted ones."""
+    return np.array_equal(want[np.isin(want, have)], have[np.isin(have, want)])
 
 
 def aborted(facts: Facts) -> list[str]:
@@ -215,11 +283,12 @@ def aborted(facts: Facts) -> list[str]:
     found = []
     for (index, partition), ranges in gone.items():
         numbers = _numbers(ranges)
-        places = {
-            "blocks": facts.blocks.get((index, partition), rows.joined([])).numbers,
+        blocks = _in_blocks(facts, index).values()
+        there = {
+            "blocks": np.concatenate([_NONE, *(held.of(partition) for held in blocks)]),
             "ClickHouse": facts.tables.get(index, rows.joined([])).of(partition),
         }
-        for where, held in places.items():
+        for where, held in there.items():
             if (count := int(np.isin(held, numbers).sum())) > 0:
                 name = TABLES[index].name
                 found.append(f"{count} aborted rows of {name} from {partition} are in {where}")

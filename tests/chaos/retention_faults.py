@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -18,7 +19,7 @@ from kafka.errors import KafkaError
 
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Commit
-from tests.chaos import facts
+from tests.chaos import ends, facts
 from tests.chaos.lost import Deleted
 from tests.chaos.program_faults import when
 from tests.chaos.server_faults import all_brokers_run
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from relay.records_pb2 import Block
     from tests.chaos.campaign import Campaign, Task
     from tests.chaos.schedule import Fault
     from tests.chaos.servers import Servers
 
 _STOP_SECONDS = 60.0
 """For a loader to end, on a busy machine."""
+_LOOKS = 10
+"""For the ends of transactions: relays commit ten times a second."""
 Place = tuple[str, int]
 
 
@@ -62,6 +66,9 @@ def retention(campaign: Campaign, fault: Fault) -> Sequence[Task]:
 def _passes(campaign: Campaign) -> None:
     servers = campaign.servers
     try:
+        if not _seen_whole(servers):
+            campaign.history.write("not deleted", error="transactions are open in the journal")
+            return
         records = list(facts.visible(servers, servers.journal))
         kept = [(r.partition, r.offset, Commit.FromString(r.value)) for r in records]
         asked = deletable(kept, _settled(servers), _positions(servers), servers.journal)
@@ -76,6 +83,21 @@ def _passes(campaign: Campaign) -> None:
     )
 
 
+def _seen_whole(servers: Servers) -> bool:
+    """Wait until all transactions in the journal that there are now have ended; whether they did.
+
+    Else its partitions may show one that has ended in some and hide it in others, where the marker
+    is still to come: the others' blocks would not count, though they share a chunk.
+    """
+    now = {(s.topic, s.partition): s.high for s in ends.stables(servers)}
+
+    def ended() -> bool:
+        there = (s for s in ends.stables(servers) if s.topic == servers.journal)
+        return all(s.stable >= now.get((s.topic, s.partition), 0) for s in there)
+
+    return any(ended() for _ in range(_LOOKS))
+
+
 def deletable(
     journal: Iterable[tuple[int, int, Commit]],
     done: AbstractSet[str],
@@ -84,27 +106,41 @@ def deletable(
 ) -> Mapping[Place, int]:
     """Before which offset of each partition a loader has done with everything. Pure.
 
+    A chunk may be of blocks of several journals: it goes when all of them are settled.
+
     Args:
-        journal: partition, offset and content of each record, in order.
+        journal: partition, offset and content of each record; those of a partition in order.
         done: blocks that the loader has settled.
         positions: before which offset of the journal it has noted that all is settled.
         topic: the journal's.
     """
     before: dict[Place, int] = {}
-    closed: set[Place] = set()
+    settled: dict[Place, list[int]] = defaultdict(list)
+    needed: dict[Place, int] = {}  # from where on, by blocks that are not settled
+    closed: set[int] = set()
     for partition, offset, commit in journal:
         # The last record stays, which a relay reads: what comes behind it moves the bound on.
-        if (topic, partition) not in closed:
+        if partition not in closed:
             before[topic, partition] = offset
         for block in commit.blocks:
-            place = block.topic, block.partition
-            if block.id not in done:
-                closed |= {place, (topic, partition)}
-            elif place not in closed:
-                before[place] = block.next_offset
+            place = block.topic, _partition(block)
+            if block.id in done:
+                settled[place].append(block.next_offset)
+            else:
+                closed.add(partition)
+                needed[place] = min(needed.get(place, block.first_offset), block.first_offset)
+    # Only now: a journal that comes later may name a chunk that one before it names as well.
+    for place, ends_there in settled.items():
+        most = needed.get(place, max(ends_there))
+        before[place] = max((end for end in ends_there if end <= most), default=0)
     for partition in {partition for name, partition in before if name == topic}:
         before[topic, partition] = min(before[topic, partition], positions.get(partition, 0))
     return {place: at for place, at in before.items() if at}
+
+
+def _partition(block: Block) -> int:
+    """Return the block topic's partition that its chunks are in."""
+    return block.share.partition if block.HasField("share") else block.partition
 
 
 def _settled(servers: Servers) -> set[str]:

@@ -9,89 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from relay.records_pb2 import Block, Commit, DeadLetters
 from tests.chaos import judges, rows
 from tests.chaos.ends import Head, Stable
 from tests.chaos.facts import Facts, Seen
-from tests.chaos.lost import Absence
-from tests.chaos.rows import ABORT, BAD, COMMIT, Range, Rows
-from tests.chaos.truth import ABORTED, COMMITTED, UNKNOWN, Truth
+from tests.chaos.promised import (
+    SESSIONS,
+    VISITS,
+    held,
+    lying,
+    promised,
+    with_a_dropped_table,
+    with_views,
+)
+from tests.chaos.rows import ABORT, COMMIT, Range
+from tests.chaos.truth import COMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def held(table: int, partition: int, numbers: list[int]) -> Rows:
-    """These rows, as they were sent."""
-    array = np.array(numbers, np.int64)
-    values = rows.mixed(table, partition, array)
-    return Rows(np.full(len(array), partition), array, values, rows.texts(values.tolist()))
-
-
-def promised() -> Facts:
-    """Two batches and a bad message of one table, one aborted batch between, one unknown."""
-    first, gone, second = Range(0, 1, 0, 3), Range(0, 1, 3, 2), Range(0, 1, 5, 2)
-    bad, unknown = Range(0, 1, 7, 1), Range(0, 1, 8, 1)
-    told = [
-        (first, COMMIT, COMMITTED),
-        (gone, ABORT, ABORTED),
-        (second, COMMIT, COMMITTED),
-        (bad, BAD, COMMITTED),
-        (unknown, COMMIT, UNKNOWN),
-    ]
-    return Facts(
-        truth=Truth(told=told),
-        source=[Seen(1, 0, first, COMMIT), Seen(1, 4, second, COMMIT), Seen(1, 6, bad, BAD)],
-        blocks={(0, 1): held(0, 1, [0, 1, 2, 5, 6])},
-        tables={0: held(0, 1, [6, 2, 0, 1, 5])},
-        dead=[(1, 6, rows.bad_message(bad))],
-        journal={
-            1: [
-                Commit(n=1, previous_floor=0, floor=4, position=4, count=1, flush_point=True,
-                       blocks=[Block(messages=1, rows=3)]),
-                Commit(n=2, previous_floor=4, floor=7, position=7, reference=4, count=2,
-                       flush_point=True, blocks=[Block(messages=1, rows=2)],
-                       dead=[DeadLetters(messages=1)]),
-            ]
-        },
-    )  # fmt: skip
-
-
-VISITS = next(i for i, table in enumerate(rows.TABLES) if table.viewed and not table.expires)
-SESSIONS = next(i for i, table in enumerate(rows.TABLES) if table.expires)
-DROPPED_MS = 1_000_000
-"""When a table was made anew."""
-
-
-def with_views() -> Facts:
-    """Six rows of a table with a view, six of one whose rows expire, some of them gone."""
-    found = Facts(truth=Truth())
-    for index, held_there in ((VISITS, range(6)), (SESSIONS, (1, 2, 3, 4, 5))):
-        sent = Range(index, 1, 0, 6)
-        found.truth.told.append((sent, COMMIT, COMMITTED))
-        found.source.append(Seen(1, index, sent, COMMIT))
-        found.blocks[index, 1] = held(index, 1, list(range(6)))
-        found.tables[index] = held(index, 1, list(held_there))
-        found.views[index] = held(index, 1, list(range(6)))
-    return found
-
-
-def with_a_dropped_table() -> Facts:
-    """A message from before the drop, a dead letter from meanwhile, a message from after it.
-
-    As tests.chaos.facts gives them: what the old table held counts as there.
-    """
-    sent = [Range(0, 1, 0, 3), Range(0, 1, 3, 2), Range(0, 1, 5, 2)]
-    times = [DROPPED_MS - 9000, DROPPED_MS - 500, DROPPED_MS + 60_000]
-    return Facts(
-        truth=Truth(told=[(one, COMMIT, COMMITTED) for one in sent]),
-        source=[Seen(1, i, one, COMMIT, times[i]) for i, one in enumerate(sent)],
-        blocks={(0, 1): held(0, 1, [0, 1, 2, 5, 6])},
-        tables={0: rows.joined([held(0, 1, [5, 6]), held(0, 1, [0, 1, 2])])},
-        dead=[(1, 1, rows.message(sent[1]))],
-        absences={0: [Absence(DROPPED_MS)]},
-        starts={("chaos.journal", 1): (7, 7), ("chaos.journal", 2): (0, 3)},
-    )
 
 
 def test_facts_as_promised_are_clean() -> None:
@@ -134,11 +68,12 @@ def empty_the_tables(facts: Facts) -> None:
 
 
 def swap_two_rows_in_a_block(facts: Facts) -> None:
-    facts.blocks[0, 1] = held(0, 1, [0, 2, 1, 5, 6])
+    facts.blocks[0, 1] = lying((0, held(0, 1, [0, 2, 1])), (3, held(0, 1, [5, 6])))
 
 
 def double_a_block(facts: Facts) -> None:
-    facts.blocks[0, 1] = held(0, 1, [0, 1, 2, 5, 6, 5, 6])
+    twice = held(0, 1, [5, 6])
+    facts.blocks[0, 1] = lying((0, held(0, 1, [0, 1, 2])), (3, twice), (4, twice))
 
 
 def put_a_block_into_another_partition(facts: Facts) -> None:
@@ -146,7 +81,15 @@ def put_a_block_into_another_partition(facts: Facts) -> None:
 
 
 def show_an_aborted_row_in_a_block(facts: Facts) -> None:
-    facts.blocks[0, 1] = held(0, 1, [0, 1, 2, 3, 5, 6])
+    facts.blocks[0, 1] = lying((0, held(0, 1, [0, 1, 2, 3])), (3, held(0, 1, [5, 6])))
+
+
+def change_a_value_in_a_block(facts: Facts) -> None:
+    facts.blocks[0, 1].rows.values[0] ^= np.uint64(1)
+
+
+def call_a_block_another_partitions(facts: Facts) -> None:
+    facts.journal[2] = facts.journal.pop(1)
 
 
 def lose_a_dead_letter(facts: Facts) -> None:
@@ -255,7 +198,9 @@ FALSIFIED: list[tuple[Callable[[Facts], None], str, str]] = [
     (empty_the_tables, "rows", "5 rows lost"),
     (swap_two_rows_in_a_block, "order", "not in the source's order"),
     (double_a_block, "order", "2 rows doubled"),
-    (put_a_block_into_another_partition, "order", "rows of another partition"),
+    (put_a_block_into_another_partition, "places", "3 rows are not where the journal says"),
+    (call_a_block_another_partitions, "places", "rows of another partition"),
+    (change_a_value_in_a_block, "order", "1 rows do not hold what was sent"),
     (show_an_aborted_row_in_a_block, "aborted", "are in blocks"),
     (lose_a_dead_letter, "dead letters", "lost"),
     (double_a_dead_letter, "dead letters", "too many"),

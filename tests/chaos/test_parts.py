@@ -142,7 +142,11 @@ def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:
     """Up to the first block that it has not settled, and never the journal's last record."""
 
     def commit(offset: int, *blocks: str) -> tuple[int, int, Commit]:
-        made = [Block(id=b, topic="t", partition=1, next_offset=10 * offset + 9) for b in blocks]
+        ten = 10 * offset
+        made = [
+            Block(id=b, topic="t", partition=1, first_offset=ten, next_offset=ten + 9)
+            for b in blocks
+        ]
         return 1, offset, Commit(blocks=made)
 
     records = [commit(3, "a"), commit(5, "b", "c"), commit(7), commit(8, "d"), commit(9, "e")]
@@ -158,6 +162,34 @@ def test_retention_passes_what_a_loader_was_done_with_and_no_more() -> None:
     assert bounds("") == {journal: 3}
     assert bounds("abcde", noted=7) == {journal: 7, block_topic: 99}
     assert bounds("abcde", noted=0) == {block_topic: 99}, "a loader that was killed noted nothing"
+
+
+def test_retention_passes_a_chunk_when_all_blocks_that_share_it_are_settled() -> None:
+    """Blocks of the journals 1 and 2 lie in partition 1 of the block topic, one has its own."""
+
+    def commit(partition: int, *blocks: Block) -> tuple[int, int, Commit]:
+        for block in blocks:
+            block.topic, block.partition = "t", partition
+            block.next_offset = block.first_offset + 1
+        return partition, 5, Commit(blocks=blocks)
+
+    shared = {"partition": 1, "first": "a"}
+    records = [
+        commit(1, Block(id="a", first_offset=10, share=shared), Block(id="c", first_offset=12)),
+        commit(2, Block(id="b", first_offset=10, share=shared), Block(id="d", first_offset=30)),
+    ]
+
+    for ordered in (records, records[::-1]):
+
+        def bounds(done: str, ordered: list[tuple[int, int, Commit]] = ordered) -> dict[int, int]:
+            found = retention_faults.deletable(ordered, set(done), {1: 5, 2: 5}, "j")
+            return {place: at for (topic, place), at in found.items() if topic == "t"}
+
+        assert bounds("abcd") == {1: 13, 2: 31}
+        assert bounds("abd") == {1: 11, 2: 31}, "the chunk that is shared, and no more"
+        assert bounds("acd") == {2: 31}, "journal 2 still needs the chunk"
+        assert bounds("bcd") == {2: 31}, "as does journal 1"
+        assert bounds("abc") == {1: 13}, "what is not settled of 2 lies in another partition"
 
 
 def test_memory_that_grows_is_named() -> None:
