@@ -1,13 +1,14 @@
 """Turn a sealed buffer into a block's chunks and dead letters.
 
-Receives the messages of one buffer and the table's codec, or why there is none; gives
-the records to produce. No client, no clock: what it makes depends on its input alone.
+Receives the messages of one buffer and the table's codec, or why there is none; gives the chunks
+to produce, the offsets of dead letters, and facts about both. No client, no clock: what it makes
+depends on its input alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from relay.rows.decode import decode
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -31,11 +32,37 @@ if TYPE_CHECKING:
 
 
 class DeadMessage(NamedTuple):
-    """A message that could not become rows: its source offset, its value as it came, and why."""
+    """A message that could not become rows: its source offset, and why; the buffer has the rest."""
 
     offset: int
-    value: bytes | None
     reason: DeadReason
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """What a buffer became, without a byte of it: small enough to keep until the flush.
+
+    Attributes:
+        messages: source messages whose rows are in the chunks.
+        row_bytes: of those messages' values.
+        chunks: how many there are; 0 where no row was good.
+        crc32c: of the chunks, in order.
+        schema_version: of the row message that they were read by; 0 where there was none.
+        unknown: messages by number of the field that they hold and the table never had.
+        dead_groups: messages that could not become rows: the first of each group of reasons, in
+            order, and how many they are. One by one, a million are half a gigabyte.
+        first_row: of this buffer in the chunk that it shares; None where it shares none.
+    """
+
+    messages: int = 0
+    rows: int = 0
+    row_bytes: int = 0
+    chunks: int = 0
+    crc32c: int = 0
+    schema_version: int = 0
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    dead_groups: Mapping[DeadMessage, int] = field(default_factory=dict)
+    first_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +70,17 @@ class Formed:
     """What a buffer became.
 
     Attributes:
-        chunks: value and rows of each chunk, in order; none where no row was good. Buffers that
-            were formed as one share a chunk, and have all the same one.
-        dead: the messages that could not become rows.
-        messages: source messages whose rows are in the chunks.
-        row_bytes: of those messages' values.
-        unknown: messages by number of the field that they hold and the table never had.
-        schema_version: of the row message that they were read by; 0 where there was none.
+        chunks: value and rows of each chunk, in order. Buffers that were formed as one share a
+            chunk, and have all the same one.
+        dead: the messages that could not become rows, in order.
         message_rows: which row came from which message, as of relay.blocks.message_rows; empty
             where that does not fit into the first chunk's record.
-        first_row: of this buffer in the chunk that it shares; None where it shares none.
     """
 
-    chunks: list[tuple[bytes, int]]
-    dead: list[DeadMessage]
-    messages: int
-    rows: int
-    row_bytes: int
-    unknown: dict[str, int] = field(default_factory=dict)
-    schema_version: int = 0
+    facts: BlockFacts
+    chunks: Sequence[tuple[bytes, int]] = ()
+    dead: Sequence[DeadMessage] = ()
     message_rows: bytes = b""
-    first_row: int | None = None
 
 
 class Messages(NamedTuple):
@@ -73,13 +90,17 @@ class Messages(NamedTuple):
     values: pa.ChunkedArray[Any]
 
 
+def grouped(dead: Sequence[DeadMessage]) -> dict[DeadMessage, int]:
+    """Return the first dead message of each group of reasons, in order, and how many they are."""
+    firsts = {one.reason.group: one for one in reversed(dead)}
+    counts = Counter(one.reason.group for one in dead)
+    return {firsts[group]: count for group, count in counts.items()}
+
+
 def refuse(buffer: Messages, reason: DeadReason) -> Formed:
-    """Make every message of the buffer a dead letter, whole: its table has no codec."""
-    dead = [
-        DeadMessage(offset, value.as_py(), reason)
-        for offset, value in zip(buffer.offsets, buffer.values, strict=True)
-    ]
-    return Formed([], dead, 0, 0, 0)
+    """Make every message of the buffer a dead letter: its table has no codec."""
+    dead = [DeadMessage(offset, reason) for offset in buffer.offsets]
+    return Formed(BlockFacts(dead_groups=grouped(dead)), dead=dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +149,20 @@ class BlockFormer:
         ]
         if len(encoded) != 1 or len(encoded[0][0]) + sum(map(len, listed)) > self._largest():
             return []
+        crc32c = chunks.crc32c(value for value, _ in encoded)
         shared, first_row = [], 0
         for one, part, rows_of in zip(buffers, parts, listed, strict=True):
-            rows, size, version = (
-                part.batch.num_rows,
-                size_of(one.values),
-                self.codec.schema.version,
+            facts = BlockFacts(
+                messages=part.messages,
+                rows=part.batch.num_rows,
+                row_bytes=size_of(one.values),
+                chunks=1,
+                crc32c=crc32c,
+                schema_version=self.codec.schema.version,
+                first_row=first_row,
             )
-            of_one = Formed(encoded, [], part.messages, rows, size, {}, version, rows_of, first_row)
-            shared.append(of_one)
-            first_row += rows
+            shared.append(Formed(facts, encoded, message_rows=rows_of))
+            first_row += facts.rows
         return shared
 
     def _largest(self) -> float:
@@ -151,35 +176,33 @@ class BlockFormer:
     def _decode(self, values: pa.ChunkedArray[Any]) -> Decoded:
         return decode(values, self.codec, self.framing, self.unknown_fields)
 
-    def _formed(self, buffer: Messages, decoded: Decoded) -> Formed:
+    def _formed(
+        self, buffer: Messages, decoded: Decoded, too_large: Sequence[DeadMessage] = ()
+    ) -> Formed:
+        """Form chunks of what was decoded; messages that were too large are left out already."""
         offsets, values, most = buffer.offsets, buffer.values, self.most
-        dead = [
-            DeadMessage(offsets[one.index], values[one.index].as_py(), one.reason)
-            for one in decoded.bad
-        ]
-        bad_bytes = sum(len(one.value or b"") for one in dead)
         encoded = self.encoder.encode(decoded.batch, None if most is None else most - CHUNK_ROOM)
         if most is not None:
             rows_of = np.zeros(len(offsets), np.int64)
             rows_of[decoded.good] = decoded.rows
             if large := oversized(encoded, rows_of, most):
-                rest = self.form(_others(buffer, large))
-                rest.dead.extend(
-                    DeadMessage(offsets[one.message], values[one.message].as_py(), _why(one, most))
-                    for one in large
-                )
-                rest.dead.sort(key=attrgetter("offset"))
-                return rest
-        return Formed(
-            encoded,
-            dead,
-            decoded.messages,
-            decoded.batch.num_rows,
-            size_of(values) - bad_bytes,
-            decoded.unknown,
-            self.codec.schema.version,
-            _listed(offsets, decoded, encoded, most),
+                rest = _others(buffer, large)
+                left_out = [DeadMessage(offsets[one.message], _why(one, most)) for one in large]
+                return self._formed(rest, self._decode(rest.values), [*too_large, *left_out])
+        bad = (DeadMessage(offsets[one.index], one.reason) for one in decoded.bad)
+        dead = sorted([*too_large, *bad])
+        bad_bytes = sum(len(values[one.index].as_py() or b"") for one in decoded.bad)
+        facts = BlockFacts(
+            messages=decoded.messages,
+            rows=decoded.batch.num_rows,
+            row_bytes=size_of(values) - bad_bytes,
+            chunks=len(encoded),
+            crc32c=chunks.crc32c(value for value, _ in encoded),
+            schema_version=self.codec.schema.version,
+            unknown=decoded.unknown,
+            dead_groups=grouped(dead),
         )
+        return Formed(facts, encoded, dead, _listed(offsets, decoded, encoded, most))
 
 
 def _listed(

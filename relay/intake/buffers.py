@@ -65,6 +65,10 @@ class Held:
         """Return the values as Arrow arrays."""
         return self.values.array()
 
+    def value(self, offset: int) -> bytes | None:
+        """Value of the message at this offset."""
+        return self.values[bisect_left(self.offsets, offset)]
+
     def origin(self, offset: int) -> Origin:
         """Key and headers of the message at this offset."""
         plain = [(names.TABLE_HEADER, self.table.encode())]

@@ -90,5 +90,5 @@ def _headers(sequence: int, rows: int, formed: Formed) -> list[Header]:
     return [
         ("seq", str(sequence).encode()),
         ("rows", str(rows).encode()),
-        ("schema", str(formed.schema_version).encode()),
+        ("schema", str(formed.facts.schema_version).encode()),
     ]

@@ -73,11 +73,11 @@ class CommitTotals:
 
     def add(self, sent: Sent) -> None:
         """Count what one buffer became."""
-        table = sent.seal.table
-        self._unknown.update({f"{table} field {n}": held for n, held in sent.unknown.items()})
-        self._blocks += bool(sent.chunks)
-        self._rows += sent.rows
-        self._dead += sent.dead
+        table, facts = sent.seal.table, sent.facts
+        self._unknown.update({f"{table} field {n}": held for n, held in facts.unknown.items()})
+        self._blocks += bool(facts.chunks)
+        self._rows += facts.rows
+        self._dead += sum(facts.dead_groups.values())
 
     def report(self) -> None:
         """Log and begin anew, if the last line is old enough; called after a commit."""

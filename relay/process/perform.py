@@ -20,7 +20,7 @@ from relay import names
 from relay.blocks import journal
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
-from relay.blocks.form_block import BlockFormer, Formed, Messages, refuse
+from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.failpoints import reached
@@ -235,17 +235,18 @@ class Performer:
         begun = time.monotonic()
         formed = self._form(seals[0].table, held)
         seconds = (time.monotonic() - begun) / len(seals)
-        topic, shared = self._tables.topic(seals[0].table), formed[0].first_row is not None
+        topic, shared = self._tables.topic(seals[0].table), formed[0].facts.first_row is not None
         offsets = queue.add_shared(topic, seals, formed) if shared else []
         for seal, one, of in zip(seals, formed, held, strict=True):
             likely = with_likeness(seal.table, one, of) if one.dead else one
-            self._suitable.formed(seal, likely)
-            self._observer.formed(seal, likely, seconds)
-            self.density.learn(seal.table, likely.rows, seal.buffer.bytes)
+            facts = likely.facts
+            self._suitable.formed(seal, facts)
+            self._observer.formed(seal, facts, seconds)
+            self.density.learn(seal.table, facts.rows, seal.buffer.bytes)
             if not shared:
                 offsets = queue.add(topic, seal, likely)
-                self._produce_dead(seal, likely, of)
-            yield Sent.of(seal, likely, offsets, seals[0] if shared else None)
+                self._produce_dead(seal, likely.dead, of)
+            yield Sent(seal, facts, offsets, seals[0])
 
     def _form(self, table: str, held: Sequence[Held]) -> list[Formed]:
         """Form chunks and dead letters of each buffer.
@@ -262,7 +263,7 @@ class Performer:
             most = self._tables.most(self._tables.topic(table))
             by = codec, source.framing, self._encoders[table], source.unknown_fields, most
             formed = BlockFormer(*by).form_all(buffers)
-            unread = any(one.dead or one.unknown for one in formed)
+            unread = any(one.dead or one.facts.unknown for one in formed)
             if not unread or not self._tables.overtaken(table):
                 return formed
 
@@ -271,12 +272,12 @@ class Performer:
         with suppress(TransactionFailed):  # the next start's, or its timeout, ends it then
             self._producer.abort()
 
-    def _produce_dead(self, seal: Seal, formed: Formed, held: Held) -> None:
+    def _produce_dead(self, seal: Seal, dead: Sequence[DeadMessage], held: Held) -> None:
         """Queue the dead letters: each is the whole source message, with its place and reason."""
         place = TopicPartition(names.dead_topic(self._settings.app), seal.partition)
         topic = self._settings.source.topic
-        for offset, value, reason in formed.dead:
-            source = RecordPlace(seal.partition, offset)
+        for offset, reason in dead:
+            source, value = RecordPlace(seal.partition, offset), held.value(offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
             key, most = str(source).encode(), self._tables.most(place.topic)
             kept: bytes | None = value

@@ -1,6 +1,6 @@
 """What became of a seal, for the core and the journal.
 
-Receives a seal, what its buffer became, and where the brokers put its chunks.
+Receives a seal, the facts of what its buffer became, and where the brokers put its chunks.
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from relay.blocks import chunks
 from relay.core.records import ChunkShare, SealedBlock, SealResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from relay.blocks.form_block import Formed
+    from relay.blocks.form_block import BlockFacts
     from relay.core.state import Seal
-    from relay.schema.dead_reason import DeadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,54 +25,15 @@ class Sent:
     were hundreds of megabytes beside the client's own copy.
 
     Attributes:
+        facts: of what the seal's buffer became.
         offsets: of the chunks in the block topic, in order; complete once all is acknowledged.
-        messages: whose rows are in the chunks; these, `rows` and the others as
-        relay.blocks.form_block says. dead: messages that became dead letters. dead_reason: of the
-        first; None where there is none.
+        first: whose chunk it is, where the buffer shares one.
     """
 
     seal: Seal
+    facts: BlockFacts
     offsets: Sequence[int]
-    chunks: int
-    crc32c: int
-    messages: int
-    rows: int
-    row_bytes: int
-    schema_version: int
-    unknown: Mapping[str, int]
-    dead: int
-    dead_reason: DeadReason | None
-    share: ChunkShare | None = None
-
-    @classmethod
-    def of(
-        cls, seal: Seal, formed: Formed, offsets: Sequence[int], first: Seal | None = None
-    ) -> Sent:
-        """Describe what was just handed to the client.
-
-        Args:
-            seal: of the buffer.
-            formed: what it became.
-            offsets: gets the chunks' as they are acknowledged.
-            first: whose chunk it is that it shares, where it shares one.
-        """
-        share = None
-        if first is not None and formed.first_row is not None:
-            share = ChunkShare(first.partition, first.block_id, formed.first_row)
-        return cls(
-            seal=seal,
-            offsets=offsets,
-            chunks=len(formed.chunks),
-            crc32c=chunks.crc32c(value for value, _ in formed.chunks),
-            messages=formed.messages,
-            rows=formed.rows,
-            row_bytes=formed.row_bytes,
-            schema_version=formed.schema_version,
-            unknown=formed.unknown,
-            dead=len(formed.dead),
-            dead_reason=formed.dead[0].reason if formed.dead else None,
-            share=share,
-        )
+    first: Seal
 
     def result(self, topic: str) -> SealResult:
         """Return the result of the seal, once the brokers acknowledged everything.
@@ -82,28 +41,31 @@ class Sent:
         Args:
             topic: the table's block topic.
         """
-        if len(self.offsets) != self.chunks:
+        seal, facts, acknowledged = self.seal, self.facts, len(self.offsets)
+        if acknowledged != facts.chunks:
             raise AssertionError(
-                f"{self.seal.block_id}: offsets of {len(self.offsets)} of {self.chunks} chunks"
+                f"{seal.block_id}: offsets of {acknowledged} of {facts.chunks} chunks"
             )
-        if not self.chunks:
-            return self._outcome(None)
-        block = SealedBlock(
+        block = self._block(topic) if facts.chunks else None
+        if not facts.dead_groups:
+            return SealResult(seal, block)
+        reason = next(iter(facts.dead_groups)).reason
+        count = sum(facts.dead_groups.values())
+        return SealResult(seal, block, count, reason.text, reason.kind.value)
+
+    def _block(self, topic: str) -> SealedBlock:
+        facts, share = self.facts, None
+        if facts.first_row is not None:
+            share = ChunkShare(self.first.partition, self.first.block_id, facts.first_row)
+        return SealedBlock(
             topic=topic,
             first_offset=self.offsets[0],
             next_offset=self.offsets[-1] + 1,
-            chunks=self.chunks,
-            messages=self.messages,
-            rows=self.rows,
-            row_bytes=self.row_bytes,
-            crc32c=self.crc32c,
-            schema_version=self.schema_version,
-            share=self.share,
+            chunks=facts.chunks,
+            messages=facts.messages,
+            rows=facts.rows,
+            row_bytes=facts.row_bytes,
+            crc32c=facts.crc32c,
+            schema_version=facts.schema_version,
+            share=share,
         )
-        return self._outcome(block)
-
-    def _outcome(self, block: SealedBlock | None) -> SealResult:
-        first = self.dead_reason
-        if first is None:
-            return SealResult(self.seal, block)
-        return SealResult(self.seal, block, self.dead, first.text, first.kind.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from relay.blocks.form_block import DeadMessage, Formed
+from relay.blocks.form_block import BlockFacts, DeadMessage
 from relay.core import events as ev
 from relay.core.state import Phase
 from relay.errors import Fenced, Unavailable
@@ -55,14 +55,13 @@ def a_committed_transaction(rig: Rig) -> None:
     seal = replace(seal, buffer=seal_buffer)
     assert rig.state.transaction is not None
     rig.state = replace(rig.state, transaction=replace(rig.state.transaction, seals=(seal,)))
-    bad = [DeadReason(DeadKind.DOES_NOT_FIT, f"row {row}: no", "a") for row in (3, 5)]
-    dead = [DeadMessage(1, b"", bad[0]), DeadMessage(2, None, bad[1])]
-    formed = Formed([], dead, 0, 0, 0, {"9": 4})
-    rig.recorder.formed(seal, formed, 0.25)
+    bad = [DeadReason(DeadKind.DOES_NOT_FIT, "row 3: no", field) for field in ("a", "b")]
+    dead = {DeadMessage(1, bad[0]): 2, DeadMessage(2, bad[1]): 1}
+    rig.recorder.formed(seal, BlockFacts(unknown={"9": 4}, dead_groups=dead), 0.25)
     assert rig.value("relay_form_seconds_sum") == 0.25
     assert rig.value("relay_dead_letters_total", table="d.a", reason="does-not-fit") is None
     rig.through(seconds=0.5, dead=1)
-    assert rig.value("relay_dead_letters_total", table="d.a", reason="does-not-fit") == 2
+    assert rig.value("relay_dead_letters_total", table="d.a", reason="does-not-fit") == 3
     assert rig.value("relay_unknown_field_messages_total", table="d.a") == 4
     for name in ("messages", "rows"):
         assert rig.value(f"relay_{name}_committed_total", table="d.a", partition=0) == 1
@@ -90,8 +89,8 @@ def a_committed_transaction(rig: Rig) -> None:
 def an_aborted_transaction(rig: Rig) -> None:
     """Counts nothing of what it held, and rewinds."""
     rig.step(polled(0, arrival("d.a", 0, 1, 2)))
-    letter = DeadMessage(0, b"", DeadReason(DeadKind.EMPTY_BATCH, "empty batch"))
-    rig.recorder.formed(rig.results()[0].seal, Formed([], [letter], 0, 0, 0), 0.1)
+    letter = DeadMessage(0, DeadReason(DeadKind.EMPTY_BATCH, "empty batch"))
+    rig.recorder.formed(rig.results()[0].seal, BlockFacts(dead_groups={letter: 1}), 0.1)
     rig.step(ev.Begun())
     rig.step(ev.Failed(ev.Failure.ABORT, "why"))
     rig.now += 2

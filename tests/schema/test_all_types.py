@@ -132,13 +132,13 @@ def moved(engine: Engine, example: Example) -> tuple[list[list[Any]], list[tuple
         patch.setattr(row_decoder, "COMPILED_FROM_BYTES", 0 if example.compiled else 1 << 60)
         former = BlockFormer(codec, "batch", Encoder(100_000))
         formed = former.form(Messages(list(range(len(messages))), binary(messages)))
-    assert not formed.unknown
+    assert not formed.facts.unknown
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     names = ", ".join(column.name for column in columns[:-1])
     answer = engine.query(f"SELECT {names} FROM {TABLE} ORDER BY k {SHOW}", "JSONCompactEachRow")
     # Whole numbers as text: -0 is a float.
     shown = [json.loads(line, parse_int=str) for line in answer.split("\n") if line]
-    return shown, [(offset, reason.text) for offset, _, reason in formed.dead]
+    return shown, [(offset, reason.text) for offset, reason in formed.dead]
 
 
 @given(examples())
@@ -187,7 +187,7 @@ def test_a_string_in_a_variant_stays_a_string(engine: Engine) -> None:
     rows.append(fill(codec.message_class(), {"k": 99, "v": {"as_uint64": 5}, "d": {"as_int64": 5}}))
     messages = binary([row_batch([row.SerializeToString() for row in rows])])
     formed = BlockFormer(codec, "batch", Encoder(100_000)).form(Messages([0], messages))
-    assert formed.dead == []
+    assert not formed.dead
     insert(engine, chunks.decode([chunk for chunk, _ in formed.chunks]))
     kinds = "variantType(v), dynamicType(d), toString(v), toString(d)"
     assert engine.rows(f"SELECT {kinds} FROM {TABLE} ORDER BY k") == [
@@ -221,7 +221,7 @@ def test_columns_by_kind(engine: Engine) -> None:
     rows = [fill(codec.message_class(), values).SerializeToString() for values in sent]
     messages = binary([row_batch([one]) for one in rows])
     formed = BlockFormer(codec, "batch", Encoder(9999)).form(Messages([0, 1, 2, 3, 4], messages))
-    assert [(offset, reason.text[:19]) for offset, _, reason in formed.dead] == [
+    assert [(offset, reason.text[:19]) for offset, reason in formed.dead] == [
         (3, "row 1, column n.y: "),
         (4, "row 1, column e: th"),
     ]

@@ -52,15 +52,16 @@ buffers = st.lists(messages, min_size=1, max_size=5)
 def what(formed: Formed) -> object:
     """All of it, but for how its bytes are compressed and cut, and with whom it shares them."""
     rows_of: list[object] = []
+    facts = formed.facts
     if formed.chunks:
         batch = chunks.decode([value for value, _ in formed.chunks])
-        rows_of = batch.slice(formed.first_row or 0, formed.rows).to_pylist()
+        rows_of = batch.slice(facts.first_row or 0, facts.rows).to_pylist()
     listed = decode(formed.message_rows) if formed.message_rows else None
     rows = None if listed is None else (listed.offsets.tolist(), listed.rows.tolist())
-    counts = formed.messages, formed.rows, formed.row_bytes, formed.schema_version
+    counts = facts.messages, facts.rows, facts.row_bytes, facts.schema_version
     # Of a row that is too large they name the bytes, which a neighbour's NULL adds a few to.
-    dead = [(offset, value, why.kind, why.text[:20]) for offset, value, why in formed.dead]
-    return rows_of, rows, counts, dead, formed.unknown
+    dead = [(offset, why.kind, why.text[:20]) for offset, why in formed.dead]
+    return rows_of, rows, counts, dead, list(facts.dead_groups.values()), facts.unknown
 
 
 @pytest.mark.usefixtures("decoder")
@@ -92,29 +93,31 @@ def good(*numbers: int) -> Messages:
 def test_good_buffers_share_a_chunk_row_behind_row() -> None:
     """A record costs relay, broker and loader more than a few rows in it do."""
     formed = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all([good(1, 2), good(7), good(8)])
-    assert [(one.first_row, one.rows) for one in formed] == [(0, 5), (5, 4), (9, 1)]
+    assert [(one.facts.first_row, one.facts.rows) for one in formed] == [(0, 5), (5, 4), (9, 1)]
     [(value, rows)] = formed[0].chunks
     assert rows == chunks.decode([value]).num_rows == 10
     assert all(one.chunks is formed[0].chunks for one in formed)
+    assert {one.facts.crc32c for one in formed} == {chunks.crc32c([value])}
 
 
 def test_one_bad_message_and_each_has_chunks_of_its_own() -> None:
     bad = Messages([9], binary([made("flat", "cut off", 9)]))
     formed = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all([good(1, 2), bad, good(8)])
-    assert [one.first_row for one in formed] == [None] * 3
+    assert [one.facts.first_row for one in formed] == [None] * 3
     assert [len(one.chunks) for one in formed] == [1, 0, 1]
+    assert [one.facts.chunks for one in formed] == [1, 0, 1]
 
 
 def test_what_needs_several_chunks_or_has_no_room_for_its_lists_is_not_shared() -> None:
     """The lists say which message each row came from; a shared chunk has one of each block."""
     buffers = [good(*range(200)), good(*range(200))]
-    assert BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all(buffers)[1].first_row is not None
+    shared = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all(buffers)
+    assert shared[1].facts.first_row is not None
     cut = BlockFormer(FLAT, "batch", Encoder(2_000)).form_all(buffers)
-    assert [one.first_row for one in cut] == [None] * 2
-    value = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all(buffers)[0].chunks[0][0]
-    most = len(value) + CHUNK_ROOM
+    assert [one.facts.first_row for one in cut] == [None] * 2
+    most = len(shared[0].chunks[0][0]) + CHUNK_ROOM
     full = BlockFormer(FLAT, "batch", Encoder(1 << 20), most=most).form_all(buffers)
-    assert [one.first_row for one in full] == [None] * 2
+    assert [one.facts.first_row for one in full] == [None] * 2
 
 
 def seal(table: str, partition: int, size: int) -> Seal:

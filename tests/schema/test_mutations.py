@@ -99,12 +99,12 @@ def test_every_mutated_message_is_rows_or_a_dead_letter(
                 messages.append(mutated(row_batch([good, good]), random))
         former = BlockFormer(codec, "batch", Encoder(10_000_000))
         formed = former.form(Messages(list(range(BUFFER)), binary(messages)))
-        assert formed.messages + len(formed.dead) == BUFFER
-        lost = {offset for offset, _, _ in formed.dead}
+        assert formed.facts.messages + len(formed.dead) == BUFFER
+        lost = {offset for offset, _ in formed.dead}
         assert not [offset for offset in lost if offset % 10 == 0]
-        assert all(reason.text for _, _, reason in formed.dead)
-        assert formed.rows == sum(rows for _, rows in formed.chunks)
-        assert formed.rows >= formed.messages
+        assert all(reason.text for _, reason in formed.dead)
+        assert formed.facts.rows == sum(rows for _, rows in formed.chunks)
+        assert formed.facts.rows >= formed.facts.messages
         dead += len(lost)
     assert 0 < dead < MESSAGES
 
@@ -117,7 +117,7 @@ def test_a_block_of_mutated_rows_opens_as_what_it_says() -> None:
     messages = [row_batch([mutated(good, random)]) for _ in range(BUFFER)]
     former = BlockFormer(codec, "batch", Encoder(10_000))
     formed = former.form(Messages(list(range(BUFFER)), binary(messages)))
-    assert formed.rows > 0
+    assert formed.facts.rows > 0
     for chunk, rows in formed.chunks:
         batch = chunks.decode([chunk])
         batch.validate(full=True)

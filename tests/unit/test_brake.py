@@ -28,7 +28,7 @@ def unfit(row: int, value: int) -> DeadReason:
 def transaction(brake: Brake, good: int, dead: int, reason: DeadReason = NO_HEADER) -> bool:
     """Whether the brake is due at its end; it is committed where not."""
     brake.begun()
-    brake.add(good, "", [reason] * dead)
+    brake.add(good, "", [(reason, dead)])
     if due := brake.due:
         return due
     brake.committed()
@@ -66,7 +66,7 @@ def test_what_an_aborted_transaction_had_does_not_count_twice() -> None:
     brake = Brake(on=True)
     for _ in range(3):  # begun, and never committed
         brake.begun()
-        brake.add(0, "", [NO_HEADER] * (ENOUGH - 1))
+        brake.add(0, "", [(NO_HEADER, ENOUGH - 1)])
         assert not brake.due
 
 
@@ -74,7 +74,7 @@ def test_a_transaction_without_messages_asks_nothing() -> None:
     """Dead letters that are committed are not what it would stop before."""
     brake = Brake(on=True)
     brake.begun()
-    brake.add(0, "", [NO_HEADER] * ENOUGH)
+    brake.add(0, "", [(NO_HEADER, ENOUGH)])
     brake.committed()
     brake.begun()
     assert not brake.due
@@ -85,7 +85,7 @@ def test_an_error_names_few_kinds() -> None:
     brake.begun()
     for at in range(ENOUGH * 30):
         table = f"a.t{at}"
-        brake.add(0, table, [DeadReason(DeadKind.UNKNOWN_TABLE, f"unknown table {table}")])
+        brake.add(0, table, [(DeadReason(DeadKind.UNKNOWN_TABLE, f"unknown table {table}"), 1)])
     text = brake.error("rows").message
     assert "unknown table a.t4 (1); and 995 more kinds" in text
 
@@ -93,8 +93,8 @@ def test_an_error_names_few_kinds() -> None:
 def test_reasons_that_differ_in_values_are_one_kind_with_the_first_as_its_example() -> None:
     brake = Brake(on=True)
     brake.begun()
-    brake.add(0, "d.t", [unfit(at, 300 + at) for at in range(ENOUGH)])
-    assert f"row 0, column a: 300 does not fit Int8 ({ENOUGH})" in brake.error("rows").message
+    brake.add(0, "d.t", [(unfit(at, 300 + at), 2) for at in range(ENOUGH)])
+    assert f"row 0, column a: 300 does not fit Int8 ({2 * ENOUGH})" in brake.error("rows").message
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, int, int]]:

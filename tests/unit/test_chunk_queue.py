@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from relay.blocks.form_block import Formed
+from relay.blocks.form_block import BlockFacts, Formed
 from relay.core.state import Seal, SealReason
 from relay.process import chunk_queue
 from relay.process.chunk_queue import ChunkQueue
@@ -38,7 +38,9 @@ def seal(partition: int) -> Seal:
 
 
 def test_a_block_has_chunks_of_its_own() -> None:
-    producer, formed = Producer(), Formed([(b"one", 2), (b"two", 3)], [], 4, 5, 60, {}, 8, b"list")
+    producer = Producer()
+    facts = BlockFacts(schema_version=8)
+    formed = Formed(facts, [(b"one", 2), (b"two", 3)], message_rows=b"list")
     queue = queue_of(producer)
     offsets = queue.add("t", seal(3), formed)
     assert (producer.records, offsets) == ([], [])
@@ -59,9 +61,10 @@ def test_a_block_has_chunks_of_its_own() -> None:
 def test_a_shared_chunk_lies_with_the_first_and_lists_the_messages_of_each() -> None:
     producer, chunk = Producer(), [(b"all", 5)]
     queue = queue_of(producer)
+    facts = BlockFacts(schema_version=8, first_row=0), BlockFacts(schema_version=8, first_row=2)
     formed = [
-        Formed(chunk, [], 2, 2, 9, {}, 8, b"of 3", 0),
-        Formed(chunk, [], 3, 3, 9, {}, 8, b"of 7", 2),
+        Formed(facts[0], chunk, message_rows=b"of 3"),
+        Formed(facts[1], chunk, message_rows=b"of 7"),
     ]
     offsets = queue.add_shared("t", [seal(3), seal(7)], formed)
     queue.release()
@@ -76,9 +79,9 @@ def test_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_queue, "HELD_BYTES", 10)
     producer = Producer()
     queue = queue_of(producer)
-    queue.add("t", seal(0), Formed([(b"six by", 1)], [], 1, 1, 1))
+    queue.add("t", seal(0), Formed(BlockFacts(), [(b"six by", 1)]))
     assert producer.records == []
-    queue.add("t", seal(1), Formed([(b"four", 1)], [], 1, 1, 1))
+    queue.add("t", seal(1), Formed(BlockFacts(), [(b"four", 1)]))
     assert len(producer.records) == 2
     queue.release()
     assert len(producer.records) == 2

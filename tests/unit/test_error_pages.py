@@ -55,7 +55,7 @@ def lost(**changes: Any) -> RelayError:
 def braked() -> RelayError:
     brake = Brake(on=True)
     brake.begun()
-    brake.add(0, "", [DeadReason(DeadKind.NO_TABLE, "topic looks like JSON")])
+    brake.add(0, "", [(DeadReason(DeadKind.NO_TABLE, "topic looks like JSON"), 1)])
     return brake.error("rows")
 
 

@@ -93,7 +93,7 @@ def test_buffers_give_back_what_was_kept_once() -> None:
 
 
 def test_what_only_a_dead_letter_needs_is_kept_with_its_message() -> None:
-    """Key and headers come back for each message, in one buffer out of several polls."""
+    """Value, key and headers come back for each message, in one buffer out of several polls."""
     traced = [("trace", b"1"), *named("d.a"), ("trace", None)]
     sent: list[tuple[object, bytes | None]] = [
         (named("d.a"), None),
@@ -112,6 +112,7 @@ def test_what_only_a_dead_letter_needs_is_kept_with_its_message() -> None:
     held = buffers.take(0, "d.a")
 
     assert [held.origin(10 + at) for at in range(4)] == [(k, h) for h, k in sent]
+    assert [held.value(10 + at) for at in range(4)] == [row_batch([at]) for at in range(4)]
 
 
 @pytest.mark.parametrize(

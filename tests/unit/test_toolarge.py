@@ -104,10 +104,10 @@ def test_messages_that_no_chunk_can_carry_become_dead_letters(
     former = BlockFormer(codec, "batch", Encoder(1 << 20), most=40_000)
     formed = former.form(Messages(offsets, messages))
 
-    assert [offset for offset, _, _ in formed.dead] == dead
-    assert (formed.rows, formed.messages) == (rows, rows)
+    assert [offset for offset, _ in formed.dead] == dead
+    assert (formed.facts.rows, formed.facts.messages) == (rows, rows)
     assert sum(count for _, count in formed.chunks) == rows
     assert bool(formed.chunks) == bool(formed.message_rows) == bool(rows)
-    for _, _, reason in formed.dead:
+    for _, reason in formed.dead:
         assert "raise its max.message.bytes" in reason.text
         assert reason.kind == DeadKind.ROW_TOO_LARGE

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relay.blocks import chunks
-from relay.blocks.form_block import Formed
+from relay.blocks.form_block import BlockFacts, Formed
 from relay.intake.buffers import ByteColumn
 from relay.intake.sort_poll import Poll
 from relay.records_pb2 import Block, Commit
@@ -47,7 +47,7 @@ def column(value: bytes) -> ByteColumn:
         Commit(blocks=[Block(id=MARKER)]),
         Commit(blocks=[Block(id=MARKER)]).blocks,
         Poll(memory=[(MEMORY, None)]),
-        [Formed([(BYTES, 1)], [], 1, 1, 1)],
+        [Formed(BlockFacts(), [(BYTES, 1)])],
         column(BYTES),
     ],
     ids=lambda value: type(value).__name__,
@@ -69,7 +69,7 @@ def test_held(value: object) -> None:
         pa.array([BYTES[:-1]]),
         Commit(blocks=[Block(id="another")]),
         Poll(memory=[(np.zeros(9, np.uint8), None)]),
-        Formed([(b"another", 1)], [], 1, 1, 1),
+        Formed(BlockFacts(), [(b"another", 1)]),
         lambda: BYTES,
         [[[[[BYTES]]]]],
     ],

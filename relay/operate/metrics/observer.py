@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relay.blocks.form_block import Formed
+    from relay.blocks.form_block import BlockFacts
     from relay.core.effects import Effect
     from relay.core.events import Event
     from relay.core.state import RelayState, Seal
@@ -33,7 +33,7 @@ class RelayObserver:
     ) -> None:
         """Note that the core has taken a step; its effects are about to be performed."""
 
-    def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
+    def formed(self, seal: Seal, facts: BlockFacts, seconds: float) -> None:
         """Note that a sealed buffer has become chunks and dead letters."""
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:

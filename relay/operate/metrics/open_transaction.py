@@ -13,7 +13,7 @@ from relay.core import effects as ef
 from relay.program.metric import Bounded, Labelled
 
 if TYPE_CHECKING:
-    from relay.blocks.form_block import Formed
+    from relay.blocks.form_block import BlockFacts
     from relay.core import events as ev
     from relay.core.records import JournalRecord, SealResult
     from relay.core.state import RelayState, Seal
@@ -43,11 +43,12 @@ class Holding:
         self._dead.clear()
         self._unknown.clear()
 
-    def formed(self, seal: Seal, formed: Formed) -> None:
+    def formed(self, seal: Seal, facts: BlockFacts) -> None:
         """Note that a buffer is a block and dead letters now."""
         table = self._table(seal.table)
-        self._dead.update((table, one.reason.kind.value) for one in formed.dead)
-        for held in formed.unknown.values():
+        for one, count in facts.dead_groups.items():
+            self._dead[table, one.reason.kind.value] += count
+        for held in facts.unknown.values():
             self._unknown[table] += held
 
     def produced(

@@ -21,7 +21,7 @@ from relay.operate.metrics.open_transaction import Holding
 from relay.program.metric import Bounded, Labelled, made
 
 if TYPE_CHECKING:
-    from relay.blocks.form_block import Formed
+    from relay.blocks.form_block import BlockFacts
     from relay.core.state import RelayState, Seal
     from relay.errors import RelayError
     from relay.operate.metrics.statistics import Statistics
@@ -106,10 +106,10 @@ class RelayRecorder(RelayObserver):
         if before.phase is not after.phase:
             self._phase(before, event, after)
 
-    def formed(self, seal: Seal, formed: Formed, seconds: float) -> None:
+    def formed(self, seal: Seal, facts: BlockFacts, seconds: float) -> None:
         """Count a block."""
         self._m["relay_form_seconds"].observe(seconds)
-        self._holding.formed(seal, formed)
+        self._holding.formed(seal, facts)
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
         """Count a reading of the catalogue."""

@@ -41,32 +41,27 @@ class Brake:
         self._kinds: Counter[tuple[str, DeadKind, str]] = Counter()
         self._examples: dict[tuple[str, DeadKind, str], str] = {}
 
-    @property
-    def listens(self) -> bool:
-        """Return whether further messages can still change the decision."""
-        return self._on
-
     def begun(self) -> None:
         """Begin a transaction; messages of an aborted one will come again."""
         self._now = 0
 
-    def add(self, good: int, table: str, dead: Iterable[DeadReason]) -> None:
+    def add(self, good: int, table: str, dead: Iterable[tuple[DeadReason, int]]) -> None:
         """Count some messages of the transaction.
 
         Args:
             good: how many could become rows.
             table: of all of them.
-            dead: why the others could not.
+            dead: why the others could not: for each reason, how many.
         """
         if good:
             self.release()
         if not self._on:
             return
-        for reason in dead:
-            self._now += 1
+        for reason, count in dead:
+            self._now += count
             kind = (table, *reason.group)
             if kind in self._kinds or len(self._kinds) < _MOST:
-                self._kinds[kind] += 1
+                self._kinds[kind] += count
                 self._examples.setdefault(kind, reason.text)
 
     def committed(self) -> None:

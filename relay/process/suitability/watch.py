@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.blocks.dead_letter import RecordPlace
-from relay.blocks.form_block import DeadMessage
+from relay.blocks.form_block import BlockFacts, DeadMessage, Formed, grouped
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
@@ -24,7 +24,6 @@ from relay.schema.dead_reason import DeadReason
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from relay.blocks.form_block import Formed
     from relay.config.settings import Settings
     from relay.core.state import Seal
     from relay.intake.buffers import Held
@@ -39,11 +38,11 @@ def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
     unnamed = table == NO_TABLE
     dead = [
         DeadMessage(
-            at, value, explained(reason, value, held.origin(at).headers if unnamed else None)
+            at, explained(reason, held.value(at), held.origin(at).headers if unnamed else None)
         )
-        for at, value, reason in formed.dead
+        for at, reason in formed.dead
     ]
-    return replace(formed, dead=dead)
+    return replace(formed, dead=dead, facts=replace(formed.facts, dead_groups=grouped(dead)))
 
 
 class Suitability:
@@ -64,12 +63,12 @@ class Suitability:
         self._brake.begun()
         self._first.begun()
 
-    def formed(self, seal: Seal, formed: Formed) -> None:
+    def formed(self, seal: Seal, facts: BlockFacts) -> None:
         """Note what a sealed buffer became."""
-        told = ((RecordPlace(seal.partition, at), reason) for at, _, reason in formed.dead)
+        told = ((RecordPlace(seal.partition, one.offset), one.reason) for one in facts.dead_groups)
         self._first.add(seal.table, told)
-        if self._brake.listens:
-            self._brake.add(formed.messages, seal.table, (one.reason for one in formed.dead))
+        counts = ((one.reason, count) for one, count in facts.dead_groups.items())
+        self._brake.add(facts.messages, seal.table, counts)
 
     def committed(self) -> None:
         """Note that the transaction is committed."""
