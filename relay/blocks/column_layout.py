@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import bits, buffer, offsets_of
+from relay.arrow.array_memory import bits, buffer, offsets_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

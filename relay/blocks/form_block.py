@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from relay.arrow.array_memory import size_of
 from relay.blocks import chunks
 from relay.blocks.message_rows import MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
-from relay.rows.arrow_buffers import size_of
 from relay.rows.decode import decode
 from relay.schema.dead_reason import DeadKind, DeadReason
 

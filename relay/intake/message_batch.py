@@ -18,7 +18,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from relay import names
-from relay.intake.buffers import NULL, gather_one_by_one
+from relay.arrow.byte_column import NULL, gather_one_by_one
 from relay.names import NO_TABLE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from relay.intake.buffers import Gather
+    from relay.arrow.byte_column import Gather
 
     Integers = npt.NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """librdkafka's messages to columns, compiled: no Python object for any of them.
 
 Receives the addresses of messages as librdkafka gives them, fills arrays that relay.intake.bulk
-made, copies values to where relay.intake.buffers wants them, and gives the messages back. What
+made, copies values to where relay.arrow.byte_column wants them, and gives the messages back. What
 of a message is out of the ordinary (an error, headers other than one that names a known table) is
 left to Python, which finds its place in `numbers`.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relay.intake.buffers import NULL
+from relay.arrow.byte_column import NULL
 from relay.rows.raw_memory import (
     address,
     byte,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from relay.arrow.byte_column import ByteColumn, gather_one_by_one
 from relay.core.records import Arrival
-from relay.intake.buffers import ByteColumn, gather_one_by_one
 from relay.rows.envelope import count_rows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from relay.intake.buffers import Gather
+    from relay.arrow.byte_column import Gather
     from relay.intake.message_batch import Batch, TableHeaders
 
     Integers = npt.NDArray[np.int64]

@@ -7,5 +7,5 @@ Read `decode` first. It opens messages with `envelope`, takes the compiled path 
 (`flat_decoder`, `flat_columns`, `flat_kernel`) and the general one else, and finds bad messages
 with `bisect` and `unknown_fields`. `row_codec` holds a table's compiled row message,
 `codecs_of_tables` the codec of every table now. The rest are tools of these: `wire_scan`,
-`wire_fields`, `arrow_buffers`, `decoder_guards`, `raw_memory`.
+`wire_fields`, `decoder_guards`, `raw_memory`.
 """

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import in_one_piece, size_of
+from relay.arrow.array_memory import in_one_piece, size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages

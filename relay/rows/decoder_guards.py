@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
-from relay.rows.arrow_buffers import offsets_of
+from relay.arrow.array_memory import offsets_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

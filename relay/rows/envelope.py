@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
-from relay.rows.arrow_buffers import in_one_piece
+from relay.arrow.array_memory import in_one_piece
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
 from relay.rows.decoder_guards import decoded, refuse_deep
 from relay.schema.dead_reason import DeadKind, DeadReason

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import bits, buffer, grown
+from relay.arrow.array_memory import bits, buffer, grown
 from relay.rows.flat_kernel import BOOL, BYTES, SPARE_BYTES
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from relay.rows.arrow_buffers import bits, offsets_of
+from relay.arrow.array_memory import bits, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

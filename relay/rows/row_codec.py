@@ -16,7 +16,7 @@ import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from relay.rows.arrow_buffers import offsets_of
+from relay.arrow.array_memory import offsets_of
 from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
 from relay.schema import row_descriptor

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.rows.arrow_buffers import offsets_of
+from relay.arrow.array_memory import offsets_of
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.dead_reason import DeadKind
 from relay.schema.types.nested import list_lengths

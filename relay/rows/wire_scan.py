@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relay.rows.arrow_buffers import offsets_of
+from relay.arrow.array_memory import offsets_of
 from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
 from relay.schema.dead_reason import DeadKind
 

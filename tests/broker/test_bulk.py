@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from relay.intake.buffers import ByteColumn
+from relay.arrow.byte_column import ByteColumn
 from relay.intake.bulk import Bulk, PolledError, WhenFull
 from relay.intake.message_batch import Batch, Headers, TableHeaders, of_messages
 from relay.kafka import librdkafka

@@ -7,8 +7,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.arrow.array_memory import in_one_piece
 from relay.rows import unknown_fields, wire_scan
-from relay.rows.arrow_buffers import in_one_piece
 from relay.rows.decode import Decoded, decode
 from relay.rows.row_codec import RowCodec
 from relay.rows.unknown_fields import find_unexplained

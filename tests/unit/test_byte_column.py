@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from relay.intake import buffers, message_kernel
-from relay.intake.buffers import NULL, ByteColumn, gather_one_by_one
+from relay.arrow import byte_column
+from relay.arrow.byte_column import NULL, ByteColumn, gather_one_by_one
+from relay.intake import message_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relay.intake.buffers import Gather
+    from relay.arrow.byte_column import Gather
 
 
 def column(
@@ -41,7 +42,7 @@ def test_values_are_copied_as_they_are(
 ) -> None:
     """Empty ones, nulls, some larger than a piece, and as many as need many pieces."""
     chance = random.Random(seed)
-    monkeypatch.setattr(buffers, "_MOST_BITS", chance.choice([10, 11, 19]))
+    monkeypatch.setattr(byte_column, "_MOST_BITS", chance.choice([10, 11, 19]))
     values = [
         chance.choice([None, b"", chance.randbytes(chance.randrange(1, chance.choice([9, 3_000])))])
         for _ in range(chance.randrange(1, 400))
@@ -72,7 +73,7 @@ def test_where_little_comes_nothing_compiled_is_loaded() -> None:
 import sys
 import numpy as np
 import relay.process.loop
-from relay.intake.buffers import ByteColumn
+from relay.arrow.byte_column import ByteColumn
 column = ByteColumn()
 held = np.frombuffer(b"abc", np.uint8)
 column.extend(np.array([held.ctypes.data]), np.array([3]), np.array([0]))

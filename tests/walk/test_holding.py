@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from relay.arrow.byte_column import ByteColumn
 from relay.blocks import chunks
 from relay.blocks.form_block import BlockFacts, Formed
-from relay.intake.buffers import ByteColumn
 from relay.intake.sort_poll import Poll
 from relay.records_pb2 import Block, Commit
 from tests.walk.holding import Holding
