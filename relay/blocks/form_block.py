@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from relay.arrow.array_memory import size_of
 from relay.blocks import chunks
-from relay.blocks.message_rows import MessageRows, encode
+from relay.blocks.message_rows import HEADER_BYTES, MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
 from relay.rows.decode import decode
 from relay.schema.dead_reason import DeadKind, DeadReason
@@ -147,7 +147,8 @@ class BlockFormer:
             encode(MessageRows(_array(one.offsets), part.rows))
             for one, part in zip(buffers, parts, strict=True)
         ]
-        if len(encoded) != 1 or len(encoded[0][0]) + sum(map(len, listed)) > self._largest():
+        of_lists = sum(len(one) + HEADER_BYTES for one in listed)
+        if len(encoded) != 1 or len(encoded[0][0]) + of_lists > self._largest():
             return []
         crc32c = chunks.crc32c(value for value, _ in encoded)
         shared, first_row = [], 0

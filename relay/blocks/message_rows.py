@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Integers = npt.NDArray[np.int64]
 
 _HEADER = "messages"
+HEADER_BYTES = 20
+"""Of the header's name at most, where blocks share a chunk."""
 _HEAD = struct.Struct("<qIBB")
 """First offset, messages, and bytes of a number in each of the two arrays behind it."""
 _LEVEL = 1

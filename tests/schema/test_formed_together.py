@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from itertools import accumulate
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import BlockFormer, Formed, Messages
-from relay.blocks.message_rows import decode
+from relay.blocks.message_rows import HEADER_BYTES, decode, header
 from relay.core.state import Buffer, Seal, SealReason
 from relay.kafka.record_limits import CHUNK_ROOM
 from relay.process.perform import seals_together
@@ -90,6 +93,12 @@ def good(*numbers: int) -> Messages:
     return Messages(list(numbers), binary([made("flat", "good", number) for number in numbers]))
 
 
+def far_apart(count: int) -> Messages:
+    """Messages of one row whose list of offsets is as large as their rows."""
+    offsets = list(accumulate(random.Random(1).choices(range(1, 2**30), k=count)))
+    return Messages(offsets, binary([made("flat", "good", 4)] * count))
+
+
 def test_good_buffers_share_a_chunk_row_behind_row() -> None:
     """A record costs relay, broker and loader more than a few rows in it do."""
     formed = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all([good(1, 2), good(7), good(8)])
@@ -110,14 +119,22 @@ def test_one_bad_message_and_each_has_chunks_of_its_own() -> None:
 
 def test_what_needs_several_chunks_or_has_no_room_for_its_lists_is_not_shared() -> None:
     """The lists say which message each row came from; a shared chunk has one of each block."""
-    buffers = [good(*range(200)), good(*range(200))]
+    buffers = [far_apart(200), far_apart(200)]
     shared = BlockFormer(FLAT, "batch", Encoder(1 << 20)).form_all(buffers)
     assert shared[1].facts.first_row is not None
-    cut = BlockFormer(FLAT, "batch", Encoder(2_000)).form_all(buffers)
+    cut = BlockFormer(FLAT, "batch", Encoder(800)).form_all(buffers)
     assert [one.facts.first_row for one in cut] == [None] * 2
-    most = len(shared[0].chunks[0][0]) + CHUNK_ROOM
-    full = BlockFormer(FLAT, "batch", Encoder(1 << 20), most=most).form_all(buffers)
+    lists = sum(HEADER_BYTES + len(one.message_rows) for one in shared)
+    most = len(shared[0].chunks[0][0]) + lists + CHUNK_ROOM
+    just = BlockFormer(FLAT, "batch", Encoder(1 << 20), most=most).form_all(buffers)
+    assert just[1].facts.first_row is not None
+    full = BlockFormer(FLAT, "batch", Encoder(1 << 20), most=most - 1).form_all(buffers)
     assert [one.facts.first_row for one in full] == [None] * 2
+
+
+def test_a_list_s_header_has_room_for_its_name() -> None:
+    """Of a thousand partitions the names alone are more than what a chunk leaves room for."""
+    assert len(header(2**31 - 1)) <= HEADER_BYTES
 
 
 def seal(table: str, partition: int, size: int) -> Seal:
