@@ -49,7 +49,7 @@ _ALL_COUNTERS = {
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
 }
 """The same of several tables in one statement."""
-LOOK_SECONDS = 10.0
+LOOK_SECONDS = 5.0
 """That a look lasts: several micro-batches of small blocks."""
 _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
