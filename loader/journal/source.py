@@ -174,7 +174,8 @@ def _given(partition: int, offset: int, record: bytes) -> RecordRows:
         block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
     rows: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
     weight = sum(map(_weight, commit.blocks))
-    transaction = (commit.member, commit.written_at_ms) if rows else None
+    told = rows and commit.written_at_ms
+    transaction = (commit.member, commit.written_at_ms) if told else None
     return RecordRows(rows or [(partition, offset, None)], weight, transaction)
 
 

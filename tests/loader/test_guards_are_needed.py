@@ -19,7 +19,6 @@ from loader.clickhouse.tables import Tables
 from loader.core.positions import Noted
 from loader.journal import startup
 from loader.journal.source import JOURNAL, JournalReader
-from relay.blocks import chunks
 from relay.clickhouse.errors import About
 from tests.loader import test_journal_source, test_work
 from tests.loader.blocks import Journal
@@ -39,10 +38,11 @@ pytestmark = pytest.mark.servers  # of the scenarios, whose fixtures are asked f
 def chunks_are_checked(patch: Patch) -> None:
     """What is read from Kafka is taken for the block that the journal names."""
 
-    def unchecked(_: Block, values: list[bytes]) -> pa.RecordBatch:
-        return chunks.decode(values)
+    def unchecked(_: Block, read: fetch.ReadChunks) -> pa.RecordBatch:
+        return read.rows
 
-    patch.setattr(fetch, "check", unchecked)
+    patch.setattr(fetch, "_check", lambda *_: None)
+    patch.setattr(fetch, "own_rows", unchecked)
 
 
 def accurate_cast(patch: Patch) -> None:

@@ -183,6 +183,7 @@ def test_a_transaction_is_told_by_member_and_time() -> None:
     assert told() == told(partition=3, n=9)
     assert len({told(), told(member="b"), told(written_at_ms=6)}) == 3
     assert told(blocks=[]) is None
+    assert told(written_at_ms=0) is None, "it does not say"
 
 
 def test_what_was_read_before_is_read_whole(polling: Any) -> None:
