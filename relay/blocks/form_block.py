@@ -141,14 +141,13 @@ class BlockFormer:
         self, buffers: Sequence[Messages], decoded: Decoded, parts: Sequence[Decoded]
     ) -> list[Formed]:
         """Make one chunk of all rows; none where they need several, or it has no room for more."""
-        room = None if self.most is None else self.most - CHUNK_ROOM
-        encoded = self.encoder.encode(decoded.batch, room)
+        encoded = self.encoder.encode(decoded.batch, self._room)
         listed = [
             encode(MessageRows(_array(one.offsets), part.rows))
             for one, part in zip(buffers, parts, strict=True)
         ]
         of_lists = sum(len(one) + HEADER_BYTES for one in listed)
-        if len(encoded) != 1 or len(encoded[0][0]) + of_lists > self._largest():
+        if len(encoded) != 1 or not _fit(encoded, of_lists, self._room):
             return []
         crc32c = chunks.crc32c(value for value, _ in encoded)
         shared, first_row = [], 0
@@ -166,9 +165,10 @@ class BlockFormer:
             first_row += facts.rows
         return shared
 
-    def _largest(self) -> float:
-        """Bytes that a chunk with the list of its messages may have."""
-        return float("inf") if self.most is None else self.most - CHUNK_ROOM
+    @property
+    def _room(self) -> int | None:
+        """Bytes that a chunk with the list of its messages may have; None: any."""
+        return None if self.most is None else self.most - CHUNK_ROOM
 
     def form(self, buffer: Messages) -> Formed:
         """Decode a buffer; good messages become chunks, the others dead letters, whole."""
@@ -182,7 +182,7 @@ class BlockFormer:
     ) -> Formed:
         """Form chunks of what was decoded; messages that were too large are left out already."""
         offsets, values, most = buffer.offsets, buffer.values, self.most
-        encoded = self.encoder.encode(decoded.batch, None if most is None else most - CHUNK_ROOM)
+        encoded = self.encoder.encode(decoded.batch, self._room)
         if most is not None:
             rows_of = np.zeros(len(offsets), np.int64)
             rows_of[decoded.good] = decoded.rows
@@ -203,16 +203,20 @@ class BlockFormer:
             unknown=decoded.unknown,
             dead_groups=grouped(dead),
         )
-        return Formed(facts, encoded, dead, _listed(offsets, decoded, encoded, most))
+        return Formed(facts, encoded, dead, _listed(offsets, decoded, encoded, self._room))
 
 
 def _listed(
-    offsets: list[int], decoded: Decoded, encoded: list[tuple[bytes, int]], most: int | None
+    offsets: list[int], decoded: Decoded, encoded: list[tuple[bytes, int]], room: int | None
 ) -> bytes:
     """Which row came from which message, if there is room for it."""
     listed = encode(MessageRows(_array(offsets)[decoded.good], decoded.rows))
-    fits = most is None or not encoded or len(encoded[0][0]) + len(listed) <= most - CHUNK_ROOM
-    return listed if fits else b""
+    return listed if not encoded or _fit(encoded, len(listed), room) else b""
+
+
+def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> bool:
+    """Return whether the first chunk has room for lists of so many bytes."""
+    return room is None or len(encoded[0][0]) + of_lists <= room
 
 
 def _array(offsets: list[int]) -> npt.NDArray[np.int64]:

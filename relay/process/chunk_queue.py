@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay.blocks import message_rows
+from relay.kafka.record_limits import Header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 HELD_BYTES = 1 << 20
 """Of values that are held: the client has room for many times more."""
-Header = tuple[str, str | bytes | None]
 _Record = tuple[TopicPartition, bytes, bytes, list[Header], "Callable[[int], None]"]
 
 
