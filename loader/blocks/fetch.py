@@ -210,9 +210,10 @@ class Fetcher:
     def _chunks(self, block: Block) -> ReadChunks:
         values: list[bytes] = []
         headers: Mapping[str, object] = {}
+        place = placement.place(block)
         deadline = time.monotonic() + READ_SECONDS
         while len(values) < block.chunks:
-            message = self._next(placement.place(block))
+            message = self._next(place)
             if message is None:
                 if time.monotonic() > deadline:
                     self._explain(block, len(values))
@@ -232,8 +233,8 @@ class Fetcher:
             if not values:
                 headers = dict(message.headers() or [])
             values.append(_value(message, block, len(values)))
-            self._at[placement.place(block)] = offset + 1
-            self._came(placement.place(block), offset + 1)
+            self._at[place] = offset + 1
+            self._came(place, offset + 1)
         checksum = chunks.crc32c(values)
         _check(block, checksum)
         return ReadChunks(_chunk_at(block), checksum, headers, _decoded(values))
@@ -296,9 +297,10 @@ def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
-        before = found.get(placement.place(other), range(other.first_offset, other.first_offset))
+        place = placement.place(other)
+        before = found.get(place, range(other.first_offset, other.first_offset))
         if 0 <= other.first_offset - before.stop <= _BETWEEN:
-            found[placement.place(other)] = range(before.start, other.next_offset)
+            found[place] = range(before.start, other.next_offset)
     return found
 
 

@@ -62,16 +62,17 @@ class _Batch:
 
     def __init__(self, blocks: float) -> None:
         self.rows: list[Row] = []
-        self._left, self._last = blocks, RecordRows([])
+        self._left = blocks
+        self._transaction: Hashable = None
 
     def takes(self, given: RecordRows) -> bool:
         """Append the record's rows, or return that the batch ends before them."""
-        within = given.transaction is not None and given.transaction == self._last.transaction
+        within = given.transaction is not None and given.transaction == self._transaction
         if self._left <= 0 and not within:
             return False
         self.rows += given.rows
         self._left -= given.weight
-        self._last = given
+        self._transaction = given.transaction
         return True
 
 

@@ -124,7 +124,7 @@ class BlockTopic:
 
 
 def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
-    """Judge a block's chunks, whose rows a shared one has aside."""
+    """Judge a block's chunks; which rows of a shared one are its own, `_shares` judges."""
     if seen is None:
         yield UnplacedAnomaly(
             AnomalyKind.GAP,
