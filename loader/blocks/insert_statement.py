@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
-from clickhouse_connect.driver.summary import QuerySummary
 
-from loader.clickhouse.client import error_code, failure, one_line
+from loader.clickhouse.client import error_code, failure, one_line, rows_written
 from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
@@ -125,6 +124,7 @@ def statement(
     values = {
         "{app:String}": literal(ledger.app),
         "{table:String}": literal(blocks[0].table),
+        "{tables:Array(String)}": f"[{literal(blocks[0].table)}]",
         "{block:String}": literal(blocks[0].id),
         "{blocks:Array(String)}": f"[{', '.join(literal(block.id) for block in blocks)}]",
         "{claim:String}": literal(claim),
@@ -340,10 +340,10 @@ def without_an_example(reason: str, detail: str = "") -> plan.Answer:
 
 def _written(answer: object) -> plan.Answer:
     """Return how many rows the server reports as written."""
-    rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
+    rows = rows_written(answer)
     if rows is None:
         return plan.NoAnswer(
             "the server did not say how many rows it wrote; check whether a proxy removes the "
             "header X-ClickHouse-Summary"
         )
-    return plan.Wrote(int(rows))
+    return plan.Wrote(rows)

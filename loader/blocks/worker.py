@@ -241,7 +241,8 @@ class Worker:
         if claiming:
             guarded(claiming, lambda: self._claim(claiming))
         for some_alike in alike(marking):
-            guarded(some_alike, lambda some=some_alike: self._mark(some))  # type: ignore[misc]
+            mark = self._mark_first if some_alike[0].effect == plan.FIRST else self._mark
+            guarded(some_alike, lambda some=some_alike, mark=mark: mark(some))  # type: ignore[misc]
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
@@ -316,6 +317,17 @@ class Worker:
         for attempt in attempts:
             attempt.answer(plan.Ok())
 
+    def _mark_first(self, attempts: Sequence[Attempt]) -> None:
+        """Mark what first attempts have loaded; the others of them in the general way."""
+        for some in in_urls(attempts, lambda one: len(one.block.id)):
+            rows = [NewEntry(one.block, _loaded(one.run)) for one in some]
+            if self._ledger.mark_first(rows):
+                reached("after_loaded")
+                for attempt in some:
+                    attempt.answer(plan.Marked())
+            else:
+                self._mark(some)
+
     def _one(self, attempt: Attempt) -> None:
         block, run, effect = attempt.block, attempt.run, attempt.effect
         attempt.asked |= isinstance(effect, plan.Ask)
@@ -375,6 +387,13 @@ def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
         sent=_sent(attempt),
     )
     return core_left_out.on_claim(entry, attempt.block, dead=dead)
+
+
+def _loaded(run: plan.Run) -> plan.Entry:
+    assert run.attempt == plan.FIRST.attempt
+    return plan.Entry(
+        plan.LOADED, run.attempt, run.claim, seen=0, rows=run.rows, transform=run.transform
+    )
 
 
 def _sent(attempt: Attempt) -> plan.Sent:

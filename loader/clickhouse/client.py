@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.summary import QuerySummary
 
 from relay.clickhouse.error_text import answer_line, error_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about, number
@@ -80,6 +81,16 @@ def is_denied(error: Exception) -> bool:
 def is_permanent(error: Exception) -> bool:
     """Return whether a retry is useless until somebody acts."""
     return about(str(error)) not in PASSING
+
+
+def rows_written(answer: object) -> int | None:
+    """Return how many rows the server says an INSERT wrote; None: it does not say.
+
+    Args:
+        answer: clickhouse-connect's.
+    """
+    rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
+    return None if rows is None else int(rows)
 
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:

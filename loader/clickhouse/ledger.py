@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
-from loader.clickhouse.client import failure, is_permanent
+from loader.clickhouse.client import failure, is_permanent, rows_written
 from loader.clickhouse.hidden_rows import shown_once_there, shown_only
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
@@ -43,13 +43,14 @@ HOLDS = (
 """loader.core.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
 HOLDING = (
     "(SELECT min(claim = {claim:String} AND state = 'prepared') * uniqExact(block) "
-    "FROM LEDGER WHERE app = {app:String} AND table = {table:String} "
+    "FROM LEDGER WHERE app = {app:String} AND table IN {tables:Array(String)} "
     "AND block IN {blocks:Array(String)})"
 )
 """Of how many blocks the claim holds, in SQL; 0 where the ledger has anything else of one of them.
 
 Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
 several took half as long again."""
+_ALL_HELD = "length({blocks:Array(String)}) IN HOLDING"
 _MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
 _REST = (
     f"(concat(block, '{LEFT_OUT}'), {{rest:String}}, toInt64(1), refused, out, '', toUInt64(0), "
@@ -179,26 +180,26 @@ class Ledger:
             rows: state changes.
             until: Unix seconds by the server's clock: later nothing is written; 0: whenever.
         """
-        written = (
-            {
-                "table": row.block.table,
-                "block": row.block.id,
-                "rows": row.entry.rows,
-                "transform": row.entry.transform,
-                "sent": row.entry.sent,
-                "record": row.entry.record
-                or (left_out.record(row.block) if row.entry.state in {"parked", "aside"} else ""),
-                "state": row.entry.state,
-                "attempt": row.entry.attempt,
-                "claim": row.entry.claim,
-                "seen": row.entry.seen,
-                "stamped": row.entry.stamped,
-                "reason": row.entry.reason,
-                "left_out": row.entry.left_out,
-            }
-            for row in rows
-        )
-        self._append(written, until)
+        self._append(map(_row, rows), f"now() <= {until:d}" if until else "")
+
+    def mark_first(self, rows: Sequence[NewEntry]) -> bool:
+        """Append loaded rows if the ledger has their claim and nothing else of these blocks.
+
+        It takes the server two thirds of what `mark` takes, and says what became of it.
+
+        Args:
+            rows: all under one claim.
+
+        Returns:
+            True: the server says that it wrote them, all at once; False: it does not say so.
+        """
+        condition = _ALL_HELD.replace("HOLDING", self.holding)
+        asked = {
+            "tables": sorted({row.block.table for row in rows}),
+            "blocks": [row.block.id for row in rows],
+            "claim": rows[0].entry.claim,
+        }
+        return bool(self._append(map(_row, rows), condition, **asked))
 
     def mark(
         self,
@@ -316,12 +317,14 @@ class Ledger:
             f"GROUP BY table, block) GROUP BY {group}"
         )
 
-    def _append(self, rows: Iterator[Mapping[str, object]], until: int = 0) -> None:
-        if body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows):
-            self._tell(
-                f"INSERT INTO {self.name} {ledger_table.given(until)} FORMAT JSONEachRow",
-                data=body.encode(),
-            )
+    def _append(
+        self, rows: Iterator[Mapping[str, object]], condition: str = "", **parameters: object
+    ) -> int | None:
+        """Return how many rows the server says it wrote; None: it does not say."""
+        if not (body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows)):
+            return 0
+        sql = f"INSERT INTO {self.name} {ledger_table.given(condition)} FORMAT JSONEachRow"
+        return rows_written(self._tell(sql, data=body.encode(), **parameters))
 
     def _ask(
         self, sql: str, settings: Mapping[str, object] | None = None, **parameters: object
@@ -333,13 +336,34 @@ class Ledger:
             raise failure(error, f"ledger {self.name}") from error
         return list(result.result_rows)
 
-    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> None:
+    def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> object:
         # async_insert would answer before the row can be read.
         inserts = sql.startswith("INSERT")
         settings = {"async_insert": 0, **self.for_few_rows} if inserts else {}
         try:
-            self.client.command(
+            return self.client.command(
                 sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
             )
         except ClickHouseError as error:
             raise failure(error, f"ledger {self.name}") from error
+
+
+def _row(row: NewEntry) -> Mapping[str, object]:
+    """Return the ledger's columns of a state change."""
+    block, entry = row.block, row.entry
+    waits = left_out.record(block) if entry.state in {"parked", "aside"} else ""
+    return {
+        "table": block.table,
+        "block": block.id,
+        "rows": entry.rows,
+        "transform": entry.transform,
+        "sent": entry.sent,
+        "record": entry.record or waits,
+        "state": entry.state,
+        "attempt": entry.attempt,
+        "claim": entry.claim,
+        "seen": entry.seen,
+        "stamped": entry.stamped,
+        "reason": entry.reason,
+        "left_out": entry.left_out,
+    }

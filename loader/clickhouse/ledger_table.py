@@ -83,16 +83,16 @@ def add(name: str, found: Collection[str]) -> str:
     return f"ALTER TABLE {name} {added}" if added else ""
 
 
-def given(until: int) -> str:
+def given(condition: str) -> str:
     """Return the part of an INSERT that names the columns of rows sent along.
 
     Args:
-        until: Unix seconds; the server takes the rows no later than that, by its clock; 0: always.
+        condition: in SQL, on which the server takes the rows; "": always.
     """
     columns = {column: kind for column, kind in COLUMNS.items() if column != "at"}
     listed = ", ".join(columns)
-    if not until:
+    if not condition:
         return f"({listed})"
     structure = ", ".join(f"{column} {kind}" for column, kind in columns.items())
     # Evaluated when the statement runs, however late it came.
-    return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE now() <= {until:d}"  # noqa: S608 - constants and a number
+    return f"({listed}) SELECT {listed} FROM input('{structure}') WHERE {condition}"  # noqa: S608 - constants, and values bound

@@ -5,12 +5,12 @@ production (loader.blocks.worker carries the effects out) and under the exhausti
 tests/loader/model.py. An attempt at a block goes
 
     ReadEntries -> Claim -> ReadEntries -> [Ask -> [AskRecord]]
-        -> Insert | Park -> Settle -> ReadEntries -> Done
+        -> Insert | Park -> Settle -> [ReadEntries] -> Done
 
 and, where the INSERT refuses the rows themselves, from there
 
     Isolate -> Claim -> ReadEntries -> Ask
-        -> Insert | Park -> Settle -> ReadEntries -> Done
+        -> Insert | Park -> Settle -> [ReadEntries] -> Done
 
 Why it is safe, however many loaders run and whenever they pause or die:
 
@@ -280,6 +280,7 @@ class WriteLetters:
 class Settle:
     """Write a loaded row, a discarded or a dead one, if the claim holds; answer: Ok.
 
+    Or Marked, where it is FIRST and the ledger has this claim of the block and nothing else.
     `made_by`: an earlier claim whose rows these are, and not the run's own.
     """
 
@@ -287,6 +288,10 @@ class Settle:
     state: str = LOADED
     reason: str = ""
     made_by: str = ""
+
+
+FIRST = Settle(1)
+"""Of a block that the first attempt at it has loaded, whole and with nothing to say of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +337,11 @@ Effect = (
 @dataclass(frozen=True, slots=True)
 class Ok:
     """The server took the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The server says that it wrote the block's loaded row: nothing can overrule that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +397,7 @@ Answer = (
     | ServerRecord
     | LettersFound
     | Ok
+    | Marked
     | Wrote
     | Made
     | NoAnswer
@@ -477,6 +488,8 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
             return _rejected(run, reason)
         case "letters", LettersFound() as letters:
             return _found(run, letters)
+        case "mark", Marked():
+            return run, Done("loaded")
         case "mark" | "isolate", Ok():
             return _went_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")

@@ -53,6 +53,7 @@ class Guards:
     remembers: bool = True  # claims say whether the table remembered tokens
     altered: bool = True  # that a table was altered since the oldest claim is known
     same: bool = True  # a repeat asks whether the table was altered since it was looked at
+    marked: bool = True  # a mark whose claim holds no more is told from one that was written
 
 
 @dataclass(frozen=True)
@@ -290,10 +291,10 @@ def _over(loader: Loader, effect: plan.Done) -> Loader:
 
 def _check_named(world: World, table: Table) -> None:
     """The ledger says whose rows they are, and how many."""
-    (loaded,) = {(e.rows, e.transform) for e in world.ledger if e.state == plan.LOADED}
+    loaded = {(e.rows, e.transform) for e in world.ledger if e.state == plan.LOADED}
     (made,) = world.made or {0}
-    if loaded != (table.total(made), table.named(made)):
-        raise Violation(f"called {loaded}, made by {made}")
+    if loaded != {(table.total(made), table.named(made))}:
+        raise Violation(f"the ledger says {loaded or 'nothing'}, made by {made}")
 
 
 def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[World, plan.Answer]:
@@ -325,10 +326,12 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             return replace(world, ledger=(*world.ledger, entry), claimed=claimed), answer
         case plan.Settle(attempt, state, _, made_by):
             if not plan.holds(entries, claim):
-                return world, plan.Ok()
+                return world, plan.Ok() if guards.marked else plan.Marked()
             of = _last_claim(world, made_by or claim)
             entry = plan.Entry(state, attempt, claim, rows=of.rows, transform=of.transform)
-            return replace(world, ledger=(*world.ledger, entry)), plan.Ok()
+            alone = [(one.state, one.claim) for one in entries] == [(plan.PREPARED, claim)]
+            answer = plan.Marked() if loader.effect == plan.FIRST and alone else plan.Ok()
+            return replace(world, ledger=(*world.ledger, entry)), answer
         case plan.Park(attempt, reason):
             entry = plan.Entry(plan.PARKED, attempt, claim, reason=reason)
             return replace(world, ledger=(*world.ledger, entry)), plan.Ok()

@@ -169,13 +169,13 @@ def test_blocks_of_several_tables_are_marked_together(
     )
     blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
     marked: list[int] = []
-    mark = Ledger.mark
+    mark_first = Ledger.mark_first
 
-    def counted(ledger: Ledger, some: list[Block], *rest: str) -> None:
+    def counted(ledger: Ledger, some: list[NewEntry]) -> bool:
         marked.append(len(some))
-        mark(ledger, some, *rest)
+        return mark_first(ledger, some)
 
-    monkeypatch.setattr(Ledger, "mark", counted)
+    monkeypatch.setattr(Ledger, "mark_first", counted)
     assert outcomes(worker.load(blocks)) == ["loaded"] * 4
     assert marked == [4]
     for table in tables[:3]:
@@ -265,13 +265,13 @@ def test_marks_of_long_ids_go_in_several_statements(
     """Ids are parameters, in a URL."""
     blocks = journal.seal(table, *(batch(n * 10, 10) for n in range(5)))
     marked: list[int] = []
-    mark = Ledger.mark
+    mark_first = Ledger.mark_first
 
-    def counted(ledger: Ledger, some: list[Block], *rest: str) -> None:
+    def counted(ledger: Ledger, some: list[NewEntry]) -> bool:
         marked.append(len(some))
-        mark(ledger, some, *rest)
+        return mark_first(ledger, some)
 
-    monkeypatch.setattr(Ledger, "mark", counted)
+    monkeypatch.setattr(Ledger, "mark_first", counted)
     monkeypatch.setattr(http_pool, "URL_BYTES", 2 * max(len(block.id) for block in blocks))
     assert outcomes(worker.load(blocks)) == ["loaded"] * 5
     assert marked == [2, 2, 1]
@@ -517,7 +517,8 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
         assert sorted(map(str, ledger.entries([block]).get(block.id, ()))) == sorted(
             map(str, entries)
         )
-        parameters = {"app": ledger.app, "table": "a.b", "block": block.id, "claim": "y"}
+        parameters = {"app": ledger.app, "tables": ["a.b"], "block": block.id, "claim": "y"}
+        parameters["table"] = "a.b"
         held = client.query(f"SELECT {ledger.holds}", parameters=parameters).result_rows[0][0]
         assert bool(held) == plan.holds(entries, "y"), entries
         found.append(bool(held))
@@ -535,6 +536,59 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
     for block, so in alone.items():
         assert holding([block]) == so
         assert so or holding([*ours, block]) in {0, len(ours)}, "a block without rows adds none"
+
+
+def test_first_marks_are_written_all_or_none(ledger: Ledger, client: Client) -> None:
+    """Whatever else the ledger has of one of the blocks, none is marked; a view behind the ledger
+    counts its rows, too."""
+    database = ledger.name.split(".")[0]
+    client.command(f"CREATE TABLE {database}.seen (block String) ENGINE = MergeTree ORDER BY block")
+    view = f"CREATE MATERIALIZED VIEW {database}.view TO {database}.seen AS SELECT block FROM "
+    client.command(view + ledger.name)
+    blocks = [Block(id=f"b{n}", table=f"a.{n % 2}") for n in range(4)]
+    ours = plan.Entry(plan.PREPARED, 1, "me", rows=10, transform="v1")
+    ledger.write([NewEntry(block, ours) for block in blocks])
+    loaded = plan.Entry(plan.LOADED, 1, "me", seen=0, rows=10, transform="v1")
+    beside = plan.Entry(plan.PREPARED, 1, "other", rows=10), plan.Entry(plan.PARKED, 1, "me")
+    for block, other in zip(blocks, beside, strict=False):
+        ledger.write([NewEntry(block, other)])
+        assert not ledger.mark_first([NewEntry(one, loaded) for one in (block, *blocks[2:])])
+    stranger = Block(id="never claimed", table="a.0")
+    assert not ledger.mark_first([NewEntry(one, loaded) for one in (*blocks[2:], stranger)])
+    assert all(plan.settled(entries) is None for entries in ledger.entries(blocks[2:]).values())
+    assert ledger.mark_first([NewEntry(block, loaded) for block in blocks[2:]])
+    by_first = ledger.entries(blocks[2:])
+    ledger.write([NewEntry(Block(id="general", table="a.0"), ours)])
+    ledger.mark([Block(id="general", table="a.0")], "me")
+    (generally,) = ledger.entries([Block(id="general", table="a.0")]).values()
+    for entries in by_first.values():
+        assert set(entries) == set(generally), "both marks leave the same rows"
+
+
+def test_overtaken_between_insert_and_mark(
+    journal: Journal,
+    worker: Worker,
+    ledger: Ledger,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another loader claims one of the blocks there: that one is not called loaded, the others
+    are, and every row comes once."""
+    blocks = journal.seal(table, *(batch(n * 10, 10) for n in range(3)))
+    mark_first = Ledger.mark_first
+
+    def late(ledger: Ledger, some: list[NewEntry]) -> bool:
+        other = plan.Entry(plan.PREPARED, 2, "other", stamped=True, rows=10, sent=plan.ALONE)
+        ledger.write([NewEntry(blocks[1], other)])
+        return mark_first(ledger, some)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "mark_first", late)
+        assert outcomes(worker.load(blocks)) == ["loaded", "retry", "loaded"]
+    assert plan.settled(ledger.entries(blocks)[blocks[1].id]) is None
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 3
+    assert copies(client, table) == (30, 30)
 
 
 def test_positions(ledger: Ledger) -> None:

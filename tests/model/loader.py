@@ -157,8 +157,9 @@ class Loader:
                 if not clickhouse.ledger_on:
                     self.effect = plan.Done("loaded")
                     return
-                if plan.holds(clickhouse.entries(block_id), self.run.claim):
+                if plan.holds(entries := clickhouse.entries(block_id), self.run.claim):
                     clickhouse.write(block_id, plan.Entry(plan.LOADED, attempt, self.run.claim))
+                    answer = plan.Marked() if len(entries) == 1 else plan.Ok()
             case plan.Park(attempt, reason):
                 entry = plan.Entry(plan.PARKED, attempt, self.run.claim, reason=reason)
                 clickhouse.write(block_id, entry)
