@@ -15,7 +15,14 @@ the rows of each block. After a failure each block is tried again by itself.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import (
+    ALL_COMPLETED,
+    FIRST_COMPLETED,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -74,6 +81,10 @@ class Inserter:
         tables: are looked at again where an INSERT is refused.
         fetcher: reads the rows.
         settings: name of the block-id column; what becomes of messages that a table refuses.
+
+    Attributes:
+        at_once: how many INSERTs may be under way, each into another table: with a quorum, a
+            replica takes no second INSERT into a table before the first has one.
     """
 
     def __init__(
@@ -87,17 +98,19 @@ class Inserter:
         self._client, self._ledger, self._tables = client, ledger, tables
         self._fetcher, self._stamp = fetcher, settings.block_column
         self._dead = settings.rejected == "dead"
-        self._sender = ThreadPoolExecutor(1, "insert")
-        self._under_way: Future[None] | None = None
+        self._sender = ThreadPoolExecutor(thread_name_prefix="insert")
+        self._under_way: dict[Future[None], str] = {}
+        self._looking = Lock()
+        self.at_once = 1
 
     def close(self) -> None:
-        """End the thread that sends."""
+        """End the threads that send."""
         self._sender.shutdown()
 
     def insert(self, attempts: Sequence[Attempt]) -> None:
         """Insert the blocks of these attempts, all under one claim, and answer each.
 
-        One INSERT is under way at a time; meanwhile the next blocks are fetched.
+        While INSERTs are under way, the next blocks are fetched.
 
         Raises:
             Refused: the user may not insert into a table, or not read a block topic.
@@ -147,18 +160,23 @@ class Inserter:
         return [ReadyBlock(attempt, attempt.target, batch, size, attempt.effect.limit)]
 
     def _send(self, group: Sequence[ReadyBlock]) -> None:
-        """Send an INSERT behind the one that is under way."""
-        self._wait()
+        """Send an INSERT once there is room for it beside those under way."""
+        table = group[0].attempt.block.table
+        while len(self._under_way) >= self.at_once or table in self._under_way.values():
+            self._wait(FIRST_COMPLETED)
         attempts = [one.attempt for one in group]
-        self._under_way = self._sender.submit(guarded, attempts, lambda: self._statement(group))
+        sent = self._sender.submit(guarded, attempts, lambda: self._statement(group))
+        self._under_way[sent] = table
         if sum(one.size for one in group) > BESIDE_BYTES:
             self._wait()
 
-    def _wait(self) -> None:
-        """Wait for the INSERT that is under way, if one is."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+    def _wait(self, until: str = ALL_COMPLETED) -> None:
+        """Wait for all INSERTs that are under way, or for the first that ends."""
+        ended, _ = wait(self._under_way, return_when=until)
+        for one in ended:
+            del self._under_way[one]
+        for one in ended:
+            one.result()
 
     def _statement(self, group: Sequence[ReadyBlock]) -> None:
         first, figures = group[0], group[0].attempt.figures
@@ -210,7 +228,8 @@ class Inserter:
         table = of.attempt.block.table
         if _is_refused(answer, About.TABLE, About.UNKNOWN):
             assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
-            now = self._tables.look({table}).get(table)
+            with self._looking:
+                now = self._tables.look({table}).get(table)
             if now is None or now.shape != of.target.shape:
                 reason = f"{table} was altered meanwhile: {answer.reason}"
                 return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)

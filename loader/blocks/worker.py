@@ -19,6 +19,7 @@ from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import Isolator
 from loader.blocks.made_rows import Maker
+from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
@@ -122,6 +123,7 @@ class Worker:
         human: plan.Human = "nothing",
         why: str = "",
         until: int = 0,
+        at_once: int = 1,
     ) -> list[Outcome]:
         """Return one attempt at each block.
 
@@ -132,11 +134,12 @@ class Worker:
             human: what a person says of all blocks.
             why: in the person's own words.
             until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
+            at_once: how many INSERTs may be under way.
 
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        self._until = until
+        self._until, self._inserter.at_once = until, at_once
         try:
             asked = [block for block in blocks if block.id not in new]
             claimed = self._ledger.entries(asked).keys()
@@ -283,7 +286,7 @@ class Worker:
         reached("before_prepare")
         if claimed:
             dead = self._rejected == "dead"
-            rows = [NewEntry(one.block, _claim_of(one, made, dead=dead)) for one, made in claimed]
+            rows = [NewEntry(one.block, claim_of(one, made, dead=dead)) for one, made in claimed]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
@@ -320,7 +323,7 @@ class Worker:
     def _mark_first(self, attempts: Sequence[Attempt]) -> None:
         """Mark what first attempts have loaded; the others of them in the general way."""
         for some in in_urls(attempts, lambda one: len(one.block.id)):
-            rows = [NewEntry(one.block, _loaded(one.run)) for one in some]
+            rows = [NewEntry(one.block, loaded(one.run)) for one in some]
             if self._ledger.mark_first(rows):
                 reached("after_loaded")
                 for attempt in some:
@@ -361,43 +364,3 @@ class Worker:
         if not attempt.run.forgotten:
             return claimed
         return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
-
-
-def _claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
-    effect, run, target = attempt.effect, attempt.run, attempt.target
-    assert isinstance(effect, plan.Claim)
-    if run.human == "dead":
-        return plan.Entry(
-            plan.PREPARED,
-            effect.attempt,
-            run.claim,
-            attempt.letters_end,
-            rows=made.rows,
-            transform=made.transform,
-            sent=plan.DEAD_LETTERS,
-        )
-    entry = plan.Entry(
-        plan.PREPARED,
-        effect.attempt,
-        run.claim,
-        -1 if target is None else target.counter,
-        run.stamped,
-        rows=made.rows,
-        transform=made.transform,
-        sent=_sent(attempt),
-    )
-    return core_left_out.on_claim(entry, attempt.block, dead=dead)
-
-
-def _loaded(run: plan.Run) -> plan.Entry:
-    assert run.attempt == plan.FIRST.attempt
-    return plan.Entry(
-        plan.LOADED, run.attempt, run.claim, seen=0, rows=run.rows, transform=run.transform
-    )
-
-
-def _sent(attempt: Attempt) -> plan.Sent:
-    if not attempt.alone:
-        return plan.TOGETHER
-    remembers = attempt.target is not None and attempt.target.nature.window.parts > 0
-    return plan.ALONE if remembers else plan.UNREMEMBERED

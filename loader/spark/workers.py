@@ -35,6 +35,11 @@ REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason is the error as printed."""
 TASK_BYTES = 128 << 20
 """Of a task's rows, as producers sent them."""
+AT_ONCE = 2
+"""INSERTs that a task of small blocks sends at once."""
+SMALL_BYTES = 8 << 20
+"""Of a micro-batch's rows, as producers sent them, that one process makes INSERTs of as fast as it
+would beside others."""
 _workers: dict[str, Worker] = {}
 """By app: Spark gives one process tasks of all."""
 
@@ -63,15 +68,18 @@ def attempt(
     ordered = near(blocks)
     values = [block.SerializeToString() for block in ordered]
     slots = spark.sparkContext.defaultParallelism
-    tasks = shares(len(values), slots, sum(block.row_bytes for block in blocks))
+    row_bytes = sum(block.row_bytes for block in blocks)
+    tasks = shares(len(values), slots, row_bytes)
     if beside > 1:
         tasks = min(tasks, max(slots // beside, 1))
+    at_once = inserts_at_once(len(values), tasks, row_bytes)
+    tasks = -(-tasks // at_once)
     # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
     # file first. A data frame would be planned and compiled again for every micro-batch, which
     # takes Spark about as long as everything else of it.
     numbers = pieces(ordered, tasks)
     spread = spark.sparkContext.parallelize(numbers, len(numbers))
-    known = frozenset(new), until
+    known = frozenset(new), until, at_once
     return spread.mapPartitions(partial(load, settings, values, known)).collect()
 
 
@@ -92,10 +100,27 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
     return min(blocks, rounds * workers)
 
 
+def inserts_at_once(blocks: int, tasks: int, row_bytes: int) -> int:
+    """Return how many INSERTs a task sends at once, and so how many tasks' work it does.
+
+    Each task looks at its tables, claims and marks, which costs ClickHouse as much as three INSERTs
+    of small blocks. Of those, one process sends as fast as two.
+
+    Args:
+        blocks: of the micro-batch.
+        tasks: that it would have with one INSERT at a time.
+        row_bytes: of all blocks, as producers sent the rows.
+    """
+    from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
+
+    small = blocks <= TOGETHER and row_bytes <= SMALL_BYTES
+    return min(tasks, AT_ONCE) if small else 1
+
+
 def load(
     settings: Settings,
     blocks: Sequence[bytes],
-    known: tuple[Collection[str], int],
+    known: tuple[Collection[str], int, int],
     numbers: Iterator[range],
 ) -> Iterator[Outcome]:
     """Attempt those of `blocks` that the ranges name; yield the outcomes."""
@@ -108,7 +133,11 @@ def load(
 
 
 def _attempt(
-    settings: Settings, blocks: list[Block], new: Collection[str], until: int = 0
+    settings: Settings,
+    blocks: list[Block],
+    new: Collection[str],
+    until: int = 0,
+    at_once: int = 1,
 ) -> list[Outcome]:
     from loader.blocks.attempt import Outcome  # noqa: PLC0415 - heavy, see above
     from loader.blocks.worker import Worker  # noqa: PLC0415
@@ -122,7 +151,7 @@ def _attempt(
         if settings.app not in _workers:
             _workers[settings.app] = Worker(settings)
             keep()
-        outcomes = _workers[settings.app].load(blocks, new, until=until)
+        outcomes = _workers[settings.app].load(blocks, new, until=until, at_once=at_once)
     except Unavailable as error:
         return all_of("retry", error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback

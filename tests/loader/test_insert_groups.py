@@ -19,7 +19,7 @@ from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.table_rules import Nature, Window
 from loader.operate.resolve import resolve
-from relay.errors import Refused
+from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
@@ -348,8 +348,84 @@ def test_the_next_blocks_are_fetched_while_an_insert_is_under_way(
         assert copies(client, block.table) == (10, 10)
 
 
+class UnderWay:
+    """Holds each INSERT until so many are under way; their tables, as they begin."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: int) -> None:
+        self.most = 0
+        self.tables: list[str] = []
+        self._now: list[str] = []
+        self._changed = threading.Condition()
+        self._wanted, self._real = wanted, insert_groups.insert
+        monkeypatch.setattr(insert_groups, "insert", self._insert)
+
+    def _insert(self, *given: Any, **named: Any) -> Any:
+        table = given[2][0].table
+        with self._changed:
+            assert table not in self._now, f"two INSERTs into {table} at once"
+            self._now.append(table)
+            self.tables.append(table)
+            self.most = max(self.most, len(self._now))
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self.most >= self._wanted, 30)
+        try:
+            return self._real(*given, **named)
+        finally:
+            with self._changed:
+                self._now.remove(table)
+
+
+def test_two_inserts_are_under_way_at_once(
+    journal: Journal,
+    worker: Worker,
+    two: list[Block],
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One waits for the other to begin; never two into one table, though `c` takes three alone."""
+    alone = make(client, f"{database}.c", stamped=False)
+    blocks = [*journal.seal(alone, *(batch(n * 10, 10) for n in range(3))), *two]
+    seen = UnderWay(monkeypatch, 2)
+    assert outcomes(worker.load(blocks, at_once=2)) == ["loaded"] * 5
+    assert seen.most == 2
+    assert seen.tables.count(alone) == 3
+    assert copies(client, alone) == (30, 30)
+    for block in two:
+        assert copies(client, block.table) == (10, 10)
+
+
+def test_of_two_inserts_one_fails(
+    worker: Worker,
+    two: list[Block],
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other is loaded and marked; the next attempt finds what became of the first."""
+    with monkeypatch.context() as patched:
+        UnderWay(patched, 2)
+        together = insert_groups.insert
+
+        def unanswered(*given: Any, **named: Any) -> Any:
+            answer = together(*given, **named)
+            if given[2][0].table == two[0].table:
+                raise Unavailable("the connection was lost", "")
+            return answer
+
+        patched.setattr(insert_groups, "insert", unanswered)
+        assert outcomes(worker.load(two, at_once=2)) == ["retry", "loaded"]
+    assert outcomes(worker.load(two, at_once=2)) == ["loaded", "loaded"]
+    for block in two:
+        assert copies(client, block.table) == (10, 10)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
 def test_nobody_leaves_an_insert_behind(
-    worker: Worker, two: list[Block], client: Client, monkeypatch: pytest.MonkeyPatch
+    worker: Worker,
+    two: list[Block],
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
 ) -> None:
     """Who may not read the second topic is told so when the first INSERT has ended."""
     refused = threading.Event()
@@ -365,7 +441,7 @@ def test_nobody_leaves_an_insert_behind(
         patch.setattr(Fetcher, "fetch", denied)
         came = held_until(patch, refused)
         with pytest.raises(Refused, match="may not read"):
-            worker.load(two)
+            worker.load(two, at_once=at_once)
         assert came == [True]
         assert copies(client, two[0].table) == (10, 10)
     assert outcomes(worker.load(two)) == ["loaded", "loaded"]

@@ -65,7 +65,11 @@ def test_no_pipeline_takes_more_slots_than_its_share(
 ) -> None:
     """One alone takes all, in as many rounds as are worth it."""
     settings = settings_file.load(write(tmp_path, GOOD))
-    waiting = [Block(id=f"b{n}", table=f"d.t{n}", topic="t", first_offset=n) for n in range(blocks)]
+    size = workers.SMALL_BYTES + 1
+    waiting = [
+        Block(id=f"b{n}", table=f"d.t{n}", topic="t", first_offset=n, row_bytes=size // blocks + 1)
+        for n in range(blocks)
+    ]
     spark: Any = Spark(slots)
     workers.attempt(spark, settings, waiting, (), beside)
     assert spark.tasks == most

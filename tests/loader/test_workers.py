@@ -10,7 +10,14 @@ from pyspark import daemon
 
 from loader.blocks.table_runs import ONE_INSERT_BYTES, front, pieces
 from loader.blocks.worker import TOGETHER
-from loader.spark.workers import TASK_BYTES, Traceback, keep, shares
+from loader.spark.workers import (
+    SMALL_BYTES,
+    TASK_BYTES,
+    Traceback,
+    inserts_at_once,
+    keep,
+    shares,
+)
 from relay.records_pb2 import Block
 
 
@@ -60,6 +67,24 @@ def test_small_blocks_are_claimed_together_and_large_ones_shared_out(
 ) -> None:
     """Over two workers."""
     assert shares(blocks, 2, row_bytes) == tasks
+
+
+@pytest.mark.parametrize(
+    ("blocks", "tasks", "row_bytes", "at_once"),
+    [
+        (100, 2, SMALL_BYTES, 2),
+        (TOGETHER, 8, 0, 2),
+        (1, 1, 0, 1),
+        (100, 1, 0, 1),
+        (TOGETHER + 1, 2, 0, 1),
+        (100, 2, SMALL_BYTES + 1, 1),
+    ],
+)
+def test_a_task_of_small_blocks_does_the_work_of_two(
+    blocks: int, tasks: int, row_bytes: int, at_once: int
+) -> None:
+    """Not where it has one slot: who gives one wants one INSERT at a time."""
+    assert inserts_at_once(blocks, tasks, row_bytes) == at_once
 
 
 def of_tables(names: str, row_bytes: int = 1) -> list[Block]:
