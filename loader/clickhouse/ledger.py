@@ -253,7 +253,8 @@ class Ledger:
 
     def noted(self) -> Noted:
         """Read the positions in the app's journals, and where entries may be missing."""
-        return noted(self.ask(NOTED))
+        asked = NOTED.replace("LEDGER", self.name)
+        return noted(self._ask(asked, settings=self.for_few_rows))
 
     def positions(self) -> Mapping[tuple[str, int], int]:
         """Return the next journal offset by (topic id, partition): all before is settled."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -20,6 +21,7 @@ from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from relay import names
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
+from relay.clickhouse.statement_settings import for_few_rows
 from relay.clickhouse.table_engine import TableEngine
 from relay.config.allowed_tables import is_ledger
 
@@ -252,6 +254,7 @@ class Tables:
             f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
             f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
             blocks=list(blocks),
+            few=False,
         )
         return {str(block): int(count) for block, count in rows}
 
@@ -293,17 +296,26 @@ class Tables:
     def _allowed(self, sql: str, **parameters: object) -> list[Sequence[Any]] | None:
         """Ask; return None if this user has no right to read it."""
         try:
-            return list(self._client.query(sql, parameters=parameters).result_rows)
+            asked = self._client.query(sql, parameters=parameters, settings=dict(self._few_rows))
+            return list(asked.result_rows)
         except ClickHouseError as error:
             if is_permanent(error):
                 return None
             raise failure(error, "asking about the tables") from error
 
-    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+    @cached_property
+    def _few_rows(self) -> Mapping[str, object]:
+        """Settings of a question about few rows, as those of system tables are."""
+        return for_few_rows(self._client)
+
+    def _ask(self, sql: str, *, few: bool = True, **parameters: object) -> list[Sequence[Any]]:
+        """Ask; `few`: for few rows, as those of system tables are."""
         try:
-            return list(self._client.query(sql, parameters=parameters).result_rows)
+            settings = dict(self._few_rows) if few else {}
+            asked = self._client.query(sql, parameters=parameters, settings=settings)
         except ClickHouseError as error:
             raise table_failure(error, "asking about the tables") from error
+        return list(asked.result_rows)
 
 
 class TableCache:
