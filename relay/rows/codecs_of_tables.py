@@ -216,8 +216,8 @@ class TableCodecs:
             before = {table: self._registry.current(table) for table in tables}
             found = self._unless_ledgers(self._catalogue.read(tables))
             self._see_alone(found)
-            agreed = [self._agrees(before[t], t, columns) for t, columns in found.items()]
-            if all(agreed):
+            wanted = (self._wanted(before[t], t, columns) for t, columns in found.items())
+            if self._win([schema for schema in wanted if schema is not None]):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
 
@@ -235,18 +235,24 @@ class TableCodecs:
         }
         self._alone = (self._alone - found.keys()) | alone
 
-    def _agrees(self, current: TableSchema | None, table: str, columns: TableColumns) -> bool:
-        """Whether the registry has these columns, or has them now because we proposed them."""
+    def _wanted(
+        self, current: TableSchema | None, table: str, columns: TableColumns
+    ) -> TableSchema | None:
+        """What the registry is to have for these columns; None where it has them."""
         if (agreed := self._agreed.get(table)) and agreed[0] is current and agreed[1] is columns:
-            return True
+            return None
         wanted = evolve(
             current, table, columns.uuid, columns.columns, block_column=self._block_column
         )
         if wanted is None:
             self._agreed[table] = current, columns
-            return True
-        winner = self._registry.propose(wanted)
-        return (winner.version, winner.columns) == (wanted.version, wanted.columns)
+        return wanted
+
+    def _win(self, proposed: Sequence[TableSchema]) -> bool:
+        """Whether the registry has these schemas now, each because we proposed it."""
+        winners = self._registry.propose(*proposed) if proposed else []
+        pairs = zip(winners, proposed, strict=True)
+        return all((w.version, w.columns) == (p.version, p.columns) for w, p in pairs)
 
 
 def unknown_table(table: str, meant: str = "") -> DeadReason:

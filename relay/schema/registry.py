@@ -116,28 +116,35 @@ class Registry:
                     raise self._translated(cause, "read") from error
             time.sleep(_PAUSE_SECONDS)
 
-    def propose(self, schema: TableSchema) -> TableSchema:
-        """Append a schema, read on, and return the table's schema that is current now.
+    def propose(self, *schemas: TableSchema) -> list[TableSchema]:
+        """Append schemas, read on, and return for each its table's schema that is current now.
 
-        It is the proposed one, or the winner's: then evolve from that one again.
+        It is the proposed one, or the winner's: then evolve from that one again. Many go together:
+        to write one and read on takes some 25 ms.
         """
         self.catch_up()  # also says at once that the topic is missing; a producer would wait
-        record = TableSchema()
-        record.CopyFrom(schema)
-        record.written_at_ms = int(time.time() * 1000)
+        self._append(schemas)
+        self.catch_up()
+        return [self._current_after(schema) for schema in schemas]
+
+    def _append(self, schemas: Iterable[TableSchema]) -> None:
         if self._producer is None:
             client = kafka_clients.plain_producer(self._kafka)
             self._producer, self._renewal = Producer(client), Renewal(client)
         self._renewal.look(self._producer)
         self._failed = None
         try:
-            self._producer.produce(
-                self._topic,
-                key=f"{record.table}:{record.version}:{uuid.uuid4()}",
-                value=record.SerializeToString(),
-                partition=0,
-                on_delivery=self._delivered,
-            )
+            for schema in schemas:
+                record = TableSchema()
+                record.CopyFrom(schema)
+                record.written_at_ms = int(time.time() * 1000)
+                self._producer.produce(
+                    self._topic,
+                    key=f"{record.table}:{record.version}:{uuid.uuid4()}",
+                    value=record.SerializeToString(),
+                    partition=0,
+                    on_delivery=self._delivered,
+                )
             unsent = self._producer.flush(ANSWER_SECONDS)
         except KafkaException as error:
             self._drop_producer()
@@ -153,7 +160,8 @@ class Registry:
             failed = self._failed
             self._drop_producer()
             raise self._translated(failed, "write to")
-        self.catch_up()
+
+    def _current_after(self, schema: TableSchema) -> TableSchema:
         current = self.current(schema.table)
         if current is None:
             raise ContractBroken(
@@ -223,7 +231,7 @@ class Registry:
         self._next = offset + 1
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
-        self._failed = error
+        self._failed = self._failed or error
 
     def _drop_consumer(self) -> None:
         if self._consumer is not None:

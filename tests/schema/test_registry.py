@@ -128,7 +128,7 @@ def test_proposed_read_back_and_seen_by_others(kafka: Kafka, app: str, registry:
     """What one relay proposed, it and every other reader has as current, and as that version."""
     registry.catch_up()
     assert registry.current(TABLE) is None
-    mine = registry.propose(first("a"))
+    (mine,) = registry.propose(first("a"))
     assert mine.columns[0].name == "a"
     assert mine.written_at_ms > 0
     other = Registry(kafka, app)
@@ -151,12 +151,12 @@ def test_the_loser_gets_the_winners_schema(kafka: Kafka, app: str, registry: Reg
     registry.catch_up()
     other = Registry(kafka, app)
     other.catch_up()
-    won = other.propose(first("a"))
-    answer = registry.propose(first("b"))
+    (won,) = other.propose(first("a"))
+    (answer,) = registry.propose(first("b"))
     assert answer == won
     again = evolve(answer, TABLE, "u", [ColumnDef("b", "String")])
     assert again is not None
-    agreed = registry.propose(again)
+    (agreed,) = registry.propose(again)
     other.catch_up()
     assert other.current(TABLE) == agreed
     assert agreed.version == 2
@@ -164,6 +164,27 @@ def test_the_loser_gets_the_winners_schema(kafka: Kafka, app: str, registry: Reg
         ("a", 1, True),
         ("b", 2, False),
     ]
+    other.close()
+
+
+def test_of_several_proposed_together_each_wins_or_loses_alone(
+    kafka: Kafka, app: str, registry: Registry
+) -> None:
+    """What another registered meanwhile is the answer for its table, and for no other."""
+    registry.catch_up()
+    other = Registry(kafka, app)
+    (won,) = other.propose(first("theirs"))
+    mine = [first("ours") for _ in range(3)]
+    mine[0].table, mine[2].table = "d.a", "d.z"
+    before, lost, behind = registry.propose(*mine)
+    assert lost == won
+    assert [(one.table, one.columns[0].name) for one in (before, behind)] == [
+        ("d.a", "ours"),
+        ("d.z", "ours"),
+    ]
+    other.catch_up()
+    assert other.tables() == sorted(["d.a", TABLE, "d.z"])
+    assert other.current("d.z") == behind
     other.close()
 
 
