@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     NewPartitions,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
 from relay import names
@@ -182,14 +183,15 @@ class Topics:
     def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> None:
         """Create many in one request, as one for each takes as long as its brokers need.
 
-        The result is not checked here: ensure_block_topic checks and reports each topic.
+        What is wrong with one is not said here: ensure_block_topic looks at each topic that is not
+        ready by then, and reports it.
 
         Args:
             wanted: topics, each with all names that it may be there by; those are left alone.
         """
         self._look_for_controller()
         asked = {name for names_of_it in wanted.values() for name in names_of_it}
-        absent = self._absent(asked)
+        absent = self._look_at(asked)
         new = [
             self._new(topic, self._partitions)
             for topic in wanted
@@ -203,15 +205,18 @@ class Topics:
     def _await_all(self, created: Collection[str]) -> None:
         """Wait until these are listed, so that ensure_block_topic does not create them again."""
         deadline = time.monotonic() + APPEAR_SECONDS
-        while created and (created := self._absent(created)) and time.monotonic() < deadline:
+        while created and (created := self._look_at(created)) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
 
-    def _absent(self, topics: Collection[str]) -> set[str]:
-        """Return which of these topics the brokers do not list."""
-        described = self._admin.client.describe_topics(
-            TopicCollection(sorted(topics)), request_timeout=REQUEST_SECONDS
-        )
-        return {name for name, future in described.items() if _code(future) in _ABSENT}
+    def _look_at(self, topics: Collection[str]) -> set[str]:
+        """Note which of these topics are ready; return which the brokers do not list."""
+        described = _description(self._admin, topics)
+        codes = {topic: _code(future) for topic, future in described.items()}
+        for topic in [topic for topic, code in codes.items() if code is None]:
+            found = described[topic].result()
+            if len(found.partitions) == self._partitions and not _lacking(found, (WRITE,)):
+                self._ready.add(topic)
+        return {topic for topic, code in codes.items() if code in _ABSENT}
 
     def ensure_block_topic(self, topic: str) -> None:
         """Create or grow a block topic; relay.kafka.block_topics says by which name."""
@@ -272,17 +277,11 @@ class Topics:
         elsewhere = self._of_source if topic == self._settings.source.topic else None
         admin = elsewhere or self._admin
         self._look_for_controller()
-        future = admin.client.describe_topics(
-            TopicCollection([topic]),
-            request_timeout=REQUEST_SECONDS,
-            include_authorized_operations=True,
-        )[topic]
+        future = _description(admin, [topic])[topic]
         found = admin.answer(f"describe topic {topic}", future, grant, fine=_ABSENT)
         if found is None:
             return None
-        granted = found.authorized_operations  # empty where the brokers do not say
-        lacking = [right.name.capitalize() for right in rights if right not in (granted or rights)]
-        if lacking:
+        if lacking := _lacking(found, rights):
             text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
             raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
         return TopicFacts(str(found.topic_id), len(found.partitions))
@@ -358,6 +357,21 @@ class Topics:
                     "check that the brokers reach each other",
                 )
             time.sleep(_LOOK_SECONDS)
+
+
+def _description(admin: Admin, topics: Collection[str]) -> Mapping[str, Future[Any]]:
+    """Ask about topics, and what this user may do there, in one request."""
+    return admin.client.describe_topics(
+        TopicCollection(sorted(topics)),
+        request_timeout=REQUEST_SECONDS,
+        include_authorized_operations=True,
+    )
+
+
+def _lacking(found: TopicDescription, rights: Rights) -> list[str]:
+    """Return the names of rights that this user lacks."""
+    granted = found.authorized_operations  # empty where the brokers do not say
+    return [right.name.capitalize() for right in rights if right not in (granted or rights)]
 
 
 def _code(future: Future[Any]) -> int | None:
