@@ -117,9 +117,10 @@ class Settling:
         open_ = dict(seen.left)
         self._count = Counter(known=seen.blocks - len(open_))
         self._observer.began(self._count["known"], list(open_.values()))
-        self._say_what_is_hidden({block.table for block in open_.values()})
+        tables = {block.table for block in open_.values()}
         self._shut_out(open_)
         self._attempts(spark, open_, seen, rows)
+        self._say_what_is_hidden(tables)
         positions = {row.partition: row.offset + 1 for row in rows}
         self._retried(lambda: self._known.settled(positions))
         self._observer.settled(time.monotonic() - begun)
@@ -131,7 +132,7 @@ class Settling:
         return seen
 
     def _say_what_is_hidden(self, tables: Collection[str]) -> None:
-        """Name each table, once, whose rows this user does not see all.
+        """Name each table, once, whose rows this user does not see all; an empty one says nothing.
 
         Their rows come once all the same, but after an INSERT without an answer it may not be
         possible to find out what became of it.

@@ -48,7 +48,7 @@ def measure_freshness(**options: Any) -> None:
     """How old rows are when ClickHouse shows them: produced -> queryable, p50 and p99 of rows.
 
     A feed sends rows at a steady rate; each carries when it was made, in milliseconds. A row's
-    time ends when the ledger calls its block loaded: by then, at the latest, ClickHouse shows it.
+    time ends with the INSERT that has it, by the server's log of statements.
     Where the time goes: produced to sealed (the relay's buffer), sealed to prepared (journal,
     Spark's next micro-batch, the ledger), prepared to loaded (the INSERT, and its rows counted).
     """
