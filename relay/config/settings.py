@@ -111,7 +111,7 @@ class Block(Section):
         "times larger",
     )
     max_per_second: Annotated[float, Field(gt=0)] = Field(
-        40.0,
+        44.0,
         description="how many INSERTs of up to 1000 rows a relay makes due per second over all its "
         "tables. A larger INSERT counts for less, and all partitions of a table count as one where "
         "the loader may insert their blocks together. Above this rate the quietest tables wait "

@@ -7,12 +7,12 @@ from dataclasses import replace
 from tests.core.virtual_relay import Load, sealed
 
 QUIET = Load(tables=200, partitions=6, rate=2_000, per_message=5)
-BUDGET = 40.0
+BUDGET = 44.0
 """block.max_per_second, as shipped."""
 
 
 def test_rows_of_200_quiet_tables_are_sealed_within_the_time_of_200_inserts() -> None:
-    """Five seconds from one turn of a table to the next, whatever its partitions."""
+    """Four and a half seconds from one turn of a table to the next, whatever its partitions."""
     found = sealed(QUIET, 8, 10)
 
     assert found.age(0.5) <= 2.9
