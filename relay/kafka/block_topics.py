@@ -64,11 +64,11 @@ class BlockTopics:
             for table in tables
             if table not in self._refused
         }
-        if len(wanted) > 1:
-            self._topics.make_block_topics(wanted)
+        many = len(wanted) > 1
+        absent = self._topics.make_block_topics(wanted) if many else frozenset[str]()
         for table in sorted(tables):
             try:
-                self._found[table] = self._ensured(table)
+                self._found[table] = self._ensured(table, absent)
                 self._refused.pop(table, None)
             except (ConfigError, Refused) as error:
                 refused[table] = error
@@ -150,14 +150,17 @@ class BlockTopics:
             )
         self._refused[table] = why
 
-    def _ensured(self, table: str) -> str:
+    def _ensured(self, table: str, absent: Collection[str]) -> str:
         """Create the table's block topic if it is missing; return its name.
+
+        `absent`: names that no topic had a moment ago.
 
         A table that has a topic by its plain name, as earlier versions gave it, keeps that.
         """
         plain, dashed = names.blocks_topics(self._app, table)
         wanted = names.blocks_topic(self._app, table)
-        if wanted == dashed and self._topics.describe(plain) is not None:
+        as_before = wanted == dashed and plain not in absent
+        if as_before and self._topics.describe(plain) is not None:
             wanted = plain
         try:
             self._topics.ensure_block_topic(wanted)

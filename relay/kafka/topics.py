@@ -180,7 +180,7 @@ class Topics:
         topic = names.replayed_topic(self._settings.app)
         self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
 
-    def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> None:
+    def make_block_topics(self, wanted: Mapping[str, Collection[str]]) -> set[str]:
         """Create many in one request, as one for each takes as long as its brokers need.
 
         What is wrong with one is not said here: ensure_block_topic looks at each topic that is not
@@ -188,6 +188,9 @@ class Topics:
 
         Args:
             wanted: topics, each with all names that it may be there by; those are left alone.
+
+        Returns:
+            Those of all these names that no topic had before.
         """
         self._look_for_controller()
         asked = {name for names_of_it in wanted.values() for name in names_of_it}
@@ -201,6 +204,7 @@ class Topics:
             created = self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
             wait(created.values())
             self._await_all({topic for topic, future in created.items() if not future.exception()})
+        return absent
 
     def _await_all(self, created: Collection[str]) -> None:
         """Wait until these are listed, so that ensure_block_topic does not create them again."""

@@ -43,6 +43,20 @@ def counted(topics: Topics) -> list[int]:
     return asked
 
 
+def counted_looks(topics: Topics) -> list[int]:
+    """How many topics each request describes, from now on."""
+    asked: list[int] = []
+    describe = topics._admin.client.describe_topics
+
+    def describe_and_count(some: Any, **options: Any) -> Any:
+        found = describe(some, **options)
+        asked.append(len(found))
+        return found
+
+    topics._admin.client.describe_topics = describe_and_count  # type: ignore[method-assign]
+    return asked
+
+
 def late_with(topics: Topics, name: str, times: int) -> list[str]:
     """Brokers do not list a topic, as often; each time that they did not, by name."""
     describe = topics._admin.client.describe_topics
@@ -85,6 +99,12 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
     again = BlockTopics(app, topics)
     again.ensure(tables)
     assert len(asked) == 1
+
+    later = looking_at(bootstrap, app, source)
+    later.source()
+    looks = counted_looks(later)
+    BlockTopics(app, later).ensure(tables)
+    assert looks == [40, 1], "all of them at once, and the one that has its plain name"
 
 
 @pytest.mark.parametrize("times", [2, 5])

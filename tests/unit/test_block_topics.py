@@ -26,8 +26,9 @@ class Topics:
         self.made: list[dict[str, tuple[str, str]]] = []
         self.behind: dict[str, Refused] = {}
 
-    def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> None:
+    def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> set[str]:
         self.made.append(wanted)
+        return {name for names_of_it in wanted.values() for name in names_of_it} - {*self.there}
 
     def describe(self, topic: str) -> str | None:
         return topic if topic in self.there else None
