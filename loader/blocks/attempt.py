@@ -113,11 +113,15 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-    """Group attempts that one statement can mark: the same state, for the same reason."""
+    """Group attempts that one statement can mark: the same state, for the same reason.
+
+    First ones apart, which are marked in a way of their own.
+    """
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:
         assert isinstance(one.effect, plan.Settle)
-        said = one.effect.state, one.effect.reason, one.effect.made_by
+        effect = one.effect
+        said = effect == plan.FIRST, effect.state, effect.reason, effect.made_by
         found.setdefault(said, []).append(one)
     return list(found.values())
 

@@ -591,6 +591,31 @@ def test_overtaken_between_insert_and_mark(
     assert copies(client, table) == (30, 30)
 
 
+def test_claimed_by_another_before_it_is_looked_at(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The statement of a loader that was killed may land late: of blocks that are marked together
+    one is a second attempt then, and the others are first ones."""
+    blocks = journal.seal(table, *(batch(n * 10, 10) for n in range(3)))
+    entries = Ledger.entries
+    late = [plan.Entry(plan.PREPARED, 1, "killed", stamped=True, rows=10, sent=plan.TOGETHER)]
+
+    def before_the_look(ledger: Ledger, some: list[Block]) -> dict[str, tuple[plan.Entry, ...]]:
+        found = entries(ledger, some)
+        while late:
+            ledger.write([NewEntry(blocks[1], late.pop())])
+        return found
+
+    monkeypatch.setattr(Ledger, "entries", before_the_look)
+    assert outcomes(worker.load(blocks)) == ["loaded"] * 3
+    assert not late
+    assert copies(client, table) == (30, 30)
+
+
 def test_positions(ledger: Ledger) -> None:
     """The ledger gives the furthest position of each journal and partition."""
     ledger.save_positions("A", {0: 5, 1: 7})
