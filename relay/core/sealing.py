@@ -66,7 +66,8 @@ def behind(state: RelayState) -> bool:
 
 def crowded(state: RelayState) -> bool:
     """Return whether the buffers hold more than they may."""
-    return _held(state) > state.limits.max_buffer_bytes
+    held = sum([b.bytes for p in state.partitions.values() for b in p.buffers.values()])
+    return held > state.limits.max_buffer_bytes
 
 
 def refill(state: RelayState, now_ms: int) -> float:
@@ -220,42 +221,38 @@ class _Old:
 
 def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
     found: defaultdict[Insert, _Old] = defaultdict(_Old)
-    now_ms, alone = state.now_ms, state.alone
-    of_tables, of_others = _ages(state)
-    for index, partition in state.partitions.items():
-        for table, buffer in partition.buffers.items():
-            soon_ms, most_ms = of_tables.get(table, of_others)
-            age_ms = now_ms - buffer.opened_at_ms
-            if age_ms < soon_ms or (key := (index, table)) in due:
-                continue
-            one = found[index if table in alone else None, table]
-            one.past |= age_ms >= most_ms
-            one.weight += buffer.bytes * max(age_ms, 1)
-            one.rows += buffer.rows
-            one.keys.append(key)
+    for insert, key, buffer, age_ms, past in _aging(state, due):
+        one = found[insert]
+        one.past |= past
+        one.weight += buffer.bytes * max(age_ms, 1)
+        one.rows += buffer.rows
+        one.keys.append(key)
     return found.values()
 
 
 def _past(state: RelayState, due: Collection[Key]) -> float:
-    """Return what the INSERTs that are past their age cost.
+    """Return what the INSERTs that are past their age cost; asked at each poll, so nothing more."""
+    rows: defaultdict[Insert, int] = defaultdict(int)
+    due_inserts: set[Insert] = set()
+    for insert, _, buffer, _, past in _aging(state, due):
+        rows[insert] += buffer.rows
+        if past:
+            due_inserts.add(insert)
+    return sum([_price(rows[insert]) for insert in due_inserts])
 
-    It is asked at each poll, and takes a third of the time of `_old`.
-    """
-    rows: defaultdict[str | Key, int] = defaultdict(int)
-    past: set[str | Key] = set()
+
+def _aging(
+    state: RelayState, due: Collection[Key]
+) -> Iterator[tuple[Insert, Key, Buffer, int, bool]]:
+    """Yield buffers that are or soon will be past their age: their INSERT, age, and whether."""
     now_ms, alone = state.now_ms, state.alone
     of_tables, of_others = _ages(state)
     for index, partition in state.partitions.items():
         for table, buffer in partition.buffers.items():
             soon_ms, most_ms = of_tables.get(table, of_others)
             age_ms = now_ms - buffer.opened_at_ms
-            if age_ms < soon_ms or (due and (index, table) in due):
-                continue
-            insert = (index, table) if table in alone else table
-            rows[insert] += buffer.rows
-            if age_ms >= most_ms:
-                past.add(insert)
-    return sum([_price(rows[insert]) for insert in past])
+            if age_ms >= soon_ms and (key := (index, table)) not in due:
+                yield _insert(key, alone), key, buffer, age_ms, age_ms >= most_ms
 
 
 def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int]]:
@@ -299,10 +296,6 @@ def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
     epoch = state.partitions[index].epoch
     block_id = BlockId(state.limits.app, table, index, epoch, buffer.first_offset)
     return Seal(index, table, str(block_id), reason, buffer)
-
-
-def _held(state: RelayState) -> int:
-    return sum([b.bytes for p in state.partitions.values() for b in p.buffers.values()])
 
 
 def _every(state: RelayState) -> Iterator[Key]:
