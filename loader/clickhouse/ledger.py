@@ -50,7 +50,6 @@ HOLDING = (
 
 Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
 several took half as long again."""
-_ALL_HELD = "length({blocks:Array(String)}) IN HOLDING"
 _MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
 _REST = (
     f"(concat(block, '{LEFT_OUT}'), {{rest:String}}, toInt64(1), refused, out, '', toUInt64(0), "
@@ -193,7 +192,7 @@ class Ledger:
         Returns:
             True: the server says that it wrote them, all at once; False: it does not say so.
         """
-        condition = _ALL_HELD.replace("HOLDING", self.holding)
+        condition = f"length({{blocks:Array(String)}}) IN {self.holding}"
         asked = {
             "tables": sorted({row.block.table for row in rows}),
             "blocks": [row.block.id for row in rows],

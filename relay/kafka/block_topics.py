@@ -64,8 +64,7 @@ class BlockTopics:
             for table in tables
             if table not in self._refused
         }
-        many = len(wanted) > 1
-        absent = self._topics.make_block_topics(wanted) if many else frozenset[str]()
+        absent = self._topics.make_block_topics(wanted) if len(wanted) > 1 else set[str]()
         for table in sorted(tables):
             try:
                 self._found[table] = self._ensured(table, absent)

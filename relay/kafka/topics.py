@@ -214,13 +214,17 @@ class Topics:
 
     def _look_at(self, topics: Collection[str]) -> set[str]:
         """Note which of these topics are ready; return which the brokers do not list."""
-        described = _description(self._admin, topics)
-        codes = {topic: _code(future) for topic, future in described.items()}
-        for topic in [topic for topic, code in codes.items() if code is None]:
-            found = described[topic].result()
-            if len(found.partitions) == self._partitions and not _lacking(found, (WRITE,)):
+        absent = set()
+        for topic, future in _description(self._admin, topics).items():
+            code = _code(future)
+            if code in _ABSENT:
+                absent.add(topic)
+            elif code is None and self._is_as_wanted(future.result()):
                 self._ready.add(topic)
-        return {topic for topic, code in codes.items() if code in _ABSENT}
+        return absent
+
+    def _is_as_wanted(self, found: TopicDescription) -> bool:
+        return len(found.partitions) == self._partitions and not _lacking(found, (WRITE,))
 
     def ensure_block_topic(self, topic: str) -> None:
         """Create or grow a block topic; relay.kafka.block_topics says by which name."""
