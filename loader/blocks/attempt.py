@@ -115,7 +115,7 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
     """Group attempts that one statement can mark: the same state, for the same reason.
 
-    First ones apart, which are marked in a way of their own.
+    Marks of first attempts are a group for themselves: another statement writes them.
     """
     found: dict[tuple[object, ...], list[Attempt]] = {}
     for one in attempts:

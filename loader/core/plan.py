@@ -291,7 +291,7 @@ class Settle:
 
 
 FIRST = Settle(1)
-"""Of a block that the first attempt at it has loaded, whole and with nothing to say of it."""
+"""The mark of a block that its first attempt has loaded: all of its rows, without a remark."""
 
 
 @dataclass(frozen=True, slots=True)

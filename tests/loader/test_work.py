@@ -517,8 +517,13 @@ def test_the_servers_condition_is_the_plans(ledger: Ledger, client: Client) -> N
         assert sorted(map(str, ledger.entries([block]).get(block.id, ()))) == sorted(
             map(str, entries)
         )
-        parameters = {"app": ledger.app, "tables": ["a.b"], "block": block.id, "claim": "y"}
-        parameters["table"] = "a.b"
+        parameters = {
+            "app": ledger.app,
+            "table": "a.b",
+            "tables": ["a.b"],
+            "block": block.id,
+            "claim": "y",
+        }
         held = client.query(f"SELECT {ledger.holds}", parameters=parameters).result_rows[0][0]
         assert bool(held) == plan.holds(entries, "y"), entries
         found.append(bool(held))
