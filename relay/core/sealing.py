@@ -197,7 +197,7 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
     room = state.tokens - _spent(state, due)
-    if room <= 0 or (room < _set(state.limits) and room < _past(state, due)):
+    if room <= 0 or (room < _set(state.limits) and _past_exceed(state, due, room)):
         return
     inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
     if not inserts or not inserts[-1].past:
@@ -230,29 +230,47 @@ def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
     return found.values()
 
 
-def _past(state: RelayState, due: Collection[Key]) -> float:
-    """Return what the INSERTs that are past their age cost; asked at each poll, so nothing more."""
-    rows: defaultdict[Insert, int] = defaultdict(int)
-    due_inserts: set[Insert] = set()
-    for insert, _, buffer, _, past in _aging(state, due):
-        rows[insert] += buffer.rows
-        if past:
-            due_inserts.add(insert)
-    return sum([_price(rows[insert]) for insert in due_inserts])
+def _past_exceed(state: RelayState, due: Collection[Key], room: float) -> bool:
+    """Return whether the INSERTs that are past their age cost more than there is room for.
+
+    It is asked at each poll, of thousands of buffers, and most often a few say enough.
+    """
+    seen: set[Insert] = set()
+    for insert, (_, table), _, _, past in _aging(state, due):
+        if past and insert not in seen:
+            seen.add(insert)
+            room -= _price(
+                sum([one.rows for of, _, one, _, _ in _aging(state, due, table) if of == insert])
+            )
+            if room < 0:
+                return True
+    return False
 
 
 def _aging(
-    state: RelayState, due: Collection[Key]
+    state: RelayState, due: Collection[Key], only: str | None = None
 ) -> Iterator[tuple[Insert, Key, Buffer, int, bool]]:
-    """Yield buffers that are or soon will be past their age: their INSERT, age, and whether."""
+    """Yield buffers that are or soon will be past their age: their INSERT, age, and whether.
+
+    Args:
+        state: that holds them.
+        due: buffers to leave out.
+        only: the one table whose buffers are wanted; None: all tables'.
+    """
     now_ms, alone = state.now_ms, state.alone
     of_tables, of_others = _ages(state)
     for index, partition in state.partitions.items():
-        for table, buffer in partition.buffers.items():
+        for table, buffer in _held(partition, only):
             soon_ms, most_ms = of_tables.get(table, of_others)
             age_ms = now_ms - buffer.opened_at_ms
             if age_ms >= soon_ms and (key := (index, table)) not in due:
                 yield _insert(key, alone), key, buffer, age_ms, age_ms >= most_ms
+
+
+def _held(partition: Partition, only: str | None) -> Iterable[tuple[str, Buffer]]:
+    if only is None:
+        return partition.buffers.items()
+    return [(only, partition.buffers[only])] if only in partition.buffers else []
 
 
 def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int]]:
