@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -23,7 +24,7 @@ from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -118,7 +119,7 @@ class Fetcher:
         read = self._shared
         if read is None or read.at != _chunk_at(block):
             self._shared = None
-            read = self._read(block, _first_of_each_chunk(block, ahead))
+            read = self._read(block, ahead)
         rows = own_rows(block, read)
         self._shared = read if block.HasField("share") else None
         self.messages = _listed(block, read)
@@ -140,8 +141,8 @@ class Fetcher:
             read = self._chunks(block)
             if self._several:
                 self._read_the_others()
-            elif ahead and not self._resting:
-                self._seek(ahead[0], ahead[1:])
+            elif not self._resting and (after := _after(block, ahead)):
+                self._seek(after[0], after[1:])
         except KafkaException as error:
             self._forget()
             cause = error.args[0]
@@ -293,7 +294,7 @@ def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
     """Return the offsets to read, by partition: of this block and of those read with it."""
     found = {placement.place(block): range(block.first_offset, block.next_offset)}
     size = block.row_bytes
-    for other in ahead[: AT_ONCE - 1]:
+    for other in islice(_of_other_chunks(block, ahead), AT_ONCE - 1):
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
@@ -308,12 +309,19 @@ def _chunk_at(block: Block) -> ChunkAt:
     return placement.place(block), block.first_offset, placement.key(block)
 
 
-def _first_of_each_chunk(block: Block, ahead: Iterable[Block]) -> list[Block]:
-    """Those ahead without blocks that share a chunk with this one, or with one before them."""
-    found = {_chunk_at(block): block}
+def _of_other_chunks(block: Block, ahead: Iterable[Block]) -> Iterator[Block]:
+    """Yield the first block ahead of each chunk that does not hold this one."""
+    seen = {_chunk_at(block)}
     for other in ahead:
-        found.setdefault(_chunk_at(other), other)
-    return list(found.values())[1:]
+        if (at := _chunk_at(other)) not in seen:
+            seen.add(at)
+            yield other
+
+
+def _after(block: Block, ahead: Sequence[Block]) -> Sequence[Block]:
+    """Return those ahead without the first ones, which share a chunk with this one."""
+    at = _chunk_at(block)
+    return list(dropwhile(lambda other: _chunk_at(other) == at, ahead))
 
 
 def _origin(message: Message) -> Place:

@@ -327,4 +327,5 @@ def test_chunks_are_counted_not_the_blocks_that_share_them() -> None:
     [block, *ahead] = sharing()
     other = sealed(1, 90, values(0))
     assert together(block, [other]) == {(TOPIC, 0): range(40, 41), (TOPIC, 1): range(90, 92)}
-    assert fetch._first_of_each_chunk(block, [*ahead, other, other]) == [other]
+    assert list(fetch._of_other_chunks(block, [*ahead, other, other])) == [other]
+    assert fetch._after(block, [*ahead, other, *ahead]) == [other, *ahead]
