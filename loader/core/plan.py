@@ -511,7 +511,10 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 
 def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
     claims = {entry.claim for entry in entries}
-    return replace(run, forgotten=bool(claims & {PERHAPS, SURELY}), lost=SURELY in claims)
+    forgotten, lost = bool(claims & {PERHAPS, SURELY}), SURELY in claims
+    if (forgotten, lost) == (run.forgotten, run.lost):
+        return run
+    return replace(run, forgotten=forgotten, lost=lost)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
@@ -522,7 +525,7 @@ def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]
 
 def _claimed(run: Run, taken: Ok | Made) -> Run:
     if isinstance(taken, Made):
-        run = replace(run, rows=taken.rows, transform=taken.transform)
+        return replace(run, at="again", rows=taken.rows, transform=taken.transform)
     return replace(run, at="again")
 
 
