@@ -43,6 +43,9 @@ _LARGE = {"max.partition.fetch.bytes": 16 << 20}
 """A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
 _KNOWN_SECONDS = 300.0
 """librdkafka forgets what it heard of a topic that is not assigned any more after 15 minutes."""
+_APPEAR_SECONDS = 10.0
+"""Until a broker lists a partition that was written to."""
+_LOOK_SECONDS = 0.1
 _EARLY_BYTES = 16 << 20
 """Of chunks that are kept until their blocks are wanted; the partitions may hold more of them."""
 
@@ -98,7 +101,7 @@ class Fetcher:
         self._wanted: dict[Place, range] = {}  # of them, what has not come yet
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
-        self._asked: dict[str, float] = {}  # topics, by when
+        self._asked: dict[str, tuple[float, int]] = {}  # topics: when, and their partitions
         self._shared: ReadChunks | None = None  # the next block's rows may be in them, too
         self.messages = b""
 
@@ -162,7 +165,7 @@ class Fetcher:
         self._forget()
         wanted = together(block, ahead)
         for topic in dict.fromkeys(topic for topic, _ in wanted):
-            self._ask_about(topic)
+            self._ask_about(topic, max(partition for of, partition in wanted if of == topic))
         starts = {place: offsets.start for place, offsets in wanted.items()}
         self._consumer.assign([TopicPartition(*place, first) for place, first in starts.items()])
         self._at, self._wanted = starts, wanted
@@ -197,16 +200,25 @@ class Fetcher:
         self._consumer.unassign()
         self._resting, self._several = True, False
 
-    def _ask_about(self, topic: str) -> None:
-        """Make the client look up the leader of the partition now.
+    def _ask_about(self, topic: str, partition: int) -> None:
+        """Make the client look up the leaders of the topic's partitions now, up to this one.
 
         Left to itself, it looks once a second for the leaders of a topic that is assigned to it
-        for the first time.
+        for the first time. A partition that the topic has got since would be taken for deleted;
+        the broker that is asked may hear of it a moment after those that wrote there.
         """
         now = time.monotonic()
-        if now - self._asked.get(topic, -_KNOWN_SECONDS) >= _KNOWN_SECONDS:
-            self._consumer.list_topics(topic, timeout=READ_SECONDS)
-            self._asked[topic] = now
+        asked, width = self._asked.get(topic, (-_KNOWN_SECONDS, 0))
+        if now - asked < _KNOWN_SECONDS and partition < width:
+            return
+        deadline = now + _APPEAR_SECONDS
+        while True:
+            told = self._consumer.list_topics(topic, timeout=READ_SECONDS).topics.get(topic)
+            width = 0 if told is None else len(told.partitions)
+            if partition < width or not width or time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_SECONDS)
+        self._asked[topic] = now, width
 
     def _chunks(self, block: Block) -> ReadChunks:
         values: list[bytes] = []

@@ -2,6 +2,9 @@
 
 Receives a block as the journal has it. Small blocks of a table, of several source partitions and
 one transaction, share a chunk (relay.blocks.form_block); all others have chunks of their own.
+
+A block topic has no more partitions than were needed so far: what many partitions of many quiet
+tables cost brokers and clients is more than all else that those tables cost them.
 """
 
 # pure
@@ -14,6 +17,20 @@ from relay.blocks import message_rows
 
 if TYPE_CHECKING:
     from relay.records_pb2 import Block
+
+
+def chosen(source: int, home: int, width: int) -> int:
+    """Return the partition of the block topic that a relay puts chunks into.
+
+    It is always one of its own: in a partition that another relay writes, too, chunks of one block
+    would lie among those of another, and a relay that hangs in a transaction would hide both.
+
+    Args:
+        source: the block's source partition.
+        home: the relay's lowest source partition, which the topic has.
+        width: of the topic, in partitions.
+    """
+    return source if source < width else home
 
 
 def place(block: Block) -> tuple[str, int]:

@@ -113,6 +113,11 @@ class SourceMember:
             on_lost=self._revoked,
         )
 
+    @property
+    def assigned(self) -> frozenset[int]:
+        """The source partitions that the group gave it."""
+        return self._owned
+
     def poll(self, take: Callable[[Batch], None]) -> None:
         """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
 

@@ -1,26 +1,51 @@
-"""An AdminClient that says why it gets no answer.
+"""An AdminClient that says why it gets no answer, and what is asked of it about topics.
 
-Receives a request under way, gives what the brokers answer, or the error for people.
+Receives a request under way, gives what the brokers answer, or the error for people. Which topics
+there have to be, and how wide, relay.kafka.topics decides.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+    TopicDescription,
+)
 
+from relay import names
 from relay.config import kafka_clients
-from relay.errors import Unavailable
+from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
-    from relay.config.settings import Brokers
+    from relay.config.settings import Brokers, Settings
+
+REQUEST_SECONDS = 10.0
+METADATA_SECONDS = 2.0  # no signal is handled meanwhile
+APPEAR_SECONDS = 10.0  # until all brokers list a topic that was just created
+LOOK_SECONDS = 0.1  # between two checks whether it is listed
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one
+dead letter, is as large as its producer made it."""
+
+Rights = tuple[AclOperation, ...]
+
+ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
 
 class Admin:
@@ -72,3 +97,154 @@ class Admin:
             if error.args[0].code() in fine:
                 return None
             raise answered(what, self._heard.explained(error.args[0], begun), refusal) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic as it is now.
+
+    Attributes:
+        topic_id: a recreated topic of the same name has another.
+        partitions: how many.
+        can_grow: this user may Alter it, as far as the brokers say.
+    """
+
+    topic_id: str
+    partitions: int
+    can_grow: bool = True
+
+
+class TopicRequests:
+    """Requests about the topics of one app.
+
+    Raises (every method):
+        Unavailable: the brokers did not answer.
+        Refused: they answered no, the credentials are wrong, or a right is missing.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._admin = Admin(settings.kafka)
+        self._of_source = Admin(settings.source_kafka) if settings.crosses else None
+        self._ready: set[str] = set()
+
+    def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
+        """Return id and width of a topic; None where there is no such topic.
+
+        Raises:
+            Refused: also where the brokers say that this user lacks one of `rights`.
+        """
+        needed = " and ".join(right.name.capitalize() for right in rights) or "Describe"
+        grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
+        elsewhere = self._of_source if topic == self._settings.source.topic else None
+        admin = elsewhere or self._admin
+        self._look_for_controller()
+        future = description(admin, [topic])[topic]
+        found = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
+        if found is None:
+            return None
+        if lacking := lacking_rights(found, rights):
+            text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
+            raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        can_grow = not lacking_rights(found, (AclOperation.ALTER,))
+        return TopicFacts(str(found.topic_id), len(found.partitions), can_grow)
+
+    def most_bytes(self, topic: str) -> int | None:
+        """Return the topic's limit for a record batch; None where the brokers do not say."""
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.client.describe_configs([asked], request_timeout=REQUEST_SECONDS)
+        try:
+            entries = self._admin.answer(f"settings of topic {topic}", future[asked], "")
+        except (Unavailable, Refused):
+            return None  # the right is asked of nobody: then it is found by trying
+        known = ("max.message.bytes", "segment.bytes")
+        values = [int(entries[name].value) for name in known if name in entries]
+        return min(values, default=None)
+
+    def _look_for_controller(self) -> None:
+        """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone."""
+        journal = names.journal_topic(self._settings.app)
+        if journal in self._ready:  # asking for another could create it
+            with contextlib.suppress(KafkaException):  # the request itself says what is wrong
+                self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
+
+    def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
+        """Grow them in one request; return those that this user may not grow."""
+        new = [NewPartitions(topic, wanted) for topic in sorted(topics)]
+        answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
+        refused = {}
+        for topic, future in answers.items():
+            try:
+                self._take_growth(topic, wanted, future)
+            except Refused as error:
+                refused[topic] = error
+        return refused
+
+    def _grow(self, topic: str, partitions: int) -> None:
+        new = [NewPartitions(topic, partitions)]
+        answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
+        self._take_growth(topic, partitions, answers[topic])
+
+    def _take_growth(self, topic: str, partitions: int, answer: Future[Any]) -> None:
+        """Another relay may do it at the same time."""
+        self._admin.answer(
+            f"grow topic {topic} to {partitions} partitions",
+            answer,
+            f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself "
+            f"(kafka-topics --alter --topic {topic} --partitions {partitions})",
+            fine={KafkaError.INVALID_PARTITIONS},
+        )
+
+    def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
+        new = self._new(topic, partitions, config)
+        self._admin.answer(
+            f"create topic {topic}",
+            self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
+            f"grant Create on topics that begin with {self._settings.app}. to the user of "
+            f"kafka.client, or create the topic yourself with {partitions} partitions",
+            fine={KafkaError.TOPIC_ALREADY_EXISTS},
+        )
+
+    def _new(
+        self, topic: str, partitions: int, config: Mapping[str, str] | None = None
+    ) -> NewTopic:
+        return NewTopic(
+            topic,
+            num_partitions=partitions,
+            replication_factor=self._settings.kafka.replication,
+            config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **(config or {})},
+        )
+
+    def _await(self, topic: str, rights: Rights) -> TopicFacts:
+        """Until a topic just created is known, so that its rights can be asked for."""
+        deadline = time.monotonic() + APPEAR_SECONDS
+        while (facts := self.describe(topic, rights)) is None:
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"topic {topic} was created, but the brokers do not list it after "
+                    f"{APPEAR_SECONDS:g} s",
+                    "check that the brokers reach each other",
+                )
+            time.sleep(LOOK_SECONDS)
+        return facts
+
+
+def description(admin: Admin, topics: Collection[str]) -> Mapping[str, Future[Any]]:
+    """Ask about topics, and what this user may do there, in one request."""
+    return admin.client.describe_topics(
+        TopicCollection(sorted(topics)),
+        request_timeout=REQUEST_SECONDS,
+        include_authorized_operations=True,
+    )
+
+
+def lacking_rights(found: TopicDescription, rights: Rights) -> list[str]:
+    """Return the names of rights that this user lacks."""
+    granted = found.authorized_operations  # empty where the brokers do not say
+    return [right.name.capitalize() for right in rights if right not in (granted or rights)]
+
+
+def code_of(future: Future[Any]) -> int | None:
+    """The code of the brokers' error; None where there is none."""
+    error = future.exception()
+    return error.args[0].code() if isinstance(error, KafkaException) else None

@@ -45,6 +45,9 @@ class BlockTopics:
         self._topics = topics
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
+        self._least = 1
+        self._grow_soon: set[str] = set()
+        self._stay_narrow: set[str] = set()
         self._limits = RecordLimits()
 
     def of(self, table: str) -> str:
@@ -53,8 +56,39 @@ class BlockTopics:
 
     def refusal(self, table: str) -> str:
         """Return why the table has no block topic; empty where it has one, or was not asked for."""
-        self._leave_behind()
         return self._refused.get(table, "")
+
+    def width(self, table: str) -> int:
+        """Return how many partitions the table's block topic has; 0 where it has none."""
+        topic = self.of(table)
+        return self._topics.width(topic) if topic else 0
+
+    def need(self, partitions: int) -> None:
+        """Note how many partitions each block topic has to have, for this relay to write there."""
+        self._least = partitions
+
+    def widen(self, tables: Collection[str]) -> None:
+        """Grow the block topics of these tables, where they are narrower than needed.
+
+        One that cannot be grown is its table's affair.
+
+        Raises:
+            Unavailable: the brokers do not know all of them yet.
+        """
+        narrow = [table for table in tables if 0 < self.width(table) < self._least]
+        by_topic = {self._found[table]: table for table in narrow}
+        for topic, why in self._topics.widen(by_topic, self._least).items():
+            del self._found[by_topic[topic]]
+            self._refuse(by_topic[topic], why)
+
+    def widen_soon(self, table: str) -> None:
+        """Have `retry` grow the table's block topic to as many partitions as the source has.
+
+        Its large blocks then lie in as many, on several brokers. Until then, and where it may not
+        be grown, they lie where the small ones do.
+        """
+        if table not in self._stay_narrow:
+            self._grow_soon.add(table)
 
     def ensure(self, tables: Collection[str]) -> None:
         """Find, create or grow the block topics of these tables."""
@@ -64,7 +98,9 @@ class BlockTopics:
             for table in tables
             if table not in self._refused
         }
-        absent = self._topics.make_block_topics(wanted) if len(wanted) > 1 else set[str]()
+        absent = (
+            self._topics.make_block_topics(wanted, self._least) if len(wanted) > 1 else set[str]()
+        )
         for table in sorted(tables):
             try:
                 self._found[table] = self._ensured(table, absent)
@@ -79,8 +115,20 @@ class BlockTopics:
     def retry(self) -> None:
         """Try again what was refused: a right may have been granted, a name be free."""
         self.ensure(tuple(self._refused))
+        self._grow_busy()
         for topic in self._limits.known():
             self._limits.look_again(topic, self._topics.most_bytes(topic))
+
+    def _grow_busy(self) -> None:
+        by_topic = {topic: table for table in self._grow_soon if (topic := self.of(table))}
+        for topic, why in self._topics.widen(by_topic).items():
+            self._stay_narrow.add(by_topic[topic])
+            log.warning(
+                "a busy table's block topic cannot be grown, so its large blocks go to few "
+                "partitions",
+                extra={"topic": topic, "why": why.message, "next": why.next_step},
+            )
+        self._grow_soon.clear()
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh; None where none was refused."""
@@ -132,14 +180,6 @@ class BlockTopics:
             return False
         return len(self._found) < len(tables)
 
-    def _leave_behind(self) -> None:
-        """Refuse tables whose topics did not grow with the source; `retry` tries them again."""
-        while self._topics.behind:
-            topic, why = self._topics.behind.popitem()
-            for table in [one for one, found in self._found.items() if found == topic]:
-                del self._found[table]
-                self._refuse(table, why)
-
     def _refuse(self, table: str, error: ConfigError | Refused) -> None:
         why = f"no block topic for {table}: {error.message}; next: {error.next_step}"
         if self._refused.get(table) != why:
@@ -162,13 +202,13 @@ class BlockTopics:
         if as_before and self._topics.describe(plain) is not None:
             wanted = plain
         try:
-            self._topics.ensure_block_topic(wanted)
+            self._topics.ensure_block_topic(wanted, self._least)
         except Refused as error:
             # Another table's topic is there under a plain name that Kafka takes for this one.
             if wanted == dashed or error.code != KafkaError.TOPIC_EXCEPTION:
                 raise
             wanted = dashed
-            self._topics.ensure_block_topic(wanted)
+            self._topics.ensure_block_topic(wanted, self._least)
         return wanted
 
     def _concerns_all(self, error: Refused) -> bool:

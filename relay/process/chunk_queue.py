@@ -38,22 +38,25 @@ class ChunkQueue:
         self._held: list[_Record] = []
         self._bytes = 0
 
-    def add(self, topic: str, seal: Seal, formed: Formed) -> list[int]:
+    def add(self, place: TopicPartition, seal: Seal, formed: Formed) -> list[int]:
         """Queue a block's own chunks.
 
         Returns:
             Gets their offsets, by the end of the producer's flush.
         """
         offsets: list[int] = []
+        elsewhere = None if place.partition == seal.partition else seal.partition
         for sequence, (value, rows) in enumerate(formed.chunks):
             headers = _headers(sequence, rows, formed)
             if not sequence and formed.message_rows:
-                headers.append((message_rows.header(), formed.message_rows))
-            self._add(TopicPartition(topic, seal.partition), value, seal, headers, offsets)
+                headers.append((message_rows.header(elsewhere), formed.message_rows))
+            self._add(place, value, seal, headers, offsets)
         return offsets
 
-    def add_shared(self, topic: str, seals: Sequence[Seal], formed: Sequence[Formed]) -> list[int]:
-        """Queue the chunk that these share, in the partition of the first.
+    def add_shared(
+        self, place: TopicPartition, seals: Sequence[Seal], formed: Sequence[Formed]
+    ) -> list[int]:
+        """Queue the chunk that these share.
 
         Returns:
             Gets its offset, as `add`'s.
@@ -63,7 +66,7 @@ class ChunkQueue:
         headers = _headers(0, rows, formed[0])
         for seal, one in zip(seals, formed, strict=True):
             headers.append((message_rows.header(seal.partition), one.message_rows))
-        self._add(TopicPartition(topic, first.partition), value, first, headers, offsets)
+        self._add(place, value, first, headers, offsets)
         return offsets
 
     def _add(

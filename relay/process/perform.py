@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TopicPartition
 
 from relay import names
-from relay.blocks import journal
+from relay.blocks import journal, placement
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
@@ -97,6 +97,7 @@ class Performer:
         self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
+        self._home = 0
         self._begun_at = time.monotonic()
 
     def start(self) -> None:
@@ -180,7 +181,9 @@ class Performer:
             case ef.Begin(tables, partition):
                 # Before the wait: what is buffered was polled in this generation.
                 group = self._source.consumer.consumer_group_metadata()
-                self._wait(lambda: self._tables.resolve(tables))
+                owned = self._source.assigned
+                self._home = min(owned, default=0) if partition is None else partition
+                self._wait(lambda: self._tables.resolve(tables, self._home))
                 self._sealing = tables
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})
@@ -235,18 +238,27 @@ class Performer:
         begun = time.monotonic()
         formed = self._form(seals[0].table, held)
         seconds = (time.monotonic() - begun) / len(seals)
-        topic, shared = self._tables.topic(seals[0].table), formed[0].facts.first_row is not None
-        offsets = queue.add_shared(topic, seals, formed) if shared else []
+        shared = formed[0].facts.first_row is not None
+        offsets = queue.add_shared(self._place(seals[0]), seals, formed) if shared else []
         for seal, one, of in zip(seals, formed, held, strict=True):
             likely = with_likeness(seal.table, one, of) if one.dead else one
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
             self.density.learn(seal.table, facts.rows, seal.buffer.bytes)
+            place = self._place(seals[0] if shared else seal)
             if not shared:
-                offsets = queue.add(topic, seal, likely)
+                offsets = queue.add(place, seal, likely)
                 self._produce_dead(seal, likely.dead, of)
-            yield Sent(seal, facts, offsets, seals[0])
+            yield Sent(seal, facts, offsets, seals[0], place.partition)
+
+    def _place(self, seal: Seal) -> TopicPartition:
+        """Return where the chunks of a seal go; a large one asks for a partition of its own."""
+        table, own = seal.table, seal.partition
+        partition = placement.chosen(own, self._home, self._tables.width(table))
+        if partition != own and seal.buffer.bytes > _TOGETHER_BYTES:
+            self._tables.widen_soon(table)
+        return TopicPartition(self._tables.topic(table), partition)
 
     def _form(self, table: str, held: Sequence[Held]) -> list[Formed]:
         """Form chunks and dead letters of each buffer.

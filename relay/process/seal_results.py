@@ -28,12 +28,14 @@ class Sent:
         facts: of what the seal's buffer became.
         offsets: of the chunks in the block topic, in order; complete once all is acknowledged.
         first: whose chunk it is, where the buffer shares one.
+        partition: of the block topic.
     """
 
     seal: Seal
     facts: BlockFacts
     offsets: Sequence[int]
     first: Seal
+    partition: int
 
     def result(self, topic: str) -> SealResult:
         """Return the result of the seal, once the brokers acknowledged everything.
@@ -56,7 +58,9 @@ class Sent:
     def _block(self, topic: str) -> SealedBlock:
         facts, share = self.facts, None
         if facts.first_row is not None:
-            share = ChunkShare(self.first.partition, self.first.block_id, facts.first_row)
+            share = ChunkShare(self.partition, self.first.block_id, facts.first_row)
+        elif self.partition != self.seal.partition:
+            share = ChunkShare(self.partition, self.seal.block_id, 0)
         return SealedBlock(
             topic=topic,
             first_offset=self.offsets[0],

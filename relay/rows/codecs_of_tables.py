@@ -81,16 +81,23 @@ class TableCodecs:
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
         return self._known.get(table) or self._unknown(table)
 
-    def resolve(self, tables: Collection[str]) -> None:
-        """Ask ClickHouse about tables not known yet; their messages came before this answer."""
+    def resolve(self, tables: Collection[str], partition: int | None = None) -> None:
+        """Ask ClickHouse about tables not known yet; their messages came before this answer.
+
+        Args:
+            tables: of the buffers that are to be sealed.
+            partition: that their block topics have to have from now on; None: as before.
+        """
+        if partition is not None:
+            self._topics.need(partition + 1)
         unknown = {table for table in tables if table != NO_TABLE} - self._known.keys()
         unknown = {table for table in unknown if not self._targets.refusal(table)}
-        if not unknown:
-            return
-        for table, schema in self._schemas(unknown).items():
-            self._known[table] = self._codec(table, schema)
-        self._find_meant(unknown - self._known.keys())
-        self._topics.ensure(unknown & self._known.keys())
+        if unknown:
+            for table, schema in self._schemas(unknown).items():
+                self._known[table] = self._codec(table, schema)
+            self._find_meant(unknown - self._known.keys())
+            self._topics.ensure(unknown & self._known.keys())
+        self._topics.widen(tables)
 
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
         """Return the codec of each of these tables, or why there is none; makes no block topic."""
@@ -129,6 +136,14 @@ class TableCodecs:
     def topic(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
         return self._topics.of(table)
+
+    def width(self, table: str) -> int:
+        """Return how many partitions the table's block topic has; 0 where it has none."""
+        return self._topics.width(table)
+
+    def widen_soon(self, table: str) -> None:
+        """Have the table's block topic as wide as the source, from a later `refresh` on."""
+        self._topics.widen_soon(table)
 
     def refresh(self) -> frozenset[str]:
         """Return tables whose row message changed since adopted; `codec` still gives the old."""

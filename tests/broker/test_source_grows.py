@@ -54,9 +54,10 @@ def recorded(pipeline: Pipeline) -> None:
 def all_taken(pipeline: Pipeline) -> None:
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows of all partitions", 40.0)
     pipeline.exactly_once()
-    blocks = names.blocks_topic(pipeline.app, pipeline.table)
-    for topic in (blocks, names.journal_topic(pipeline.app), names.dead_topic(pipeline.app)):
+    for topic in (names.journal_topic(pipeline.app), names.dead_topic(pipeline.app)):
         assert width(pipeline, topic) == GROWN, topic
+    blocks = names.blocks_topic(pipeline.app, pipeline.table)
+    assert width(pipeline, blocks) == 1, "small blocks need no more"
 
 
 @pytest.mark.parametrize("start", ["latest", "earliest"])

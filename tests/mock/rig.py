@@ -206,6 +206,7 @@ class _NoMember:
         quiet = logging.Logger("consumer of the rig")  # noqa: LOG001 - apart from all others
         quiet.addHandler(logging.NullHandler())
         self.consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group}, logger=quiet)
+        self.assigned = frozenset[int]()
 
     def leader_epochs(self, _: object) -> dict[int, int]:
         return {}
@@ -214,8 +215,9 @@ class _NoMember:
 class _NoTables:
     """In the place of relay.rows.codecs_of_tables: no block is sealed here."""
 
-    def resolve(self, tables: frozenset[str]) -> None:
+    def resolve(self, tables: frozenset[str], partition: int) -> None:
         assert not tables
+        assert partition == 0
 
     def learn(self, *_: object) -> bool:
         return False

@@ -71,6 +71,12 @@ class Topics:
     def ensure(self, _: Collection[str]) -> None:
         pass
 
+    def need(self, partitions: int) -> None:
+        raise AssertionError(f"{partitions} partitions, where none was named")
+
+    def widen(self, _: Collection[str]) -> None:
+        pass
+
     def retry(self) -> None:
         pass
 

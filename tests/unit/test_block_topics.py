@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -11,6 +11,9 @@ from confluent_kafka import KafkaError
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.kafka.block_topics import BlockTopics
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 PARTS = ("a", "b", "_", "a_b", "_a", "a_", "a__b", "_a_b", "a_b_c", "b_c", "__", "A")
 TABLES = [f"{database}.{table}" for database, table in product(PARTS, PARTS)]
@@ -24,16 +27,21 @@ class Topics:
         self.says = says or {}
         self.writable = False
         self.made: list[dict[str, tuple[str, str]]] = []
-        self.behind: dict[str, Refused] = {}
 
-    def make_block_topics(self, wanted: dict[str, tuple[str, str]]) -> set[str]:
+    def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
+        assert least == 1
         self.made.append(wanted)
         return {name for names_of_it in wanted.values() for name in names_of_it} - {*self.there}
 
     def describe(self, topic: str) -> str | None:
         return topic if topic in self.there else None
 
-    def ensure_block_topic(self, topic: str) -> None:
+    def widen(self, topics: Collection[str]) -> dict[str, Refused]:
+        assert not topics
+        return {}
+
+    def ensure_block_topic(self, topic: str, least: int) -> None:
+        assert least == 1
         if topic in self.says:
             raise self.says[topic]
         if topic in self.there:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from confluent_kafka import TopicPartition
+
 from relay.blocks.form_block import BlockFacts, Formed
 from relay.core.state import Seal, SealReason
 from relay.process import chunk_queue
@@ -42,7 +44,7 @@ def test_a_block_has_chunks_of_its_own() -> None:
     facts = BlockFacts(schema_version=8)
     formed = Formed(facts, [(b"one", 2), (b"two", 3)], message_rows=b"list")
     queue = queue_of(producer)
-    offsets = queue.add("t", seal(3), formed)
+    offsets = queue.add(TopicPartition("t", 3), seal(3), formed)
     assert (producer.records, offsets) == ([], [])
     queue.release()
     assert producer.records == [
@@ -58,6 +60,18 @@ def test_a_block_has_chunks_of_its_own() -> None:
     assert offsets == [0, 1]
 
 
+def test_a_block_that_lies_elsewhere_lists_its_messages_as_one_that_shares() -> None:
+    producer = Producer()
+    formed = Formed(BlockFacts(schema_version=8), [(b"one", 2), (b"two", 3)], message_rows=b"list")
+    queue = queue_of(producer)
+    offsets = queue.add(TopicPartition("t", 1), seal(3), formed)
+    queue.release()
+    (_, partition, _, key, headers), (*_, others) = producer.records
+    assert (partition, key, headers["messages.3"]) == (1, b"a:d.x:3:1:5", b"list")
+    assert others.keys() == {"seq", "rows", "schema"}
+    assert offsets == [0, 1]
+
+
 def test_a_shared_chunk_lies_with_the_first_and_lists_the_messages_of_each() -> None:
     producer, chunk = Producer(), [(b"all", 5)]
     queue = queue_of(producer)
@@ -66,7 +80,7 @@ def test_a_shared_chunk_lies_with_the_first_and_lists_the_messages_of_each() -> 
         Formed(facts[0], chunk, message_rows=b"of 3"),
         Formed(facts[1], chunk, message_rows=b"of 7"),
     ]
-    offsets = queue.add_shared("t", [seal(3), seal(7)], formed)
+    offsets = queue.add_shared(TopicPartition("t", 3), [seal(3), seal(7)], formed)
     queue.release()
     headers = {"seq": b"0", "rows": b"5", "schema": b"8"}
     lists = {"messages.3": b"of 3", "messages.7": b"of 7"}
@@ -79,9 +93,9 @@ def test_much_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_queue, "HELD_BYTES", 10)
     producer = Producer()
     queue = queue_of(producer)
-    queue.add("t", seal(0), Formed(BlockFacts(), [(b"six by", 1)]))
+    queue.add(TopicPartition("t", 0), seal(0), Formed(BlockFacts(), [(b"six by", 1)]))
     assert producer.records == []
-    queue.add("t", seal(1), Formed(BlockFacts(), [(b"four", 1)]))
+    queue.add(TopicPartition("t", 1), seal(1), Formed(BlockFacts(), [(b"four", 1)]))
     assert len(producer.records) == 2
     queue.release()
     assert len(producer.records) == 2

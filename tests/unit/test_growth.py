@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relay import names
 from relay.core.takeover import came_later
 from relay.errors import Refused, Unavailable
 from relay.kafka import topics as topics_module
@@ -48,6 +49,7 @@ class Narrow(Topics):
         super().__init__(reach.nobody())
         self.widths = {name.replace("_", "."): width for name, width in widths.items()}
         self.stuck = {"shop.dead"}
+        self.denied: set[str] = set()
         self._ready = set(self.widths) - {"rows"}
 
     def describe(self, topic: str, rights: object = ()) -> TopicFacts | None:  # noqa: ARG002
@@ -57,6 +59,15 @@ class Narrow(Topics):
     def _grow(self, topic: str, partitions: int) -> None:
         if topic not in self.stuck:
             self.widths[topic] = partitions
+
+    def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
+        for topic in topics:
+            self._grow(topic, wanted)
+        return {topic: Refused("no right", "grant it") for topic in self.denied & set(topics)}
+
+    def _look_at(self, topics: Collection[str]) -> set[str]:
+        self._widths |= {topic: self.widths[topic] for topic in topics if topic in self.widths}
+        return set(topics) - self.widths.keys()
 
 
 def test_all_topics_grow_along() -> None:
@@ -82,26 +93,77 @@ def test_a_wait_for_a_topic_that_does_not_grow_is_bounded(monkeypatch: pytest.Mo
     assert "--alter --topic shop.dead --partitions 4" in refused.value.next_step
 
 
+@pytest.fixture
+def block_topics(monkeypatch: pytest.MonkeyPatch) -> tuple[Narrow, BlockTopics]:
+    """Three tables with block topics of one partition each."""
+    monkeypatch.setattr(topics_module.time, "sleep", lambda _: None)
+    tables = ("d.t", "d.u", "d.v")
+    found = {table: names.blocks_topic("shop", table) for table in tables}
+    topics = Narrow(rows=4)
+    topics.widths |= dict.fromkeys(found.values(), 1)
+    topics._widths = dict.fromkeys(found.values(), 1)
+    topics._partitions = 4
+    of_tables = BlockTopics("shop", topics)
+    of_tables._found = found
+    return topics, of_tables
+
+
+def test_block_topics_grow_as_needed(block_topics: tuple[Narrow, BlockTopics]) -> None:
+    _, of_tables = block_topics
+    of_tables.need(3)
+    of_tables.widen({"d.t", "d.u", "d.nothing"})
+    assert [of_tables.width(table) for table in ("d.t", "d.u", "d.v")] == [3, 3, 1]
+    of_tables.need(1)
+    of_tables.widen({"d.t", "d.v"})
+    assert [of_tables.width(table) for table in ("d.t", "d.v", "d.nothing")] == [3, 1, 0]
+
+
+def test_a_busy_table_gets_as_many_partitions_as_the_source(
+    block_topics: tuple[Narrow, BlockTopics],
+) -> None:
+    """Where that is not allowed, its blocks stay where they are, and it is said once."""
+    topics, of_tables = block_topics
+    topics.stuck.add(of_tables.of("d.u"))
+    topics.denied.add(of_tables.of("d.u"))
+    for _ in range(2):
+        of_tables.widen_soon("d.t")
+        of_tables.widen_soon("d.u")
+        of_tables._grow_busy()
+    assert [of_tables.width(table) for table in ("d.t", "d.u", "d.v")] == [4, 1, 1]
+    assert of_tables._stay_narrow == {"d.u"}
+    assert not of_tables.refusal("d.u")
+
+
 def test_a_block_topic_that_does_not_grow_is_its_tables_affair(
-    monkeypatch: pytest.MonkeyPatch,
+    block_topics: tuple[Narrow, BlockTopics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other topics grow; its table has no block topic, and those messages are dead letters."""
     now = [100.0]
     monkeypatch.setattr(topics_module.time, "monotonic", lambda: now[0])
-    topics = Narrow(rows=4, shop_journal=2, shop_blocks_d_t=2, shop_blocks_d_u=2)
-    topics._followed = 2
-    of_tables = BlockTopics("shop", topics)
-    of_tables._found = {"d.t": "shop.blocks.d.t", "d.u": "shop.blocks.d.u"}
-    topics.stuck.add("shop.blocks.d.t")
-    with pytest.raises(Unavailable):
-        topics.follow({3})
+    topics, of_tables = block_topics
+    topics.stuck.add(stuck := of_tables.of("d.t"))
+    of_tables.need(2)
+    with pytest.raises(Unavailable, match=f"topic {stuck} has 1 partitions, but needs 2"):
+        of_tables.widen({"d.t", "d.u"})
+    assert not of_tables.refusal("d.t")
     now[0] += topics_module.GROW_SECONDS
-    assert topics.follow({3})
-    assert topics.widths["shop.journal"] == topics.widths["shop.blocks.d.u"] == 4
-    why = "no block topic for d.t: topic shop.blocks.d.t has 2 partitions, but needs 4"
+    of_tables.widen({"d.t", "d.u"})
+    why = f"no block topic for d.t: topic {stuck} has 1 partitions, but needs 2"
     assert of_tables.refusal("d.t").startswith(why)
     assert not of_tables.refusal("d.u")
-    assert (of_tables.of("d.t"), of_tables.of("d.u")) == ("", "shop.blocks.d.u")
+    assert (of_tables.of("d.t"), of_tables.width("d.u")) == ("", 2)
+
+
+def test_a_block_topic_that_was_deleted_is_its_tables_affair(
+    block_topics: tuple[Narrow, BlockTopics],
+) -> None:
+    topics, of_tables = block_topics
+    del topics.widths[of_tables.of("d.t")]
+    topics.stuck.add(of_tables.of("d.t"))
+    of_tables.need(2)
+    of_tables.widen({"d.t", "d.u"})
+    assert "does not exist any more" in of_tables.refusal("d.t")
+    assert of_tables.width("d.u") == 2
 
 
 def test_a_topic_that_was_deleted_is_named() -> None:

@@ -37,7 +37,7 @@ def test_reasons_that_differ_in_values_are_counted_with_the_first() -> None:
 def test_a_block_and_dead_letters() -> None:
     facts = BlockFacts(4, 5, 60, chunks=2, crc32c=77, schema_version=8, dead_groups=DEAD)
     offsets: list[int] = []
-    sent = Sent(SEAL, facts, offsets, SEAL)
+    sent = Sent(SEAL, facts, offsets, SEAL, 0)
     offsets += [40, 41]
 
     block = SealedBlock("shop.blocks.d.x", 40, 42, 2, 4, 5, 60, 77, 8)
@@ -45,7 +45,7 @@ def test_a_block_and_dead_letters() -> None:
 
 
 def test_dead_letters_alone() -> None:
-    sent = Sent(SEAL, BlockFacts(dead_groups=DEAD), [], SEAL)
+    sent = Sent(SEAL, BlockFacts(dead_groups=DEAD), [], SEAL, 0)
 
     assert sent.result("shop.blocks.d.x") == SealResult(SEAL, None, 4, "row 6: no", "does-not-fit")
 
@@ -53,13 +53,21 @@ def test_dead_letters_alone() -> None:
 def test_a_chunk_that_is_shared_is_the_firsts() -> None:
     facts = BlockFacts(1, 2, 9, chunks=1, crc32c=77, schema_version=8, first_row=3)
 
-    block = Sent(OTHER, facts, [40], SEAL).result("shop.blocks.d.x").block
+    block = Sent(OTHER, facts, [40], SEAL, 0).result("shop.blocks.d.x").block
     share = ChunkShare(0, SEAL.block_id, 3)
     assert block == SealedBlock("shop.blocks.d.x", 40, 41, 1, 1, 2, 9, 77, 8, share)
 
 
+def test_a_block_that_lies_elsewhere_says_where() -> None:
+    facts = BlockFacts(1, 2, 9, chunks=2, crc32c=77, schema_version=8)
+
+    block = Sent(OTHER, facts, [40, 41], OTHER, 1).result("shop.blocks.d.x").block
+    share = ChunkShare(1, OTHER.block_id, 0)
+    assert block == SealedBlock("shop.blocks.d.x", 40, 42, 2, 1, 2, 9, 77, 8, share)
+
+
 def test_chunks_that_were_not_acknowledged_are_no_block() -> None:
-    sent = Sent(SEAL, BlockFacts(chunks=2), [40], SEAL)
+    sent = Sent(SEAL, BlockFacts(chunks=2), [40], SEAL, 0)
 
     with pytest.raises(AssertionError, match="offsets of 1 of 2 chunks"):
         sent.result("shop.blocks.d.x")
@@ -76,7 +84,7 @@ def test_it_holds_no_chunk_and_no_dead_letter() -> None:
 
     assert {value, formed.message_rows} <= held_by(formed)
     assert b"dead letter" in held_by(messages)
-    assert not held_by(Sent(SEAL, formed.facts, [40], SEAL))
+    assert not held_by(Sent(SEAL, formed.facts, [40], SEAL, 0))
 
 
 def held_by(root: Any) -> set[bytes]:

@@ -86,10 +86,11 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     wanted = {"new": ("new", "n-w"), "old": ("old", "o-d"), "n-t": ("not", "n-t"), "x": ("x",)}
     admin = Admin(absent={"new", "n-w", "o-d", "n-t", "x"})
     topics._admin.client = cast("Any", admin)
-    topics.make_block_topics({**wanted, "denied": ("denied",)})
+    topics._partitions = 4
+    topics.make_block_topics({**wanted, "denied": ("denied",)}, 1)
 
     assert admin.asked == ["describe denied, n-t, n-w, new, not, o-d, old, x", "create new, x"]
     admin = Admin()
     topics._admin.client = cast("Any", admin)
-    topics.make_block_topics(wanted)
+    topics.make_block_topics(wanted, 1)
     assert len(admin.asked) == 1

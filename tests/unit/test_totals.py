@@ -22,7 +22,7 @@ def test_fields_that_tables_never_had_are_logged_by_table_and_number(
     totals = CommitTotals()
     for table, unknown in (("d.t", {"9": 2}), ("d.t", {"9": 1, "7.3": 4}), ("d.u", {})):
         seal = Seal(0, table, "b", SealReason.AGE, buffer(0))
-        totals.add(Sent(seal, BlockFacts(unknown=unknown), [], seal))
+        totals.add(Sent(seal, BlockFacts(unknown=unknown), [], seal, 0))
     totals.report()
     warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert [one.__dict__["held"] for one in warnings] == ["d.t field 7.3: 4, d.t field 9: 3"]

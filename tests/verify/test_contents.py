@@ -61,7 +61,8 @@ def test_what_the_journal_says_is_there() -> None:
         (CHUNKS[:-1], [AnomalyKind.GAP]),
         (CHUNKS[2:], [AnomalyKind.GAP]),
         ([*CHUNKS, (8, BLOCKS[2].id, 10, b"again")], [AnomalyKind.TORN]),
-        ([*CHUNKS, (8, "a:d.t:0:0:99", 10, b"foreign")], [AnomalyKind.TORN]),
+        ([*CHUNKS[:3], (4, "a:d.t:0:0:99", 10, b"foreign"), *CHUNKS[3:]], [AnomalyKind.TORN]),
+        ([*CHUNKS[:3], (4, "no block id", 10, b"foreign"), *CHUNKS[3:]], [AnomalyKind.TORN]),
         ([(0, BLOCKS[0].id, 10, b"0-x"), *CHUNKS[1:]], [AnomalyKind.TORN]),
         ([(0, BLOCKS[0].id, 9, b"0-0"), *CHUNKS[1:]], [AnomalyKind.GAP]),
         ([CHUNKS[0], CHUNKS[2], CHUNKS[1], *CHUNKS[3:]], [AnomalyKind.TORN]),
@@ -151,6 +152,30 @@ def test_a_chunk_is_unlisted_only_behind_the_oldest_of_its_own_partition(
     found = [*(finding for chunk in chunks for finding in judge.chunk(*chunk)), *judge.end()]
     expected = ["no journal record lists block a:d.t:0:0:65 at offset 7"] * unlisted
     assert [finding.text for finding in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "reach", "unlisted"),
+    [
+        (4, {}, 1),
+        (4, {7: (0, 2_000)}, 1),
+        (4, {7: (0, 1_000)}, 1),
+        (4, {7: (0, 999)}, 0),  # its journal partition was read before it came
+        (4, {7: (1_000, 2_000)}, 1),
+        (4, {7: (1_001, 2_000)}, 0),  # retention may have taken its record
+        (8, {7: (0, 2_000)}, 0),  # it came after all that was read
+        (8, {}, 0),
+    ],
+)
+def test_a_chunk_of_a_source_partition_of_which_no_block_is_listed(
+    offset: int, reach: dict[int, tuple[int, int]], unlisted: int
+) -> None:
+    """Blocks of several source partitions lie in one, and their journals were read one by one."""
+    judge = BlockTopic(BLOCKS, 0, 9, reach=reach)
+    chunks = sorted([*CHUNKS, (offset, "a:d.t:7:0:1", 10, b"-")])
+    found = [*(finding for chunk in chunks for finding in judge.chunk(*chunk)), *judge.end()]
+    expected = [f"no journal record lists block a:d.t:7:0:1 at offset {offset}"] * unlisted
+    assert [finding.text for finding in found if finding.kind is AnomalyKind.TORN] == expected
 
 
 LONG = settings.get_current_profile_name() == "long"

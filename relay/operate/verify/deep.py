@@ -79,7 +79,8 @@ class Deep:
             chunks[place(block)].append(block)
         for topic in sorted({topic for topic, _ in chunks}):
             progress(f"reading {topic}")
-            for partition in sorted(self._commits):
+            listed = {partition for of, partition in chunks if of == topic}
+            for partition in sorted(listed.union(self._topics.partitions(topic))):
                 found = self._block_topic(topic, partition, chunks[topic, partition])
                 yield from anomalies(found, partition=partition)
         progress("asking ClickHouse")
@@ -92,17 +93,26 @@ class Deep:
         self, topic: str, partition: int, blocks: list[Block]
     ) -> Iterator[UnplacedAnomaly]:
         start, stable = self._topics.bounds(topic, partition)
-        # The journal was read before: what is visible beyond its last block came later. Each chunk
-        # here is one of the partition's own blocks, perhaps with rows of others behind its rows.
-        own = (block.next_offset for block in blocks if block.partition == partition)
-        end = min(stable, max(own, default=0))
-        judge = BlockTopic(blocks, start, end, whole=self._is_whole())
+        # The journal was read before: what is visible beyond its last block came later.
+        end = min(stable, max((block.next_offset for block in blocks), default=0))
+        judge = BlockTopic(blocks, start, end, whole=self._is_whole(), reach=self._reach())
         for message in self._topics.read(topic, partition, start, end):
             self.records += 1
             name = (message.key() or b"").decode(errors="replace")
             rows = int(header(message, "rows") or b"0")
             yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
         yield from judge.end()
+
+    def _reach(self) -> dict[int, tuple[int, int]]:
+        """When the first and the last record of each journal partition were written."""
+        return {
+            partition: (
+                0 if commits[0].n <= 1 else commits[0].written_at_ms,
+                commits[-1].written_at_ms,
+            )
+            for partition, commits in self._commits.items()
+            if commits
+        }
 
     def _is_whole(self) -> bool:
         """Return whether no journal record is missing, of any source partition."""

@@ -26,8 +26,8 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.offsets import CommittedOffset
 from relay.errors import Unavailable
+from relay.kafka.admin import MAX_MESSAGE_BYTES
 from relay.kafka.partition_ends import listed_offset
-from relay.kafka.topics import MAX_MESSAGE_BYTES
 from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.facts import GroupFloor, Topic, Trial
 

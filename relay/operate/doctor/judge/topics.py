@@ -110,14 +110,15 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
 
 
 def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterator[Finding]:
-    """Registries have one partition."""
+    """Registries have one partition, and block topics as many as were needed so far."""
     if topic.partitions > source.partitions:
         yield found(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             "set another `app`: the topics of this one belong to another source topic",
         )
-    if topic.partitions < source.partitions and name not in registries(settings.app):
+    grows = name in registries(settings.app) or name.startswith(names.blocks_prefix(settings.app))
+    if topic.partitions < source.partitions and not grows:
         yield found(
             "partitions-fewer",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",

@@ -7,6 +7,7 @@ pass, record by record, so that its size does not matter.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 
 import google_crc32c
 
-from relay.blocks.placement import key, place
+from relay.blocks.placement import key
 from relay.names import LEFT_OUT, sealed
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
 from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.unlisted_blocks import source_partition
 from relay.records_pb2 import Block
 
 
@@ -43,16 +45,24 @@ class BlockTopic:
         end: blocks that reach beyond it were written later, and are not judged.
         whole: the blocks are all that there are, of all source partitions: each row of a shared
             chunk is one of theirs.
+        reach: by source partition, Unix milliseconds of the first and the last journal record that
+            was read; 0 for the first where none is gone.
     """
 
     def __init__(
-        self, blocks: Iterable[Block], start: int, end: int, *, whole: bool = False
+        self,
+        blocks: Iterable[Block],
+        start: int,
+        end: int,
+        *,
+        whole: bool = False,
+        reach: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self._expected: dict[str, list[Block]] = defaultdict(list)
         for block in blocks:
             if block.first_offset >= start and block.next_offset <= end:
                 self._expected[key(block)].append(block)
-        self._whole = whole
+        self._whole, self._reach = whole, reach or {}
         self._seen: dict[str, _Seen] = {}
         self._last = ""
         self._unlisted: dict[str, int] = {}
@@ -78,11 +88,8 @@ class BlockTopic:
 
     def end(self) -> Iterator[UnplacedAnomaly]:
         """Judge what only the end shows, after the last record."""
-        # Older ones belong to records that retention took from the journal.
-        own = (one.first_offset for one in self._listed() if one.partition == place(one)[1])
-        oldest = min(own, default=0)
         for name, offset in self._unlisted.items():
-            if offset >= oldest:
+            if self._must_list(name, offset):
                 yield UnplacedAnomaly(
                     AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
                 )
@@ -91,6 +98,22 @@ class BlockTopic:
         for name, blocks in self._expected.items():
             if name in self._seen and blocks[0].HasField("share"):
                 yield from self._shares(name, blocks)
+
+    def _must_list(self, name: str, offset: int) -> bool:
+        """Return whether the journal, as it was read, lists the chunk of this name if any does.
+
+        Each journal partition was read by itself: what is older belongs to records that retention
+        took from it, and what is newer came later.
+        """
+        source = source_partition(name)
+        listed = list(self._listed())
+        if own := [one for one in listed if one.partition == source]:
+            first = min(one.first_offset for one in own)
+            return first <= offset < max(one.next_offset for one in own)
+        since_ms, until_ms = self._reach.get(source, (0, sys.maxsize))
+        before = any(o.first_offset < offset and o.sealed_at_ms >= since_ms for o in listed)
+        after = any(o.next_offset > offset and o.sealed_at_ms <= until_ms for o in listed)
+        return (before or not since_ms) and after
 
     def _listed(self) -> Iterator[Block]:
         for blocks in self._expected.values():

@@ -99,11 +99,12 @@ def unlisted(
         yield UnplacedAnomaly(
             AnomalyKind.FOREIGN,
             f"{count} rows carry block id {name!r}, which no journal record lists",
-            _partition(name),
+            source_partition(name),
         )
 
 
-def _partition(name: str) -> int:
+def source_partition(name: str) -> int:
+    """Return the source partition of the block of this id; -1: it is no block id."""
     try:
         return BlockId.parse(name).partition
     except ValueError:

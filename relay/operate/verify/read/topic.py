@@ -39,6 +39,13 @@ class TopicReader:
     def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
         self._consumer = PartitionReader(kafka_clients.reader(brokers or settings.kafka))
 
+    def partitions(self, topic: str) -> list[int]:
+        """Return the topic's partitions; none where it is not there."""
+        try:
+            return sorted(self._consumer.list_topics(topic, SECONDS).topics[topic].partitions)
+        except KafkaException as error:
+            raise _unread(topic, -1, error) from error
+
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return (log start, last stable offset); (0, 0) where the topic is not there."""
         try:
