@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -59,12 +60,16 @@ class Reader:
         self._queues: list[deque[Record]] = []
         self.assigned: list[list[int]] = []
         self.listed: list[str] = []
+        self.widths = [9]
+        """Of the topic, each time that it is asked about; the last one from then on."""
         self.resting = True
         self.polls = 0
 
-    def list_topics(self, topic: str, timeout: float) -> None:
+    def list_topics(self, topic: str, timeout: float) -> Any:
         assert timeout > 0
         self.listed.append(topic)
+        width = self.widths.pop(0) if len(self.widths) > 1 else self.widths[0]
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=range(width))})
 
     def assign(self, places: Sequence[TopicPartition]) -> None:
         self.assigned.append([place.partition for place in places])
@@ -320,6 +325,33 @@ def test_a_share_that_does_not_fit_its_chunk_is_damaged(
         setattr(blocks[2].share if name == "first" else blocks[2], name, value)
     with pytest.raises(Damaged, match=said):
         fetching.fetch(blocks[2])
+
+
+@pytest.mark.parametrize(
+    ("widths", "asked"),
+    [
+        ([2], 1),
+        ([1, 1, 2], 3),  # a broker hears of the partition later than others
+        ([1], 4),  # the topic was made anew: that is for the read to find out
+        ([0], 1),  # it is not there
+    ],
+)
+def test_a_partition_that_the_topic_has_got_since_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, widths: list[int], asked: int
+) -> None:
+    blocks = [sealed(0, 0, values(0)), sealed(1, 0, values(1)), sealed(1, 90, values(2))]
+    fetching, reader, _ = fetcher(monkeypatch, blocks)
+    now = [0.0]
+    monkeypatch.setattr(fetch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fetch.time, "sleep", lambda _: now.__setitem__(0, now[0] + 5))
+    reader.widths = [1]
+    fetching.fetch(blocks[0])
+    reader.widths, reader.listed = widths, []
+    fetching.fetch(blocks[1])
+    assert len(reader.listed) == asked
+    reader.widths, reader.listed = [2], []
+    fetching.fetch(blocks[2])
+    assert len(reader.listed) == (widths[-1] < 2), "what is known is not asked for again"
 
 
 def test_chunks_are_counted_not_the_blocks_that_share_them() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -20,7 +22,8 @@ class Consumer:
     def __init__(self, code: int) -> None:
         self._code = code
 
-    def list_topics(self, *_: object, **__: object) -> None: ...
+    def list_topics(self, *_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(topics={})
 
     def assign(self, _: object) -> None: ...
 
