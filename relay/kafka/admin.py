@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,17 +102,10 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic as it is now.
-
-    Attributes:
-        topic_id: a recreated topic of the same name has another.
-        partitions: how many.
-        can_grow: this user may Alter it, as far as the brokers say.
-    """
+    """A topic's id, which a recreated topic of the same name does not have, and its partitions."""
 
     topic_id: str
     partitions: int
-    can_grow: bool = True
 
 
 class TopicRequests:
@@ -146,8 +140,7 @@ class TopicRequests:
         if lacking := lacking_rights(found, rights):
             text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
             raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        can_grow = not lacking_rights(found, (AclOperation.ALTER,))
-        return TopicFacts(str(found.topic_id), len(found.partitions), can_grow)
+        return TopicFacts(str(found.topic_id), len(found.partitions))
 
     def most_bytes(self, topic: str) -> int | None:
         """Return the topic's limit for a record batch; None where the brokers do not say."""
@@ -167,6 +160,18 @@ class TopicRequests:
         if journal in self._ready:  # asking for another could create it
             with contextlib.suppress(KafkaException):  # the request itself says what is wrong
                 self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
+
+    def _growable(self, topics: Collection[str]) -> set[str]:
+        """Return those of these topics that this user may grow, once they are there.
+
+        None is there yet: a broker checks the right before it looks for the topic, and grows none.
+        """
+        new = [NewPartitions(topic, 2) for topic in sorted(topics)]
+        answers = self._admin.client.create_partitions(
+            new, request_timeout=REQUEST_SECONDS, validate_only=True
+        )
+        wait(answers.values())
+        return {topic for topic, future in answers.items() if code_of(future) in ABSENT}
 
     def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
         """Grow them in one request; return those that this user may not grow."""

@@ -65,7 +65,7 @@ class Topics(TopicRequests):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._widths: dict[str, int] = {}  # of block topics that are ready
-        self._partitions = self._first_width = 0
+        self._partitions = 0
         self._followed = 0
         self._narrow_since: float | None = None
 
@@ -90,10 +90,7 @@ class Topics(TopicRequests):
         """Create journal, dead letters and schema registry where they are missing."""
         facts = self.source()
         app = self._settings.app
-        journal = self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
-        # Across clusters each source partition has a transaction of its own.
-        grows = journal.can_grow and not self._settings.crosses
-        self._first_width = 1 if grows else facts.partitions
+        self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
         large = {"max.message.bytes": str(MAX_DEAD_LETTER_BYTES)}
         self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large)
         compact = {"cleanup.policy": "compact"}
@@ -203,16 +200,24 @@ class Topics(TopicRequests):
         self._look_for_controller()
         asked = {name for names_of_it in wanted.values() for name in names_of_it}
         absent = self._look_at(asked)
-        new = [
-            self._new(topic, max(self._first_width, least))
-            for topic in wanted
-            if absent.issuperset(wanted[topic])
-        ]
-        if new:
+        missing = [topic for topic in wanted if absent.issuperset(wanted[topic])]
+        if missing:
+            widths = self._first_widths(missing, least)
+            new = [self._new(topic, width) for topic, width in widths.items()]
             created = self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
             wait(created.values())
             self._await_all({topic for topic, future in created.items() if not future.exception()})
         return absent
+
+    def _first_widths(self, topics: Collection[str], least: int) -> dict[str, int]:
+        """Return how many partitions each of these begins with.
+
+        Across clusters each source partition has a transaction of its own, and who may not grow a
+        topic later has to make it wide.
+        """
+        growable = set[str]() if self._settings.crosses else self._growable(topics)
+        widths = {topic: 1 if topic in growable else self._partitions for topic in topics}
+        return {topic: max(width, least) for topic, width in widths.items()}
 
     def _await_all(self, created: Collection[str]) -> None:
         """Wait until these are listed, so that ensure_block_topic does not create them again."""
@@ -244,8 +249,9 @@ class Topics(TopicRequests):
             least: partitions that it is to have.
         """
         if topic not in self._ready or self._widths[topic] < least:
-            width, most = max(self._first_width, least), self._partitions
-            found = self._ensure(topic, width, (WRITE,), least=least, most=most)
+            facts = self.describe(topic, (WRITE,))
+            width = least if facts else self._first_widths([topic], least)[topic]
+            found = self._ensure(topic, width, (WRITE,), most=self._partitions)
             self._widths[topic] = found.partitions
 
     def forget(self, topic: str) -> None:
@@ -285,18 +291,16 @@ class Topics(TopicRequests):
         partitions: int,
         rights: Rights,
         config: dict[str, str] | None = None,
-        least: int = 0,
         most: int = 0,
     ) -> TopicFacts:
-        """Return what there is then; what is there may have from `least` to `most` partitions."""
-        facts = self.describe(topic, rights)
-        least, most = least or partitions, most or partitions
+        """Return what there is then; `most`: partitions that it may have where it has more."""
+        facts, most = self.describe(topic, rights), max(most, partitions)
         if facts is None:
             self._create(topic, partitions, config or {})
             facts = self._await(topic, rights)
-        elif facts.partitions < least:
-            self._grow(topic, least)
-            facts = replace(facts, partitions=least)
+        elif facts.partitions < partitions:
+            self._grow(topic, partitions)
+            facts = replace(facts, partitions=partitions)
         elif facts.partitions > most and self._too_wide(facts, most):
             raise ConfigError(
                 f"topic {topic} has {facts.partitions} partitions, the source {most}",

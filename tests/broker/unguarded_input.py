@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from relay import names
 from relay.intake import message_batch
-from relay.kafka import topics
+from relay.kafka import admin
 from relay.process.perform import Performer
 from relay.rows import decode, envelope, row_codec
 from relay.schema import catalogue
@@ -86,4 +86,4 @@ def dead_letters() -> None:
 
 def roomy_topics() -> None:
     """Topics take messages as large as brokers do by themselves."""
-    topics.MAX_MESSAGE_BYTES = 1_048_588
+    admin.MAX_MESSAGE_BYTES = 1_048_588

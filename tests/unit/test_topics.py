@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from relay.kafka.topics import Topics
 from tests import reach
@@ -21,6 +21,8 @@ class Admin:
     def __init__(self, metadata: KafkaError | None = None, absent: Collection[str] = ()) -> None:
         self.asked: list[str] = []
         self._metadata, self._absent = metadata, absent
+        self.fixed: set[str] = set()
+        self.widths: dict[str, int] = {}
 
     def list_topics(self, topic: str, timeout: float) -> None:
         assert timeout > 0
@@ -45,9 +47,20 @@ class Admin:
 
     def create_topics(self, new: Sequence[NewTopic], **_: Any) -> dict[str, Future[Any]]:
         self.asked.append(f"create {', '.join(one.topic for one in new)}")
+        self.widths |= {one.topic: one.num_partitions for one in new}
         refused: Future[Any] = Future()
         refused.set_exception(KafkaException(KafkaError(KafkaError.POLICY_VIOLATION)))
         return {one.topic: refused for one in new}
+
+    def create_partitions(self, new: Sequence[NewPartitions], **_: Any) -> dict[str, Future[Any]]:
+        """Asked with `validate_only`, about topics that are not there."""
+        self.asked.append(f"grow {', '.join(one.topic for one in new)}")
+        answers: dict[str, Future[Any]] = {one.topic: Future() for one in new}
+        for topic, answer in answers.items():
+            denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+            code = denied if topic in self.fixed else KafkaError.UNKNOWN_TOPIC_OR_PART
+            answer.set_exception(KafkaException(KafkaError(code)))
+        return answers
 
     def poll(self, _: float) -> None:
         pass
@@ -87,9 +100,13 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     admin = Admin(absent={"new", "n-w", "o-d", "n-t", "x"})
     topics._admin.client = cast("Any", admin)
     topics._partitions = 4
+    admin.fixed = {"x"}
     topics.make_block_topics({**wanted, "denied": ("denied",)}, 1)
 
-    assert admin.asked == ["describe denied, n-t, n-w, new, not, o-d, old, x", "create new, x"]
+    described, *others = admin.asked
+    assert described == "describe denied, n-t, n-w, new, not, o-d, old, x"
+    assert others == ["grow new, x", "create new, x"]
+    assert admin.widths == {"new": 1, "x": 4}, "what may not grow later is made wide"
     admin = Admin()
     topics._admin.client = cast("Any", admin)
     topics.make_block_topics(wanted, 1)
