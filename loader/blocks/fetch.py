@@ -203,9 +203,9 @@ class Fetcher:
     def _ask_about(self, topic: str, partition: int) -> None:
         """Make the client look up the leaders of the topic's partitions now, up to this one.
 
-        Left to itself, it looks once a second for the leaders of a topic that is assigned to it
-        for the first time. A partition that the topic has got since would be taken for deleted;
-        the broker that is asked may hear of it a moment after those that wrote there.
+        Left to itself, it looks once a second for those of a topic that is assigned to it for the
+        first time, or of a partition that is new. What a broker does not know counts as deleted,
+        and it may hear of a partition a moment after the one that has it.
         """
         now = time.monotonic()
         asked, width = self._asked.get(topic, (-_KNOWN_SECONDS, 0))
