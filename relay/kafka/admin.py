@@ -10,7 +10,7 @@ import contextlib
 import time
 from concurrent.futures import wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
@@ -30,7 +30,7 @@ from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_br
 from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from concurrent.futures import Future
 
     from relay.config.settings import Brokers, Settings
@@ -45,6 +45,7 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 dead letter, is as large as its producer made it."""
 
 Rights = tuple[AclOperation, ...]
+T = TypeVar("T")
 
 ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
@@ -162,9 +163,9 @@ class TopicRequests:
                 self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
 
     def _growable(self, topics: Collection[str]) -> set[str]:
-        """Return those of these topics that this user may grow, once they are there.
+        """Return those of these topics, none of which exists yet, that this user may grow later.
 
-        None is there yet: a broker checks the right before it looks for the topic, and grows none.
+        Nothing grows: a broker first checks the right, and then says that there is no such topic.
         """
         new = [NewPartitions(topic, 2) for topic in sorted(topics)]
         answers = self._admin.client.create_partitions(
@@ -174,33 +175,34 @@ class TopicRequests:
         return {topic for topic, future in answers.items() if code_of(future) in ABSENT}
 
     def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
-        """Grow them in one request; return those that this user may not grow."""
+        """Grow them in one request; return those that cannot be grown.
+
+        Another relay may do it at the same time.
+        """
         new = [NewPartitions(topic, wanted) for topic in sorted(topics)]
         answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
         refused = {}
         for topic, future in answers.items():
             try:
-                self._take_growth(topic, wanted, future)
+                self._admin.answer(
+                    f"grow topic {topic} to {wanted} partitions",
+                    future,
+                    f"grant Alter on topic {topic} to the user of kafka.client, or grow it "
+                    f"yourself (kafka-topics --alter --topic {topic} --partitions {wanted})",
+                    fine={KafkaError.INVALID_PARTITIONS},
+                )
             except Refused as error:
                 refused[topic] = error
         return refused
 
     def _grow(self, topic: str, partitions: int) -> None:
-        new = [NewPartitions(topic, partitions)]
-        answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
-        self._take_growth(topic, partitions, answers[topic])
+        for why in self._grow_all([topic], partitions).values():
+            raise why
 
-    def _take_growth(self, topic: str, partitions: int, answer: Future[Any]) -> None:
-        """Another relay may do it at the same time."""
-        self._admin.answer(
-            f"grow topic {topic} to {partitions} partitions",
-            answer,
-            f"grant Alter on topic {topic} to the user of kafka.client, or grow it yourself "
-            f"(kafka-topics --alter --topic {topic} --partitions {partitions})",
-            fine={KafkaError.INVALID_PARTITIONS},
-        )
-
-    def _create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
+    def _create(
+        self, topic: str, partitions: int, rights: Rights, config: Mapping[str, str] | None = None
+    ) -> TopicFacts:
+        """Create a topic, and wait until it is known, so that its rights can be asked for."""
         new = self._new(topic, partitions, config)
         self._admin.answer(
             f"create topic {topic}",
@@ -209,6 +211,7 @@ class TopicRequests:
             f"kafka.client, or create the topic yourself with {partitions} partitions",
             fine={KafkaError.TOPIC_ALREADY_EXISTS},
         )
+        return until_listed(topic, lambda: self.describe(topic, rights))
 
     def _new(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None
@@ -220,18 +223,27 @@ class TopicRequests:
             config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **(config or {})},
         )
 
-    def _await(self, topic: str, rights: Rights) -> TopicFacts:
-        """Until a topic just created is known, so that its rights can be asked for."""
-        deadline = time.monotonic() + APPEAR_SECONDS
-        while (facts := self.describe(topic, rights)) is None:
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"topic {topic} was created, but the brokers do not list it after "
-                    f"{APPEAR_SECONDS:g} s",
-                    "check that the brokers reach each other",
-                )
-            time.sleep(LOOK_SECONDS)
-        return facts
+
+def until_listed(topic: str, look: Callable[[], T | None]) -> T:
+    """Look until the brokers list a topic that was just created; return what was found.
+
+    Args:
+        topic: its name.
+        look: returns None while they do not.
+
+    Raises:
+        Unavailable: they do not for APPEAR_SECONDS.
+    """
+    deadline = time.monotonic() + APPEAR_SECONDS
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"topic {topic} was created, but the brokers do not list it after "
+                f"{APPEAR_SECONDS:g} s",
+                "check that the brokers reach each other",
+            )
+        time.sleep(LOOK_SECONDS)
+    return found
 
 
 def description(admin: Admin, topics: Collection[str]) -> Mapping[str, Future[Any]]:

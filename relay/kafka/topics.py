@@ -250,9 +250,13 @@ class Topics(TopicRequests):
         """
         if topic not in self._ready or self._widths[topic] < least:
             facts = self.describe(topic, (WRITE,))
-            width = least if facts else self._first_widths([topic], least)[topic]
-            found = self._ensure(topic, width, (WRITE,), most=self._partitions)
-            self._widths[topic] = found.partitions
+            if facts is None:
+                width = self._first_widths([topic], least)[topic]
+                facts = self._create(topic, width, (WRITE,))
+            else:
+                facts = self._fitted(topic, facts, least, max(self._partitions, least))
+            self._ready.add(topic)
+            self._widths[topic] = facts.partitions
 
     def forget(self, topic: str) -> None:
         """Look at it again when it is needed next: what was granted may be gone."""
@@ -286,27 +290,25 @@ class Topics(TopicRequests):
                 raise _deleted(topic)
 
     def _ensure(
-        self,
-        topic: str,
-        partitions: int,
-        rights: Rights,
-        config: dict[str, str] | None = None,
-        most: int = 0,
-    ) -> TopicFacts:
-        """Return what there is then; `most`: partitions that it may have where it has more."""
-        facts, most = self.describe(topic, rights), max(most, partitions)
+        self, topic: str, partitions: int, rights: Rights, config: dict[str, str] | None = None
+    ) -> None:
+        facts = self.describe(topic, rights)
         if facts is None:
-            self._create(topic, partitions, config or {})
-            facts = self._await(topic, rights)
-        elif facts.partitions < partitions:
-            self._grow(topic, partitions)
-            facts = replace(facts, partitions=partitions)
-        elif facts.partitions > most and self._too_wide(facts, most):
+            self._create(topic, partitions, rights, config)
+        else:
+            self._fitted(topic, facts, partitions, partitions)
+        self._ready.add(topic)
+
+    def _fitted(self, topic: str, facts: TopicFacts, least: int, most: int) -> TopicFacts:
+        """Grow a topic that is narrower than `least`; return what there is then."""
+        if facts.partitions < least:
+            self._grow(topic, least)
+            return replace(facts, partitions=least)
+        if facts.partitions > most and self._too_wide(facts, most):
             raise ConfigError(
                 f"topic {topic} has {facts.partitions} partitions, the source {most}",
                 "set another `app`: the topics of this one belong to another source topic",
             )
-        self._ready.add(topic)
         return facts
 
     def _too_wide(self, facts: TopicFacts, partitions: int) -> bool:

@@ -5,7 +5,6 @@ Receives the app's settings and what a person asked for; gives what `plan` decid
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +12,11 @@ from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay import names
-from relay.errors import Unavailable
-from relay.kafka.admin import Admin
+from relay.kafka.admin import ABSENT, REQUEST_SECONDS, Admin, until_listed
 from relay.operate.source_topic.plan import Cluster, Decided, Wanted, decide
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-
-REQUEST_SECONDS = 10.0
-APPEAR_SECONDS = 10.0
-"""For the brokers to tell each other of the new topic."""
-_LOOK_SECONDS = 0.1
-
-_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
 
 def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Decided:
@@ -65,21 +56,15 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
     if dry_run:
         return decided
     # Of two that make it at one time the later one finds it there, perhaps otherwise.
-    there = decide(wanted, _appeared(settings, wanted.topic, brokers))
+    there = decide(
+        wanted, until_listed(wanted.topic, lambda: _listed(settings, wanted.topic, brokers))
+    )
     return replace(there, made=True, settings=decided.settings, notes=decided.notes)
 
 
-def _appeared(settings: Settings, topic: str, brokers: Admin) -> Cluster:
-    deadline = time.monotonic() + APPEAR_SECONDS
-    while (found := _look(settings, topic, brokers)).partitions is None:
-        if time.monotonic() > deadline:
-            raise Unavailable(
-                f"topic {topic} was created, but the brokers do not list it after "
-                f"{APPEAR_SECONDS:g} s",
-                "check that the brokers reach each other",
-            )
-        time.sleep(_LOOK_SECONDS)
-    return found
+def _listed(settings: Settings, topic: str, brokers: Admin) -> Cluster | None:
+    found = _look(settings, topic, brokers)
+    return None if found.partitions is None else found
 
 
 def _look(settings: Settings, topic: str, brokers: Admin) -> Cluster:
@@ -107,5 +92,5 @@ def _describe(brokers: Admin, topic: str) -> Any:
             topic
         ],
         f"grant Describe on topic {topic} to this user",
-        fine=_ABSENT,
+        fine=ABSENT,
     )
