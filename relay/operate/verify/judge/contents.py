@@ -88,8 +88,10 @@ class BlockTopic:
 
     def end(self) -> Iterator[UnplacedAnomaly]:
         """Judge what only the end shows, after the last record."""
+        sources = {source_partition(name) for name in self._unlisted}
+        stretches = {source: self._stretch(source) for source in sources}
         for name, offset in self._unlisted.items():
-            if self._must_list(name, offset):
+            if offset in stretches[source_partition(name)]:
                 yield UnplacedAnomaly(
                     AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
                 )
@@ -99,21 +101,21 @@ class BlockTopic:
             if name in self._seen and blocks[0].HasField("share"):
                 yield from self._shares(name, blocks)
 
-    def _must_list(self, name: str, offset: int) -> bool:
-        """Return whether the journal, as it was read, lists the chunk of this name if any does.
+    def _stretch(self, source: int) -> range:
+        """Return the offsets whose chunks of this source partition the journal that was read lists.
 
         Each journal partition was read by itself: what is older belongs to records that retention
         took from it, and what is newer came later.
         """
-        source = source_partition(name)
         listed = list(self._listed())
         if own := [one for one in listed if one.partition == source]:
             first = min(one.first_offset for one in own)
-            return first <= offset < max(one.next_offset for one in own)
+            return range(first, max(one.next_offset for one in own))
         since_ms, until_ms = self._reach.get(source, (0, sys.maxsize))
-        before = any(o.first_offset < offset and o.sealed_at_ms >= since_ms for o in listed)
-        after = any(o.next_offset > offset and o.sealed_at_ms <= until_ms for o in listed)
-        return (before or not since_ms) and after
+        before = (one.first_offset + 1 for one in listed if one.sealed_at_ms >= since_ms)
+        first = min(before, default=sys.maxsize) if since_ms else 0
+        after = (one.next_offset for one in listed if one.sealed_at_ms <= until_ms)
+        return range(first, max(after, default=0))
 
     def _listed(self) -> Iterator[Block]:
         for blocks in self._expected.values():
