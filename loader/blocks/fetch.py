@@ -164,8 +164,8 @@ class Fetcher:
             return
         self._forget()
         wanted = together(block, ahead)
-        for topic in dict.fromkeys(topic for topic, _ in wanted):
-            self._ask_about(topic, max(partition for of, partition in wanted if of == topic))
+        for topic, last in dict(sorted(wanted)).items():  # the highest partition of each topic
+            self._ask_about(topic, last)
         starts = {place: offsets.start for place, offsets in wanted.items()}
         self._consumer.assign([TopicPartition(*place, first) for place, first in starts.items()])
         self._at, self._wanted = starts, wanted
