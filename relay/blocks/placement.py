@@ -3,8 +3,8 @@
 Receives a block as the journal has it. Small blocks of a table, of several source partitions and
 one transaction, share a chunk (relay.blocks.form_block); all others have chunks of their own.
 
-A block topic has no more partitions than were needed so far: what many partitions of many quiet
-tables cost brokers and clients is more than all else that those tables cost them.
+A block topic has no more partitions than were needed so far: each costs brokers and clients
+something, and a thousand quiet tables would have many thousands of them.
 """
 
 # pure
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def chosen(source: int, home: int, width: int) -> int:
     """Return the partition of the block topic that a relay puts chunks into.
 
-    It is always one of its own: in a partition that another relay writes, too, chunks of one block
-    would lie among those of another, and a relay that hangs in a transaction would hide both.
+    It is always a partition that this relay owns. If two relays wrote one partition, the chunks of
+    a block would lie among others, and a relay that hangs in a transaction would hide both.
 
     Args:
         source: the block's source partition.

@@ -135,9 +135,9 @@ def consumer(settings: Settings) -> ClientSettings:
         "group.instance.id": names.instance_id(settings.app, settings.relay.member),
         # Under the newer protocol a restarted static member is fenced by its own predecessor.
         "group.protocol": "classic",
-        # Eager: each rebalance revokes everything and floors are read again, no partial paths. In
-        # turns, so that the lowest partitions of all members are as low as can be: block topics
-        # have those. Earlier versions know the range alone, and a group takes what all know.
+        # Eager: each rebalance revokes everything and floors are read again, no partial paths.
+        # Dealt out one by one, the lowest partitions of n members are the first n, and block topics
+        # need no others. Earlier versions know only `range`, and a group takes what all know.
         "partition.assignment.strategy": "roundrobin,range",
         "session.timeout.ms": session,
         **_READS,

@@ -239,15 +239,16 @@ class Performer:
         formed = self._form(seals[0].table, held)
         seconds = (time.monotonic() - begun) / len(seals)
         shared = formed[0].facts.first_row is not None
-        offsets = queue.add_shared(self._place(seals[0]), seals, formed) if shared else []
+        place = self._place(seals[0])
+        offsets = queue.add_shared(place, seals, formed) if shared else []
         for seal, one, of in zip(seals, formed, held, strict=True):
             likely = with_likeness(seal.table, one, of) if one.dead else one
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
             self.density.learn(seal.table, facts.rows, seal.buffer.bytes)
-            place = self._place(seals[0] if shared else seal)
             if not shared:
+                place = self._place(seal)
                 offsets = queue.add(place, seal, likely)
                 self._produce_dead(seal, likely.dead, of)
             yield Sent(seal, facts, offsets, seals[0], place.partition)

@@ -117,8 +117,8 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             "set another `app`: the topics of this one belong to another source topic",
         )
-    grows = name in registries(settings.app) or name.startswith(names.blocks_prefix(settings.app))
-    if topic.partitions < source.partitions and not grows:
+    narrow = name in registries(settings.app) or name.startswith(names.blocks_prefix(settings.app))
+    if topic.partitions < source.partitions and not narrow:
         yield found(
             "partitions-fewer",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
