@@ -25,6 +25,7 @@ from tests.chaos.command import common_options, run_command
 from tests.chaos.pipelines import pipelines, shards
 from tests.chaos.replicacommand import replicas
 from tests.chaos.truth import Shape
+from tests.chaos.upgrade import upgrade
 from tests.jvms import live_shortly
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ chaos.add_command(pipelines)
 chaos.add_command(shards)
 chaos.add_command(across)
 chaos.add_command(replicas)
+chaos.add_command(upgrade)
 
 
 @chaos.command()

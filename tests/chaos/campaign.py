@@ -78,7 +78,7 @@ class Campaign(Crew):
         self._warm = False
 
     def __enter__(self) -> Self:
-        options = {k: v for k, v in asdict(self.options).items() if k != "shape"}
+        options = {k: v for k, v in asdict(self.options).items() if k not in ("shape", "code")}
         name, arguments = self.command
         self.history.write("campaign", command=name, options=arguments)
         self.history.write("begun", options=options, versions=versions())

@@ -34,6 +34,7 @@ class Crew:
         members: relays that always run.
         loaders: those that always run.
         extra: programs of single faults.
+        code: where the product's code is that further relays and loaders begin with.
         anomalies: what should not be, and how often it was seen.
         judging: no further anomaly ends the campaign, so that every judge is heard.
     """
@@ -47,11 +48,12 @@ class Crew:
         self.extra: list[Program] = []
         self.anomalies: Counter[str] = Counter()
         self.judging = False
+        self.code = options.code
         self._again: dict[str, float] = {}
 
     def start(self) -> None:
         """Start all that always runs."""
-        config = str(self.servers.config(**self.options.relay))
+        self.config = config = str(self.servers.config(**self.options.relay))
         relay, bare = ["relay"], ["tests.chaos.bareloader", config]
         without = self.options.without
         if without in LOADER_GUARDS:
@@ -61,7 +63,7 @@ class Crew:
         self._relay = [*relay, "run", config, "--member"]
         self._loader = ["loader", "run", config] if self.options.loader == "spark" else bare
         self.members = [self.member(f"m{i}") for i in range(self.options.members)]
-        self.loaders = [Program("loader", self._loader, self.servers.directory)]
+        self.loaders = [Program("loader", self._loader, self.servers.directory, code=self.code)]
         for program in self.programs():
             program.start()
 
@@ -69,14 +71,15 @@ class Crew:
         """A relay under this identity; not started."""
         environment = {"UNGUARDED_GROUP": f"{self.servers.app}.relay"}
         command = [*self._relay, name]
-        return Program(f"relay-{name}", command, self.servers.directory, environment)
+        directory = self.servers.directory
+        return Program(f"relay-{name}", command, directory, environment, code=self.code)
 
     def loader(self, name: str) -> Program:
         """A further loader, with a checkpoint of its own; not started."""
         command = list(self._loader)
         if self.options.loader == "spark":
             command += ["--checkpoint", str(self.servers.directory / f"checkpoint-{name}")]
-        return Program(f"loader-{name}", command, self.servers.directory)
+        return Program(f"loader-{name}", command, self.servers.directory, code=self.code)
 
     def programs(self) -> list[Program]:
         return [*self.members, *self.loaders, *self.extra]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.chaos.truth import Shape
@@ -20,6 +21,7 @@ class Options:
         window: deduplication window of the tables that have the block column.
         without: the guard that relays or loader run without (tests.broker.unguarded).
         relay: settings of the section [relay] that differ from a campaign's.
+        code: where the product's code is that programs begin with; None: in this checkout.
         patience: how much longer than promised is waited, for a machine that is shared.
     """
 
@@ -30,6 +32,7 @@ class Options:
     window: int = 100
     without: str = ""
     proxied: bool = False
+    code: Path | None = None
     patience: float = 6.0
     relay: dict[str, float] = field(default_factory=dict)
     shape: Shape = field(default_factory=Shape)

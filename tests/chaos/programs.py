@@ -38,6 +38,8 @@ _DUMP = re.compile(
 )
 """What faulthandler writes as it ends a process: the time that was up, and all stacks."""
 STARTING_SECONDS = 10.0
+SCRIPTS = "bin"
+"""Where the commands of another version are, in its directory."""
 GRACE_SECONDS = 60.0
 """For SIGTERM, on a crowded machine."""
 
@@ -72,6 +74,7 @@ class Program:
         name: for people, and of the log file.
         command: `relay ...` or `loader ...` with its arguments, or a Python module's.
         directory: of the log.
+        code: where packages `relay` and `loader` of another version are; None: this checkout's.
         wanted: whether it is started again when it ends.
         kills: SIGKILLs that met it alive.
         watchdogs: ends by its own watchdog, of a client call that hung.
@@ -82,6 +85,7 @@ class Program:
     command: Sequence[str]
     directory: Path
     environment: dict[str, str] = field(default_factory=dict)
+    code: Path | None = None
     wanted: bool = True
     kills: int = 0
     watchdogs: int = 0
@@ -111,11 +115,15 @@ class Program:
         """Start it, if need be with a failpoint armed."""
         assert self._process is None, f"{self.name} runs already"
         program, *arguments = self.command
-        script = Path(sys.executable).parent / program
+        scripts = Path(sys.executable).parent if self.code is None else self.code / SCRIPTS
+        script = scripts / program
         command = [str(script), *arguments]
         if not script.is_file():
             command = [sys.executable, "-m", *self.command]
-        clock = wall_clock.environment(self.directory, self.clock)
+        paths = [] if self.code is None else [self.code]
+        clock = wall_clock.environment(self.directory, self.clock, *paths)
+        # Spark starts its workers with `python -m`, which looks into the current directory first.
+        safe = {"PYTHONSAFEPATH": "1"} if paths else {}
         self.armed, self._asked = failpoint, False
         self._excused = {-signal.SIGKILL} if failpoint else set()
         with self.log.open("ab") as log:
@@ -126,7 +134,7 @@ class Program:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, **self.environment, **clock, VARIABLE: failpoint},
+                env={**os.environ, **self.environment, **clock, **safe, VARIABLE: failpoint},
             )
         self._forget_ended_sessions()
         self._sessions.append(self._process.pid)

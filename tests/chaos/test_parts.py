@@ -26,6 +26,7 @@ from tests.chaos.history import History, command_of, versions
 from tests.chaos.programs import Program, ended_already, ended_by_watchdog
 from tests.chaos.rows import Range
 from tests.chaos.slots import Cycle, shuffled
+from tests.chaos.upgrade import NEWER, OLDER, VERSIONS, steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -342,6 +343,21 @@ def test_only_a_run_that_had_ended_may_end_by_sigterm(
 ) -> None:
     """One at work, or starting, that has no handler is an anomaly."""
     assert ended_already(status, said) == excused
+
+
+@pytest.mark.parametrize("first", VERSIONS)
+def test_an_upgrade_never_has_a_loader_older_than_a_relay(first: str) -> None:
+    """By relay/docs/upgrade.md; each mixture comes up, and the end is as the beginning."""
+    programs = dict.fromkeys(("a", "b", "loader"), first)
+    seen = []
+    for step in steps(first, ("a", "b"), "loader"):
+        programs |= dict.fromkeys(step.programs, step.version)
+        seen.append(tuple(programs.values()))
+
+    assert seen[0] == seen[-1] == (first,) * 3
+    mixtures = {(NEWER, OLDER, NEWER), (OLDER, NEWER, NEWER), (OLDER, OLDER, NEWER)}
+    assert mixtures | {(OLDER,) * 3, (NEWER,) * 3} == {*seen}
+    assert not any(loader == OLDER and NEWER in relays for *relays, loader in seen)
 
 
 def test_commands_explain_themselves() -> None:
