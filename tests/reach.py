@@ -48,12 +48,12 @@ def elsewhere(reached: ClickHouse, url: str) -> ClickHouse:
     return reached.model_copy(update={"url": url})
 
 
-def nobody() -> Settings:
+def nobody(replication: int = 1) -> Settings:
     """Return settings of an app at whose addresses nobody listens."""
     return Settings.model_validate(
         {
             "app": "shop",
-            "kafka": {"bootstrap": "127.0.0.1:1"},
+            "kafka": {"bootstrap": "127.0.0.1:1", "replication": replication},
             "source": {"topic": "rows"},
             "clickhouse": {"url": "http://127.0.0.1:1"},
             "loader": {"checkpoint": "checkpoint"},

@@ -7,6 +7,7 @@ there have to be, and how wide, relay.kafka.topics decides.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from concurrent.futures import wait
 from dataclasses import dataclass
@@ -24,16 +25,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
-from relay.config import kafka_clients
+from relay.config import kafka_clients, topic_settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
+from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Future
 
     from relay.config.settings import Brokers, Settings
+
+log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0
 METADATA_SECONDS = 2.0  # no signal is handled meanwhile
@@ -43,6 +47,19 @@ LOOK_SECONDS = 0.1  # between two checks whether it is listed
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Of topics the relay creates: chunks stay near block.chunk_bytes, but one row, like one
 dead letter, is as large as its producer made it."""
+
+_INSTEAD: Sequence[Mapping[str, str | None]] = (
+    {},
+    {"max.message.bytes": str(MAX_MESSAGE_BYTES)},  # dead letters are larger
+    {"max.message.bytes": str(8 * 2**20)},
+    {"max.message.bytes": None},
+    {"max.message.bytes": None, "min.insync.replicas": None},
+)
+"""What a topic is created with where the brokers refuse its settings: the first of these that they
+accept; None: the cluster's own. Hosted clusters bound a topic's records, at 8 MiB or above, and
+some decide about copies themselves."""
+_OF_SETTINGS = {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG}
+"""What brokers answer that refuse a setting; which one, only their text says."""
 
 Rights = tuple[AclOperation, ...]
 T = TypeVar("T")
@@ -122,6 +139,7 @@ class TopicRequests:
         self._admin = Admin(settings.kafka)
         self._of_source = Admin(settings.source_kafka) if settings.crosses else None
         self._ready: set[str] = set()
+        self._instead = 0  # of _INSTEAD
 
     def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
         """Return id and width of a topic; None where there is no such topic.
@@ -202,26 +220,63 @@ class TopicRequests:
     def _create(
         self, topic: str, partitions: int, rights: Rights, config: Mapping[str, str] | None = None
     ) -> TopicFacts:
-        """Create a topic, and wait until it is known, so that its rights can be asked for."""
-        new = self._new(topic, partitions, config)
-        self._admin.answer(
-            f"create topic {topic}",
-            self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[topic],
-            f"grant Create on topics that begin with {self._settings.app}. to the user of "
-            f"kafka.client, or create the topic yourself with {partitions} partitions",
-            fine={KafkaError.TOPIC_ALREADY_EXISTS},
-        )
+        """Create a topic, and wait until it is known, so that its rights can be asked for.
+
+        Where the brokers refuse a setting, this topic and all later ones get another (_INSTEAD).
+        """
+        instead = self._instead
+        while not self._is_accepted(self._new(topic, partitions, config)):
+            pass
+        if self._instead > instead:
+            log.warning(
+                "the brokers refuse settings of a topic, so the app's topics have these instead; "
+                "`relay doctor` says what follows",
+                extra={"topic": topic, **_shown(_INSTEAD[self._instead])},
+            )
         return until_listed(topic, lambda: self.describe(topic, rights))
+
+    def _is_accepted(self, new: NewTopic) -> bool:
+        """Create it; False where the brokers refuse a setting, and the next try has another one."""
+        try:
+            self._admin.answer(
+                f"create topic {new.topic}",
+                self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[new.topic],
+                f"grant Create on topics that begin with {self._settings.app}. to the user of "
+                "kafka.client; or, if the number of copies is refused, correct kafka.replication "
+                f"({self._settings.kafka.replication}); or create the topic yourself, with "
+                f"{several(new.num_partitions, 'partition')}",
+                fine={KafkaError.TOPIC_ALREADY_EXISTS},
+            )
+        except Refused as error:
+            if error.code not in _OF_SETTINGS or self._instead + 1 == len(_INSTEAD):
+                self._instead = 0  # what was left out was not the reason
+                raise
+            self._instead += 1
+            return False
+        return True
 
     def _new(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> NewTopic:
+        replication = self._settings.kafka.replication
+        wanted: dict[str, str | None] = {
+            **topic_settings.BY_TIME,
+            **topic_settings.of_copies(replication),
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            **(config or {}),
+        }
+        wanted |= {k: v for k, v in _INSTEAD[self._instead].items() if k in wanted}
         return NewTopic(
             topic,
             num_partitions=partitions,
-            replication_factor=self._settings.kafka.replication,
-            config={"max.message.bytes": str(MAX_MESSAGE_BYTES), **(config or {})},
+            replication_factor=replication,
+            config={name: value for name, value in wanted.items() if value is not None},
         )
+
+
+def _shown(settings: Mapping[str, str | None]) -> dict[str, str]:
+    """As fields of a log line."""
+    return {k.replace(".", "_"): v or "the cluster's own" for k, v in settings.items()}
 
 
 def until_listed(topic: str, look: Callable[[], T | None]) -> T:

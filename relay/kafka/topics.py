@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # documented, not in __all__
 
 from relay import names
+from relay.config.topic_settings import BY_KEY
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.admin import (
     ABSENT,
@@ -93,8 +94,7 @@ class Topics(TopicRequests):
         self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
         large = {"max.message.bytes": str(MAX_DEAD_LETTER_BYTES)}
         self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large)
-        compact = {"cleanup.policy": "compact"}
-        self._ensure(names.schemas_topic(app), 1, (READ, WRITE), compact)
+        self._ensure(names.schemas_topic(app), 1, (READ, WRITE), BY_KEY)
         self._followed = facts.partitions
         return facts
 
@@ -182,7 +182,7 @@ class Topics(TopicRequests):
     def ensure_replayed(self) -> None:
         """Create the topic of the replays' marks where it is missing."""
         topic = names.replayed_topic(self._settings.app)
-        self._ensure(topic, 1, (READ, WRITE), {"cleanup.policy": "compact"})
+        self._ensure(topic, 1, (READ, WRITE), BY_KEY)
 
     def make_block_topics(self, wanted: Mapping[str, Collection[str]], least: int) -> set[str]:
         """Create many in one request, as one for each takes as long as its brokers need.

@@ -71,7 +71,8 @@ class Pipeline:
 
     def create_source(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
-        admin.create_topics([NewTopic(self.source, self.partitions, 1)])[self.source].result(30)
+        new = NewTopic(self.source, self.partitions, 1, config={"cleanup.policy": "delete"})
+        admin.create_topics([new])[self.source].result(30)
         wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
 
     def delete_source(self) -> None:

@@ -10,7 +10,8 @@ from relay.errors import ConfigError, ContractBroken
 from relay.operate.source_topic.plan import Cluster, Decided, Wanted, decide
 
 ASKED = Wanted("rows", "shop", None, None, configured=3)
-SAFE = {"min.insync.replicas": "2"}
+ALONE = {"cleanup.policy": "delete"}
+SAFE = {**ALONE, "min.insync.replicas": "2"}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_a_missing_topic_is_made(asked: Wanted, cluster: Cluster, made: Decided)
 def test_too_few_copies_are_said(brokers: int, configured: int, partitions: int, says: str) -> None:
     decided = decide(replace(ASKED, configured=configured), Cluster(brokers))
     assert (decided.partitions, decided.replication) == (partitions, configured)
-    assert decided.settings == {}
+    assert decided.settings == ALONE
     (note,) = decided.notes
     assert says in note
 

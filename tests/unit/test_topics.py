@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from relay.errors import Refused
 from relay.kafka.topics import Topics
 from tests import reach
 
@@ -22,6 +23,8 @@ class Admin:
         self.asked: list[str] = []
         self._metadata, self._absent = metadata, absent
         self.fixed: set[str] = set()
+        self.refused: set[str] = set()
+        self.settings: list[dict[str, str]] = []
         self.widths: dict[str, int] = {}
 
     def list_topics(self, topic: str, timeout: float) -> None:
@@ -111,3 +114,60 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     topics._admin.client = cast("Any", admin)
     topics.make_block_topics(wanted, 1)
     assert len(admin.asked) == 1
+
+
+class Deciding(Admin):
+    """Creates topics without the settings in `refused`, which it decides about itself."""
+
+    def create_topics(self, new: Sequence[NewTopic], **_: Any) -> dict[str, Future[Any]]:
+        answers: dict[str, Future[Any]] = {one.topic: Future() for one in new}
+        for one in new:
+            settings = cast("Any", one).config
+            self.settings.append(settings)
+            if self.refused & settings.keys():
+                error = KafkaError(KafkaError.POLICY_VIOLATION)
+                answers[one.topic].set_exception(KafkaException(error))
+            else:
+                self._absent = {*self._absent} - {one.topic}
+                answers[one.topic].set_result(None)
+        return answers
+
+
+@pytest.mark.parametrize(
+    ("refused", "left"),
+    [
+        (set(), {"cleanup.policy", "max.message.bytes", "min.insync.replicas"}),
+        ({"max.message.bytes"}, {"cleanup.policy", "min.insync.replicas"}),
+        ({"min.insync.replicas"}, {"cleanup.policy"}),
+    ],
+)
+def test_a_topic_has_all_settings_that_the_brokers_accept(
+    refused: set[str], left: set[str]
+) -> None:
+    """Another topic then asks for no more than these."""
+    topics = Topics(reach.nobody(replication=3))
+    admin = Deciding(absent=["new", "x"])
+    admin.refused = refused
+    topics._admin.client = cast("Any", admin)
+    topics.source()
+    topics.ensure_block_topic("new", 1)
+
+    assert {*admin.settings[-1]} == left
+    assert admin.settings[-1].get("min.insync.replicas", "2") == "2"
+    asked = len(admin.settings)
+    topics.ensure_block_topic("x", 1)
+    assert [{*one} for one in admin.settings[asked:]] == [left]
+
+
+def test_what_no_setting_helps_against_is_refused() -> None:
+    """And the next topic asks for all of them again: they were not the reason."""
+    topics = Topics(reach.nobody(replication=3))
+    admin = Deciding(absent=["new", "x"])
+    admin.refused = {"cleanup.policy"}
+    topics._admin.client = cast("Any", admin)
+    topics.source()
+    for topic in ("new", "x"):
+        with pytest.raises(Refused):
+            topics.ensure_block_topic(topic, 1)
+    halves = len(admin.settings) // 2
+    assert admin.settings[:halves] == admin.settings[halves:]

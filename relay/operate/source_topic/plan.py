@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from relay.config.topic_settings import BY_TIME, SAFE_COPIES, of_copies
 from relay.errors import ConfigError, ContractBroken, ErrorPage
 from relay.program.plural import several
 
-SAFE_COPIES = 3
-SAFE_IN_SYNC = 2
 FEW_PARTITIONS = 4
 """Of a topic of one broker, which is for development."""
 MANY_PARTITIONS = 12
@@ -113,8 +112,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
             f"{cluster.journal}, and relays refuse a source with fewer; nothing was created",
             f"give --partitions {cluster.journal} or more, or set another `app`",
         )
-    settings = {"min.insync.replicas": str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}
     notes = tuple(_notes(replication, cluster.brokers))
+    settings = {**BY_TIME, **of_copies(replication)}
     return Decided(True, partitions, replication, settings, notes)
 
 

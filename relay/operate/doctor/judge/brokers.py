@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_brokers, span
 from relay.operate.doctor.judge.group import judge_heads
@@ -28,8 +29,6 @@ NEEDED_APIS = {
 }
 """Requests by name: version needed, the Kafka that first had it, what it is needed for."""
 
-SAFE_COPIES = 3
-SAFE_IN_SYNC = 2
 STATE = {
     "transaction.state.log.replication.factor": SAFE_COPIES,
     "transaction.state.log.min.isr": SAFE_IN_SYNC,

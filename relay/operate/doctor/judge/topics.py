@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from relay.operate.doctor.facts import KafkaFacts, Topic
     from relay.operate.doctor.findings import Finding
 
-SAFE_COPIES = 3
-SAFE_IN_SYNC = 2
 CHUNK_ROOM = 10_000
 """Bytes of a chunk's record beside its value: key, headers, the batch's own fields."""
 LETTER_ROOM = 20_000

@@ -1,0 +1,25 @@
+"""Settings of the topics that relays create; pure.
+
+Exactly once depends on each of them. What a cluster sets by default is no promise: it may compact
+every topic, or let a leader acknowledge a record that nobody else has.
+"""
+
+# pure
+
+from __future__ import annotations
+
+SAFE_COPIES = 3
+SAFE_IN_SYNC = 2
+
+BY_KEY = {"cleanup.policy": "compact"}
+"""Of topics of which the last record of a key is kept for ever."""
+BY_TIME = {"cleanup.policy": "delete"}
+"""Of all others. The chunks of a block share a key: compacted, all but one were gone."""
+
+
+def of_copies(replication: int) -> dict[str, str]:
+    """Return what a topic of so many copies needs, so that a broker may be lost.
+
+    By Kafka's default of 1 the leader alone acknowledges, and rows go with it that count as read.
+    """
+    return {"min.insync.replicas": str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}

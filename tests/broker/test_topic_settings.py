@@ -1,0 +1,113 @@
+"""Topics on clusters whose defaults and policies are not a development broker's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from relay import names
+from relay.dev import broker
+from relay.program import java
+from tests.broker.authorized import authorized
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.broker.pipeline import Pipeline
+
+MIB = 2**20
+REFUSED = "the brokers refuse settings of a topic"
+POLICY = "create.topic.policy.class.name=Hosted\nhosted.most.bytes={most}\n"
+
+
+@pytest.fixture(scope="module")
+def hosted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the policy's class is, as another part of Java's class path."""
+    directory = tmp_path_factory.mktemp("hosted")
+    compiler = java.require().resolve().parent / "javac"
+    *_, path = broker._java()
+    source = Path(__file__).parent / "Hosted.java"
+    subprocess.run([compiler, "-cp", path, "-d", directory, source], check=True, timeout=120)
+    return str(directory)
+
+
+@pytest.fixture
+def bootstrap(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """Instead of the session's broker: one with these properties."""
+    properties: str = request.param
+    if "policy" in properties:
+        started, classes = broker._java, request.getfixturevalue("hosted")
+
+        def with_policy(*options: str) -> list[str]:
+            *command, path = started(*options)
+            return [*command, f"{path}:{classes}"]
+
+        monkeypatch.setattr(broker, "_java", with_policy)
+    with authorized(tmp_path_factory.mktemp("broker"), properties) as server:
+        yield server.bootstrap
+
+
+def settings(bootstrap: str, topic: str) -> dict[str, str]:
+    """The topic's, by name."""
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_configs([asked])[asked].result(30)
+    return {name: entry.value for name, entry in found.items()}
+
+
+def topics(pipeline: Pipeline) -> tuple[str, ...]:
+    """Those of which every record is kept until its time is over."""
+    app = pipeline.app
+    blocks = names.blocks_topic(app, pipeline.table)
+    return blocks, names.journal_topic(app), names.dead_topic(app)
+
+
+def carried(pipeline: Pipeline) -> str:
+    """Rows through a relay; its log."""
+    relay = pipeline.start("a")
+    pipeline.send(range(20))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "all rows")
+    relay.send_signal(signal.SIGTERM)
+    assert relay.wait(30) == 0
+    return pipeline.log(relay)
+
+
+@pytest.mark.parametrize("bootstrap", ["log.cleanup.policy=compact\n"], indirect=True)
+def test_a_cluster_that_compacts_by_default_keeps_each_record(pipeline: Pipeline) -> None:
+    """A compacted topic refuses records without a key, and keeps only the last chunk of a block."""
+    said = carried(pipeline)
+
+    own = [settings(pipeline.bootstrap, topic) for topic in topics(pipeline)]
+    assert [topic["cleanup.policy"] for topic in own] == ["delete"] * 3
+    registry = settings(pipeline.bootstrap, names.schemas_topic(pipeline.app))
+    assert registry["cleanup.policy"] == "compact"
+    assert REFUSED not in said
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "given"),
+    [
+        (POLICY.format(most=20 * MIB), 16 * MIB),
+        (POLICY.format(most=8 * MIB), 8 * MIB),
+        (POLICY.format(most=2 * MIB), MIB + 12),  # the broker's default
+    ],
+    indirect=["bootstrap"],
+)
+def test_a_cluster_that_bounds_records_gets_topics_within_its_bound(
+    pipeline: Pipeline, given: int
+) -> None:
+    """As hosted ones do, which would otherwise let no relay start."""
+    said = carried(pipeline)
+
+    own = [settings(pipeline.bootstrap, topic) for topic in topics(pipeline)]
+    assert [int(topic["max.message.bytes"]) for topic in own] == [given] * 3
+    assert said.count(REFUSED) > 0
