@@ -67,6 +67,10 @@ class BlockTopics:
         """Note how many partitions each block topic has to have, for this relay to write there."""
         self._least = partitions
 
+    def lacking(self, tables: Collection[str]) -> set[str]:
+        """Return those of these tables of which it is not known which topic they have, if any."""
+        return {table for table in tables if not self.of(table) and not self.refusal(table)}
+
     def widen(self, tables: Collection[str]) -> None:
         """Grow the block topics of these tables, where they are narrower than needed.
 
@@ -75,11 +79,19 @@ class BlockTopics:
         Raises:
             Unavailable: the brokers do not know all of them yet.
         """
+        for table, why in self._grow_narrow(tables).items():
+            self._refuse(table, why)
+
+    def _grow_narrow(self, tables: Collection[str]) -> dict[str, Refused]:
+        """As `widen`; return the tables whose topics cannot be grown, and why."""
         narrow = [table for table in tables if 0 < self.width(table) < self._least]
+        if not narrow:
+            return {}
         by_topic = {self._found[table]: table for table in narrow}
-        for topic, why in self._topics.widen(by_topic, self._least).items():
-            del self._found[by_topic[topic]]
-            self._refuse(by_topic[topic], why)
+        refused = {by_topic[t]: why for t, why in self._topics.widen(by_topic, self._least).items()}
+        for table in refused:
+            del self._found[table]
+        return refused
 
     def widen_soon(self, table: str) -> None:
         """Have `retry` grow the table's block topic to as many partitions as the source has.
@@ -104,9 +116,11 @@ class BlockTopics:
         for table in sorted(tables):
             try:
                 self._found[table] = self._ensured(table, absent)
-                self._refused.pop(table, None)
             except (ConfigError, Refused) as error:
                 refused[table] = error
+        refused |= self._grow_narrow(tables)
+        for table in set(tables) - refused.keys():
+            self._refused.pop(table, None)
         for table, why in refused.items():  # once it is known whether any could be had
             if isinstance(why, Refused) and self._concerns_all(why):
                 raise why

@@ -242,13 +242,13 @@ class Topics(TopicRequests):
         return fits and not lacking_rights(found, (WRITE,))
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
-        """Create or grow a block topic; relay.kafka.block_topics says by which name.
+        """Create a block topic that is not there; relay.kafka.block_topics says by which name.
 
         Args:
             topic: its name.
-            least: partitions that it is to have.
+            least: partitions that it is to have; `widen` grows those that were ready before.
         """
-        if topic not in self._ready or self._widths[topic] < least:
+        if topic not in self._ready:
             facts = self.describe(topic, (WRITE,))
             if facts is None:
                 width = self._first_widths([topic], least)[topic]

@@ -90,13 +90,15 @@ class TableCodecs:
         """
         if partition is not None:
             self._topics.need(partition + 1)
-        unknown = {table for table in tables if table != NO_TABLE} - self._known.keys()
+        tables = set(tables) - {NO_TABLE}
+        unknown = tables - self._known.keys()
         unknown = {table for table in unknown if not self._targets.refusal(table)}
         if unknown:
             for table, schema in self._schemas(unknown).items():
                 self._known[table] = self._codec(table, schema)
             self._find_meant(unknown - self._known.keys())
-            self._topics.ensure(unknown & self._known.keys())
+        # Also of tables known before: the brokers may not have answered then.
+        self._topics.ensure(self._topics.lacking(self._known.keys() & tables))
         self._topics.widen(tables)
 
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:

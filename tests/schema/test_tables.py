@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from relay.config.allowed_tables import Targets
 from relay.errors import Unavailable
 from relay.rows.codecs_of_tables import SPELLED, TableCodecs
@@ -68,8 +70,20 @@ class Registry:
 
 
 class Topics:
-    def ensure(self, _: Collection[str]) -> None:
-        pass
+    """Gives each table a topic, but for the first `silent` times when brokers do not answer."""
+
+    def __init__(self) -> None:
+        self.silent = 0
+        self.found: set[str] = set()
+
+    def lacking(self, tables: Collection[str]) -> set[str]:
+        return {*tables} - self.found
+
+    def ensure(self, tables: Collection[str]) -> None:
+        if tables and self.silent:
+            self.silent -= 1
+            raise Unavailable("nobody answers", "wait")
+        self.found |= {*tables}
 
     def need(self, partitions: int) -> None:
         raise AssertionError(f"{partitions} partitions, where none was named")
@@ -84,9 +98,9 @@ class Topics:
         return ""
 
 
-def tables(clickhouse: Any, registry: Any) -> TableCodecs:
-    topics: Any = Topics()
-    return TableCodecs(clickhouse, registry, topics, "_block", Targets("relay"))
+def tables(clickhouse: Any, registry: Any, topics: Any = None) -> TableCodecs:
+    made = topics or Topics()
+    return TableCodecs(clickhouse, registry, made, "_block", Targets("relay"))
 
 
 def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:
@@ -178,6 +192,20 @@ def test_a_table_comes_and_goes() -> None:
     relay.resolve(["d.a"])
     codec: Any = relay.codec("d.a")
     assert [(c.name, c.number) for c in codec.schema.columns] == [("n", 1), ("old", 2)]
+
+
+def test_a_topic_that_no_broker_answered_about_is_asked_for_again() -> None:
+    """Else the table would have columns and no topic, and its rows nowhere to go."""
+    topics = Topics()
+    topics.silent = 1
+    relay = tables(ClickHouse(a=[N], b=[N]), Registry(), topics)
+    with pytest.raises(Unavailable):
+        relay.resolve(["d.a", "d.b"])
+    assert not topics.found
+    relay.resolve(["d.b", "d.none"])
+    assert topics.found == {"d.b"}
+    relay.resolve(["d.a"])
+    assert topics.found == {"d.a", "d.b"}
 
 
 def test_an_unknown_table_is_answered_with_those_spelled_like_it() -> None:

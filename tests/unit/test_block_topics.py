@@ -36,6 +36,9 @@ class Topics:
     def describe(self, topic: str) -> str | None:
         return topic if topic in self.there else None
 
+    def width(self, _topic: str) -> int:
+        return 1
+
     def widen(self, topics: Collection[str]) -> dict[str, Refused]:
         assert not topics
         return {}
@@ -135,3 +138,47 @@ def test_topics_of_many_tables_are_made_at_once() -> None:
     found.ensure(["a.d"])
     found.retry()  # of what was refused, each says why by itself
     assert len(topics.made) == 1
+
+
+class Narrow(Topics):
+    """Topics of one partition, of which those of `fixed` cannot be grown."""
+
+    def __init__(self, *there: str, fixed: Collection[str] = ()) -> None:
+        super().__init__(*there)
+        self.fixed = fixed
+        self.grown: list[tuple[set[str], int]] = []
+        self.widths: dict[str, int] = dict.fromkeys(there, 1)
+
+    def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
+        return super().make_block_topics(wanted, 1) if least else set()
+
+    def ensure_block_topic(self, topic: str, least: int) -> None:
+        assert topic in self.there
+        assert least > 1
+
+    def width(self, topic: str) -> int:
+        return self.widths[topic]
+
+    def widen(self, topics: Collection[str], wanted: int = 0) -> dict[str, Refused]:
+        self.grown.append(({*topics}, wanted))
+        self.widths |= {topic: wanted for topic in topics if topic not in self.fixed}
+        return {topic: Refused("no", "grant") for topic in topics if topic in self.fixed}
+
+
+def test_topics_of_many_tables_are_grown_at_once() -> None:
+    """As a relay finds them that has joined; one that cannot be grown is its table's affair."""
+    here, other, fixed = (names.blocks_topic("app", f"a.{name}") for name in "bcd")
+    topics = Narrow(here, other, fixed, fixed=[fixed])
+    found = of(topics)
+    found.need(3)
+    found.ensure(["a.b", "a.c", "a.d"])
+
+    assert topics.grown == [({here, other, fixed}, 3)]
+    assert [found.of(f"a.{name}") for name in "bcd"] == [here, other, ""]
+    assert "no; next: grant" in found.refusal("a.d")
+    found.widen(["a.b", "a.c", "a.d"])
+    assert len(topics.grown) == 1, "as wide as they have to be"
+    topics.fixed = ()
+    found.retry()
+    assert found.of("a.d") == fixed
+    assert not found.refusal("a.d")
