@@ -142,15 +142,15 @@ class TransactionalProducer:
                 known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
                 if known or time.monotonic() > deadline:
                     raise self._failed(f"produce to {place.topic}", cause) from error
-                self._look_again(place)
+                self._look_again()
             if time.monotonic() > deadline:
                 raise _unknown("produce: the client's queue stays full")
             self.serve(QUEUE_FULL_SECONDS)
 
-    def _look_again(self, place: TopicPartition) -> None:
-        """Refresh the client's number of partitions of a topic, which has grown since."""
+    def _look_again(self) -> None:
+        """Refresh the client's number of partitions of all topics: where one grew, others did."""
         with suppress(KafkaException):  # asked again, until the record's deadline
-            self._open().list_topics(place.topic, timeout=SLICE_SECONDS)
+            self._open().list_topics(timeout=SLICE_SECONDS)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged: a commit counts on it, and we count too."""

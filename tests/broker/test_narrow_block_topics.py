@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from loader.blocks.fetch import Fetcher
 from relay import names
 from relay.blocks.placement import place
-from relay.config import settings_file
+from relay.config import kafka_clients, settings_file
+from relay.kafka.transactional_producer import TransactionalProducer
+from tests.broker.pipeline import wait_until
 from tests.broker.test_messages_left_out import ran
 from tests.broker.test_source_grows import width
 from tests.loader.unsparked import load
 
 if TYPE_CHECKING:
+    import pytest
     from clickhouse_connect.driver.client import Client
 
     from relay.records_pb2 import Block
@@ -119,3 +126,41 @@ def test_a_reader_sees_a_partition_that_it_has_not_heard_of(pipeline: Pipeline) 
     for block in blocks(pipeline):
         assert fetcher.fetch(block).num_rows == block.rows
     fetcher.close()
+
+
+def test_one_look_shows_a_producer_all_topics_that_grew(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a relay that has joined where many tables are. It took a tenth of a second for each."""
+    topics = [f"{pipeline.app}.{number}" for number in range(20)]
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        future.result(30)
+    settings = settings_file.load(pipeline.config(), {"relay": {"member": "a"}})
+    config = {"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app}
+    looks = []
+    look_again = TransactionalProducer._look_again
+
+    def counted(producer: TransactionalProducer) -> None:
+        looks.append(1)
+        look_again(producer)
+
+    monkeypatch.setattr(TransactionalProducer, "_look_again", counted)
+    acknowledged: list[int] = []
+    producer = TransactionalProducer(kafka_clients.producer(settings), 30, pipeline.app)
+    with contextlib.closing(Consumer(config)) as member, contextlib.closing(producer):
+        producer.replace()
+        for partition in (0, 1):
+            producer.begin(member.consumer_group_metadata())
+            for topic in topics:
+                place = TopicPartition(topic, partition)
+                producer.produce(place, b"row", None, [], acknowledged.append)
+            producer.flush()
+            producer.commit()
+            grown = [NewPartitions(topic, 2) for topic in topics if partition == 0]
+            for future in admin.create_partitions(grown).values() if grown else ():
+                future.result(30)
+            wait_until(lambda: width(pipeline, topics[-1]) == 2, "the growth")
+
+    assert acknowledged == [0] * 40
+    assert 0 < len(looks) < 5
