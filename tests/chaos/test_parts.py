@@ -351,7 +351,7 @@ def test_an_upgrade_never_has_a_loader_older_than_a_relay(first: str) -> None:
     programs = dict.fromkeys(("a", "b", "loader"), first)
     seen = []
     for step in steps(first, ("a", "b"), "loader"):
-        programs |= dict.fromkeys(step.programs, step.version)
+        programs |= {step.program: step.version} if step.program else {}
         seen.append(tuple(programs.values()))
 
     assert seen[0] == seen[-1] == (first,) * 3

@@ -48,11 +48,11 @@ class Step:
     """One replacement.
 
     Attributes:
-        programs: names of those that get the version; none where nothing is replaced.
+        program: name of the one that gets the version; empty where none is replaced.
         version: one of VERSIONS.
     """
 
-    programs: tuple[str, ...]
+    program: str
     version: str
 
 
@@ -62,11 +62,9 @@ def steps(first: str, relays: Sequence[str], loader: str) -> Iterator[Step]:
     An upgrade begins with the loader, and the way back with the relays: a loader always knows
     the blocks of all relays that run.
     """
-    up = [(loader,), *((relay,) for relay in relays)]
-    back = [*((relay,) for relay in relays), (loader,)]
-    upgrade = [Step(programs, NEWER) for programs in up]
-    downgrade = [Step(programs, OLDER) for programs in back]
-    yield Step((), first)
+    upgrade = [Step(program, NEWER) for program in (loader, *relays)]
+    downgrade = [Step(program, OLDER) for program in (*relays, loader)]
+    yield Step("", first)
     yield from upgrade + downgrade if first == OLDER else downgrade + upgrade
 
 
@@ -83,10 +81,10 @@ def roll(campaign: Campaign, first: str, code: Path, seconds: float) -> dict[str
     relays = [program.name for program in campaign.members]
     taken = 0
     for number, step in enumerate(steps(first, relays, campaign.loaders[0].name)):
-        campaign.say(f"{' and '.join(step.programs) or 'all'}: {step.version}")
+        campaign.say(f"{step.program or 'all'}: {step.version}")
         campaign.code = code if step.version == OLDER else None  # of a relay that joins for a while
-        for name in step.programs:
-            _replace(campaign, named[name])
+        if step.program:
+            _replace(campaign, named[step.program])
         campaigns.faults(campaign, number, KINDS, 3.0, seconds)
         for program in named.values():
             _check_version(campaign, program)
