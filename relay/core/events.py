@@ -49,10 +49,15 @@ class PredecessorsFenced:
 
 @dataclass(frozen=True, slots=True)
 class TruthRead:
-    """Answer to ReadTruth."""
+    """Answer to ReadTruth.
+
+    Attributes:
+        source_partitions: that the source has, as far as this relay has heard.
+    """
 
     found: tuple[PartitionTruth, ...]
     now_ms: int
+    source_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from relay.core.state import (
     Partition,
     RelayState,
     Seal,
-    SealingLimits,
     SealReason,
 )
 from relay.names import BlockId
@@ -70,9 +69,20 @@ def crowded(state: RelayState) -> bool:
     return held > state.limits.max_buffer_bytes
 
 
+def inserts_per_second(state: RelayState) -> float:
+    """Return how many small INSERTs this relay may make due: by its partitions, its share.
+
+    The limit is the app's. Were it each relay's, ClickHouse would get the more INSERTs of the same
+    quiet tables the more relays there are, and the loader would fall ever further behind.
+    """
+    owned, everything = len(state.partitions), state.source_partitions
+    share = owned / everything if owned < everything else 1.0
+    return state.limits.max_per_second * share
+
+
 def refill(state: RelayState, now_ms: int) -> float:
     """Return tokens for seals by age after the time since the last event: one second's at most."""
-    rate = state.limits.max_per_second
+    rate = inserts_per_second(state)
     elapsed_s = max(0, now_ms - state.now_ms) / 1000
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
 
@@ -197,7 +207,7 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
     room = state.tokens - _spent(state, due)
-    if room <= 0 or (room < _set(state.limits) and _past_exceed(state, due, room)):
+    if room <= 0 or (room < _set(state) and _past_exceed(state, due, room)):
         return
     inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
     if not inserts or not inserts[-1].past:
@@ -285,9 +295,9 @@ def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int
     return {t: ages(ms) for t, ms in limits.table_max_age_ms.items()}, ages(limits.max_age_ms)
 
 
-def _set(limits: SealingLimits) -> float:
+def _set(state: RelayState) -> float:
     """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
-    return limits.max_per_second * min(limits.max_age_ms / 1000, 1.0)
+    return inserts_per_second(state) * min(state.limits.max_age_ms / 1000, 1.0)
 
 
 def _price(rows: int) -> float:
@@ -369,7 +379,8 @@ RULES = (
         f"`[block.tables]`), {BEHIND_FACTOR} times that while the relay is behind. Buffers that "
         f"would be due within {COMPANY_MS / 1000:g} s, at the earliest at half their age, go "
         "together with one that is due. {block.max_per_second} INSERTs a second of up to "
-        f"{SMALL_ROWS:,} rows are made due; a larger one counts as {SMALL_ROWS:,} / rows. What a "
+        f"{SMALL_ROWS:,} rows are made due by all relays of the app, by each its share of the "
+        f"source's partitions; a larger one counts as {SMALL_ROWS:,} / rows. What a "
         "transaction seals of a table, in whichever partitions, counts as one INSERT, and goes "
         "together; of tables whose blocks the loader inserts one by one, each block does. Above "
         "the limit the quietest tables wait longer, weighed by bytes times age, and as many "

@@ -203,6 +203,7 @@ class RelayState:
     Attributes:
         partitions: owned, with their truth known.
         pending: owned, while their committed truth is being read.
+        source_partitions: that the source has, as far as this relay has heard.
         failures: producers replaced since the last committed transaction.
         full_since_ms: of the first of the last polls that were all full; None: the last was not.
         turns: of the source partitions, while only some are polled; None: all are.
@@ -217,6 +218,7 @@ class RelayState:
     phase: Phase = Phase.READY
     partitions: Mapping[int, Partition] = field(default_factory=dict)
     pending: frozenset[int] = frozenset()
+    source_partitions: int = 0
     transaction: Transaction | None = None
     now_ms: int = 0
     committed_at_ms: int = 0

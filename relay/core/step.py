@@ -41,7 +41,7 @@ from relay.core.buffering import (
 )
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, SealResult
-from relay.core.sealing import crowded, record_due, refill, seals_due, spent
+from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
 from relay.core.takeover import take_over
 from relay.core.turns import take_turns
@@ -113,6 +113,7 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
         state,
         partitions=partitions,
         pending=state.pending - read,
+        source_partitions=event.source_partitions,
         now_ms=max(state.now_ms, event.now_ms),
     )
     return state, tuple(seeks)
@@ -310,7 +311,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         transaction=None,
         committed_at_ms=state.now_ms,
         failures=0,
-        tokens=max(-state.limits.max_per_second, tokens),
+        tokens=max(-inserts_per_second(state), tokens),
     )
     state, effects = _after_commit(state, transaction, clean=event.clean)
     if state.fencing is Fencing.PARTITION:

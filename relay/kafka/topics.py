@@ -87,6 +87,11 @@ class Topics(TopicRequests):
         self._partitions = facts.partitions
         return facts
 
+    @property
+    def source_partitions(self) -> int:
+        """How many partitions the source had when it was last looked at."""
+        return self._partitions
+
     def ensure_own(self) -> TopicFacts:
         """Create journal, dead letters and schema registry where they are missing."""
         facts = self.source()

@@ -248,7 +248,7 @@ class RelayProcess:
                 return self._wait(lambda: self._ownership.fence(partitions))
             case ef.ReadTruth(partitions, ends):
                 found = self._wait(lambda: self._ownership.read(partitions, ends))
-                return ev.TruthRead(found, steady_ms())
+                return ev.TruthRead(found, steady_ms(), self._topics.source_partitions)
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
                     self._assigning[partition] = offset

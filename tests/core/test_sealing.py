@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.core.sealing import flush_due, refill, seals_due, spent
+from relay.core.sealing import flush_due, inserts_per_second, refill, seals_due, spent
 from relay.core.state import RelayState, SealReason
 from tests.core.build import buffer, limits, partition, ready, with_limits
 
@@ -189,6 +189,21 @@ def test_tokens_come_back_with_time_up_to_one_seconds_worth() -> None:
     assert refill(replace(state, now_ms=900), 100) == -4.0  # a clock that went back
     slow = replace(with_limits(limits(max_per_second=0.1)), tokens=0.0)
     assert refill(slow, 60_000) == 1.0  # below one a second it must still reach one
+
+
+@pytest.mark.parametrize(
+    ("source", "share"), [(0, 8.0), (2, 8.0), (1, 8.0), (3, 16 / 3), (16, 1.0)]
+)
+def test_a_relay_has_its_share_of_the_apps_inserts(source: int, share: float) -> None:
+    """By its partitions of those that the source has: all of it where that is not known."""
+    held = partition(0, 20, buffers={f"d.t{n}": buffer(n) for n in range(20)})
+    owned = with_limits(limits(max_age_ms=1_000, max_per_second=8.0), p0=held, p1=partition(0, 0))
+    state = replace(owned, source_partitions=source, now_ms=60_000, tokens=0.0)
+
+    assert inserts_per_second(state) == share
+    assert refill(state, 60_500) == share / 2
+    assert refill(state, 90_000) == share
+    assert len(due(replace(state, tokens=share))) == int(share), "a set, which is the share's, too"
 
 
 def test_memory_bound_seals_the_largest_first() -> None:

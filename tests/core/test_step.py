@@ -54,6 +54,14 @@ ILLEGAL = [(p, e) for p in Phase for e in EVENTS if (p, type(e)) not in TRANSITI
 IN_ORDER = sorted(IN_TRANSACTION, key=lambda phase: phase.value)
 
 
+def test_a_relay_knows_how_many_partitions_the_source_has() -> None:
+    """As last told: the source may have grown since."""
+    state, _ = through(ready(), ev.Assigned(frozenset({0})), ev.TruthRead((found(),), 77, 3))
+    assert (len(state.partitions), state.source_partitions) == (1, 3)
+    state, _ = through(state, ev.Assigned(frozenset({0, 1})), ev.TruthRead((), 78, 4))
+    assert state.source_partitions == 4
+
+
 def test_every_event_is_tried() -> None:
     """The list above has each kind of event, so the illegal pairs below are all there are."""
     assert {type(event) for event in EVENTS} == set(ev.Event.__args__)
