@@ -32,7 +32,7 @@ from relay.kafka.errors import answered
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from relay.config.settings import Brokers, Settings
@@ -60,6 +60,12 @@ accept; None: the cluster's own. Hosted clusters bound a topic's records, at 8 M
 some decide about copies themselves."""
 _OF_SETTINGS = {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG}
 """What brokers answer that refuse a setting; which one, only their text says."""
+
+_MOST_RECORDS = 9_000
+"""Of the controller's log, for one request. It refuses the whole of one that takes more than 10,000
+(MAX_RECORDS_PER_USER_OP, and as many partitions in all), as a policy would."""
+_RECORDS_OF_A_TOPIC = 4
+"""Beside its partitions: itself and its settings."""
 
 Rights = tuple[AclOperation, ...]
 T = TypeVar("T")
@@ -193,24 +199,25 @@ class TopicRequests:
         return {topic for topic, future in answers.items() if code_of(future) in ABSENT}
 
     def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
-        """Grow them in one request; return those that cannot be grown.
+        """Grow them in few requests; return those that cannot be grown.
 
         Another relay may do it at the same time.
         """
-        new = [NewPartitions(topic, wanted) for topic in sorted(topics)]
-        answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
         refused = {}
-        for topic, future in answers.items():
-            try:
-                self._admin.answer(
-                    f"grow topic {topic} to {wanted} partitions",
-                    future,
-                    f"grant Alter on topic {topic} to the user of kafka.client, or grow it "
-                    f"yourself (kafka-topics --alter --topic {topic} --partitions {wanted})",
-                    fine={KafkaError.INVALID_PARTITIONS},
-                )
-            except Refused as error:
-                refused[topic] = error
+        for some in in_requests(topics, wanted):
+            new = [NewPartitions(topic, wanted) for topic in some]
+            answers = self._admin.client.create_partitions(new, request_timeout=REQUEST_SECONDS)
+            for topic, future in answers.items():
+                try:
+                    self._admin.answer(
+                        f"grow topic {topic} to {wanted} partitions",
+                        future,
+                        f"grant Alter on topic {topic} to the user of kafka.client, or grow it "
+                        f"yourself (kafka-topics --alter --topic {topic} --partitions {wanted})",
+                        fine={KafkaError.INVALID_PARTITIONS},
+                    )
+                except Refused as error:
+                    refused[topic] = error
         return refused
 
     def _grow(self, topic: str, partitions: int) -> None:
@@ -225,7 +232,7 @@ class TopicRequests:
         Where the brokers refuse a setting, this topic and all later ones get another (_INSTEAD).
         """
         instead = self._instead
-        while not self._is_accepted(self._new(topic, partitions, config)):
+        while not self._try_to_create(self._new(topic, partitions, config)):
             pass
         if self._instead > instead:
             log.warning(
@@ -235,8 +242,8 @@ class TopicRequests:
             )
         return until_listed(topic, lambda: self.describe(topic, rights))
 
-    def _is_accepted(self, new: NewTopic) -> bool:
-        """Create it; False where the brokers refuse a setting, and the next try has another one."""
+    def _try_to_create(self, new: NewTopic) -> bool:
+        """Return whether it is created; where a setting is refused, the next try has another."""
         try:
             self._admin.answer(
                 f"create topic {new.topic}",
@@ -277,6 +284,14 @@ class TopicRequests:
 def _shown(settings: Mapping[str, str | None]) -> dict[str, str]:
     """As fields of a log line."""
     return {k.replace(".", "_"): v or "the cluster's own" for k, v in settings.items()}
+
+
+def in_requests(topics: Collection[str], partitions: int) -> Iterator[Sequence[str]]:
+    """Yield these topics by as many as one request may make or grow to so many partitions."""
+    ordered = sorted(topics)
+    most = max(1, _MOST_RECORDS // (partitions + _RECORDS_OF_A_TOPIC))
+    for at in range(0, len(ordered), most):
+        yield ordered[at : at + most]
 
 
 def until_listed(topic: str, look: Callable[[], T | None]) -> T:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import wait
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # documented, not in __all__
@@ -29,12 +29,14 @@ from relay.kafka.admin import (
     TopicRequests,
     code_of,
     description,
+    in_requests,
     lacking_rights,
 )
 from relay.kafka.errors import answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from concurrent.futures import Future
 
     from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]
 
@@ -190,7 +192,7 @@ class Topics(TopicRequests):
         self._ensure(topic, 1, (READ, WRITE), BY_KEY)
 
     def make_block_topics(self, wanted: Mapping[str, Collection[str]], least: int) -> set[str]:
-        """Create many in one request, as one for each takes as long as its brokers need.
+        """Create many in few requests, as one for each takes as long as its brokers need.
 
         What is wrong with one is not said here: ensure_block_topic looks at each topic that is not
         ready by then, and reports it.
@@ -208,9 +210,11 @@ class Topics(TopicRequests):
         missing = [topic for topic in wanted if absent.issuperset(wanted[topic])]
         if missing:
             widths = self._first_widths(missing, least)
-            new = [self._new(topic, width) for topic, width in widths.items()]
-            created = self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
-            wait(created.values())
+            created: dict[str, Future[Any]] = {}
+            for some in in_requests(widths, max(widths.values())):
+                new = [self._new(topic, widths[topic]) for topic in some]
+                created |= self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
+                wait(created.values())
             self._await_all({topic for topic, future in created.items() if not future.exception()})
         return absent
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from relay.errors import Refused
+from relay.kafka.admin import in_requests
 from relay.kafka.topics import Topics
 from tests import reach
 
@@ -171,3 +172,15 @@ def test_what_no_setting_helps_against_is_refused() -> None:
             topics.ensure_block_topic(topic, 1)
     halves = len(admin.settings) // 2
     assert admin.settings[:halves] == admin.settings[halves:]
+
+
+@pytest.mark.parametrize("partitions", [1, 16, 256, 9_000, 20_000])
+def test_no_request_is_larger_than_a_controller_takes(partitions: int) -> None:
+    """It refuses all topics of a request of more than 10,000 records, and each would be lost."""
+    topics = {f"t{number}" for number in range(3_000)}
+    requests = list(in_requests(topics, partitions))
+
+    assert {topic for some in requests for topic in some} == topics
+    assert sum(map(len, requests)) == len(topics)
+    assert all(len(some) == 1 or len(some) * (partitions + 4) <= 10_000 for some in requests)
+    assert partitions > 1 or len(requests) == 2
