@@ -19,10 +19,11 @@ from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
+from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.statement_settings import for_few_rows
-from relay.errors import Refused
+from relay.errors import Refused, Unavailable
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 
@@ -333,7 +334,7 @@ class Ledger:
         try:
             result = self.client.query(sql, parameters=values, settings=sent)
         except ClickHouseError as error:
-            raise failure(error, f"ledger {self.name}") from error
+            raise self._failure(error) from error
         return list(result.result_rows)
 
     def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> object:
@@ -345,7 +346,17 @@ class Ledger:
                 sql, parameters={"app": self.app, **parameters}, data=data, settings=settings
             )
         except ClickHouseError as error:
-            raise failure(error, f"ledger {self.name}") from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: ClickHouseError) -> Unavailable | Refused:
+        """Return the error, which an earlier version's ledger may be the reason of."""
+        why = failure(error, f"ledger {self.name}")
+        if number(str(error)) not in UNKNOWN_COLUMNS:
+            return why
+        return Refused(
+            f"{why.message}; an earlier version of the loader made this ledger",
+            "start `loader run` of this version: it adds the column. Then repeat this command",
+        )
 
 
 def _row(row: NewEntry) -> Mapping[str, object]:

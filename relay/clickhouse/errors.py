@@ -42,6 +42,8 @@ class About(StrEnum):
 
 EITHER = frozenset({36})
 """About a value where the table takes other messages of the block; else about the table."""
+UNKNOWN_COLUMNS = frozenset({10, 16, 47})
+"""NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE and UNKNOWN_IDENTIFIER."""
 PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
 """What may be over at the next try, though nobody has changed anything."""
 RAISE_THE_LIMIT = "raise that limit in the settings of this user's profile, or set it to 0"

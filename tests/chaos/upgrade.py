@@ -146,8 +146,12 @@ def _write_scripts(directory: Path) -> None:
         if line:
             name, module, function = re.split(r"\s*[=:]\s*", line)
             script = directory / SCRIPTS / name
-            called = f"import sys\nfrom {module} import {function}\nsys.exit({function}())\n"
-            script.write_text(f"#!{sys.executable}\n{called}", encoding="utf-8")
+            script.write_text(
+                # A process that a program spawns imports this file, too, and must not run it.
+                f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\n"
+                f"if __name__ == '__main__':\n    sys.exit({function}())\n",
+                encoding="utf-8",
+            )
             script.chmod(0o755)
 
 

@@ -17,7 +17,7 @@ from loader.clickhouse.ledger import Ledger
 from loader.journal import startup
 from loader.operate.clean import Cleaned, clean
 from relay import names
-from relay.errors import ConfigError
+from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_work import copies, make
@@ -29,6 +29,16 @@ DAYS = 86_400
 @pytest.fixture
 def table(client: Client, database: str) -> str:
     return make(client, f"{database}.stamped", stamped=True)
+
+
+def test_a_ledger_of_an_earlier_version_is_named(ledger: Ledger, client: Client) -> None:
+    """As a command finds it before a loader of this version has run, which adds what is missing."""
+    client.command(f"ALTER TABLE {ledger.name} DROP COLUMN sent")
+    with pytest.raises(Refused, match="earlier version of the loader made this ledger") as found:
+        ledger.entries([Block(id="a:d.t:0:0:0", table="d.t")])
+    assert "`loader run` of this version" in found.value.next_step
+    ledger.ensure(ledger.name.partition(".")[0].strip("`"))
+    assert ledger.entries([Block(id="a:d.t:0:0:0", table="d.t")]) == {}
 
 
 def forget(journal: Journal, offset: int) -> None:
