@@ -349,7 +349,7 @@ class Ledger:
             raise self._failure(error) from error
 
     def _failure(self, error: ClickHouseError) -> Unavailable | Refused:
-        """Return the error, which an earlier version's ledger may be the reason of."""
+        """Return the error for people; that an earlier version made the ledger may be its cause."""
         why = failure(error, f"ledger {self.name}")
         if number(str(error)) not in UNKNOWN_COLUMNS:
             return why

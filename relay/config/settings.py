@@ -113,7 +113,7 @@ class Block(Section):
     max_per_second: Annotated[float, Field(gt=0)] = Field(
         44.0,
         description="how many INSERTs of up to 1000 rows the app's relays together make due per "
-        "second over all tables; each has the share of it that it has of the source's partitions. "
+        "second over all tables; a relay's share of them is its share of the source's partitions. "
         "A larger INSERT counts for less, and all partitions of a table count as one where "
         "the loader may insert their blocks together. Above this rate the quietest tables wait "
         "longer, because ClickHouse suffers from many small INSERTs",

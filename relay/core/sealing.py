@@ -70,7 +70,7 @@ def crowded(state: RelayState) -> bool:
 
 
 def inserts_per_second(state: RelayState) -> float:
-    """Return how many small INSERTs this relay may make due: by its partitions, its share.
+    """Return how many small INSERTs this relay may make due: its share, by its partitions.
 
     The limit is the app's. Were it each relay's, ClickHouse would get the more INSERTs of the same
     quiet tables the more relays there are, and the loader would fall ever further behind.
@@ -379,9 +379,9 @@ RULES = (
         f"`[block.tables]`), {BEHIND_FACTOR} times that while the relay is behind. Buffers that "
         f"would be due within {COMPANY_MS / 1000:g} s, at the earliest at half their age, go "
         "together with one that is due. {block.max_per_second} INSERTs a second of up to "
-        f"{SMALL_ROWS:,} rows are made due by all relays of the app, by each its share of the "
-        f"source's partitions; a larger one counts as {SMALL_ROWS:,} / rows. What a "
-        "transaction seals of a table, in whichever partitions, counts as one INSERT, and goes "
+        f"{SMALL_ROWS:,} rows are made due by all relays of the app; a relay's share of them is "
+        f"its share of the source's partitions. A larger one counts as {SMALL_ROWS:,} / rows. What "
+        "a transaction seals of a table, in whichever partitions, counts as one INSERT, and goes "
         "together; of tables whose blocks the loader inserts one by one, each block does. Above "
         "the limit the quietest tables wait longer, weighed by bytes times age, and as many "
         "INSERTs as are allowed in that age go at a time",

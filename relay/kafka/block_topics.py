@@ -85,8 +85,6 @@ class BlockTopics:
     def _grow_narrow(self, tables: Collection[str]) -> dict[str, Refused]:
         """As `widen`; return the tables whose topics cannot be grown, and why."""
         narrow = [table for table in tables if 0 < self.width(table) < self._least]
-        if not narrow:
-            return {}
         by_topic = {self._found[table]: table for table in narrow}
         refused = {by_topic[t]: why for t, why in self._topics.widen(by_topic, self._least).items()}
         for table in refused:

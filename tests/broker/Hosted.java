@@ -2,7 +2,7 @@ import java.util.Map;
 import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.server.policy.CreateTopicPolicy;
 
-/** Refuses what hosted clusters refuse: large records, or that a user decides how many copies acknowledge. */
+/** Refuses topics for large records, as hosted clusters do. */
 public class Hosted implements CreateTopicPolicy {
     private long most;
 
@@ -16,9 +16,6 @@ public class Hosted implements CreateTopicPolicy {
         String bytes = topic.configs().get("max.message.bytes");
         if (bytes != null && Long.parseLong(bytes) > most) {
             throw new PolicyViolationException("max.message.bytes exceeds " + most);
-        }
-        if (most == 0 && topic.configs().containsKey("min.insync.replicas")) {
-            throw new PolicyViolationException("min.insync.replicas is not yours to set");
         }
     }
 

@@ -40,7 +40,8 @@ KINDS = (
 VERIFY_SECONDS = 300.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _SIGN = "a process of the older commit has imported"
-"""What older packages write when they are imported: a program of the wrong version looks well."""
+"""What older packages write when they are imported. A program of the wrong version would otherwise
+look right."""
 
 
 @dataclass(frozen=True, slots=True)

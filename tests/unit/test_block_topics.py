@@ -39,7 +39,7 @@ class Topics:
     def width(self, _topic: str) -> int:
         return 1
 
-    def widen(self, topics: Collection[str]) -> dict[str, Refused]:
+    def widen(self, topics: Collection[str], _wanted: int = 0) -> dict[str, Refused]:
         assert not topics
         return {}
 
@@ -150,7 +150,8 @@ class Narrow(Topics):
         self.widths: dict[str, int] = dict.fromkeys(there, 1)
 
     def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
-        return super().make_block_topics(wanted, 1) if least else set()
+        assert least > 1
+        return super().make_block_topics(wanted, 1)
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
         assert topic in self.there
@@ -160,7 +161,8 @@ class Narrow(Topics):
         return self.widths[topic]
 
     def widen(self, topics: Collection[str], wanted: int = 0) -> dict[str, Refused]:
-        self.grown.append(({*topics}, wanted))
+        if topics:
+            self.grown.append(({*topics}, wanted))
         self.widths |= {topic: wanted for topic in topics if topic not in self.fixed}
         return {topic: Refused("no", "grant") for topic in topics if topic in self.fixed}
 

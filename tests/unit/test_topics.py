@@ -24,8 +24,6 @@ class Admin:
         self.asked: list[str] = []
         self._metadata, self._absent = metadata, absent
         self.fixed: set[str] = set()
-        self.refused: set[str] = set()
-        self.settings: list[dict[str, str]] = []
         self.widths: dict[str, int] = {}
 
     def list_topics(self, topic: str, timeout: float) -> None:
@@ -120,6 +118,11 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
 class Deciding(Admin):
     """Creates topics without the settings in `refused`, which it decides about itself."""
 
+    def __init__(self, absent: Collection[str], refused: Collection[str]) -> None:
+        super().__init__(absent=absent)
+        self.refused = {*refused}
+        self.settings: list[dict[str, str]] = []
+
     def create_topics(self, new: Sequence[NewTopic], **_: Any) -> dict[str, Future[Any]]:
         answers: dict[str, Future[Any]] = {one.topic: Future() for one in new}
         for one in new:
@@ -147,8 +150,7 @@ def test_a_topic_has_all_settings_that_the_brokers_accept(
 ) -> None:
     """Another topic then asks for no more than these."""
     topics = Topics(reach.nobody(replication=3))
-    admin = Deciding(absent=["new", "x"])
-    admin.refused = refused
+    admin = Deciding(["new", "x"], refused)
     topics._admin.client = cast("Any", admin)
     topics.source()
     topics.ensure_block_topic("new", 1)
@@ -163,8 +165,7 @@ def test_a_topic_has_all_settings_that_the_brokers_accept(
 def test_what_no_setting_helps_against_is_refused() -> None:
     """And the next topic asks for all of them again: they were not the reason."""
     topics = Topics(reach.nobody(replication=3))
-    admin = Deciding(absent=["new", "x"])
-    admin.refused = {"cleanup.policy"}
+    admin = Deciding(["new", "x"], ["cleanup.policy"])
     topics._admin.client = cast("Any", admin)
     topics.source()
     for topic in ("new", "x"):
