@@ -72,8 +72,7 @@ class Pipeline:
     def create_source(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
         new = NewTopic(self.source, self.partitions, 1, config={"cleanup.policy": "delete"})
-        admin.create_topics([new])[self.source].result(30)
-        wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
+        create_topics(admin, new)
 
     def delete_source(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
@@ -367,6 +366,18 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"did not come within {seconds} s: {what}"
         time.sleep(0.1)
+
+
+def create_topics(admin: AdminClient, *new: NewTopic) -> None:
+    """Create them, and wait until the broker that is asked lists them: a controller answers first.
+
+    Raises:
+        KafkaException: one of them is refused.
+    """
+    for future in admin.create_topics(list(new)).values():
+        future.result(30)
+    wanted = {one.topic for one in new}
+    wait_until(lambda: wanted <= admin.list_topics(timeout=10).topics.keys(), f"{wanted}")
 
 
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:

@@ -14,7 +14,7 @@ from relay.config.settings import Settings
 from relay.kafka.admin import MAX_MESSAGE_BYTES
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import create_topics
 
 PARTITIONS = 2
 
@@ -81,9 +81,7 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
     admin, source = AdminClient({"bootstrap.servers": bootstrap}), f"{app}.source"
     tables = [f"{database}.t{n}" for n in range(10) for database in ("shop", "my_shop")]
     old = names.blocks_topics(app, "my_shop.t0")[0]
-    made = admin.create_topics([NewTopic(source, PARTITIONS, 1), NewTopic(old, PARTITIONS, 1)])
-    for one in made.values():
-        one.result()
+    create_topics(admin, NewTopic(source, PARTITIONS, 1), NewTopic(old, PARTITIONS, 1))
     topics = looking_at(bootstrap, app, source)
     topics.source()
     asked = counted(topics)
@@ -115,9 +113,8 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
 def test_one_that_is_listed_late_is_not_created_again(bootstrap: str, app: str, times: int) -> None:
     """A broker learns of a new topic a moment after the controller has answered."""
     admin, source = AdminClient({"bootstrap.servers": bootstrap}), f"{app}.source"
-    admin.create_topics([NewTopic(source, PARTITIONS, 1)])[source].result()
+    create_topics(admin, NewTopic(source, PARTITIONS, 1))
     topics = looking_at(bootstrap, app, source)
-    wait_until(lambda: topics.describe(source) is not None, "the source topic", 30)
     topics.source()
     asked = counted(topics)
     hidden = late_with(topics, names.blocks_topic(app, "shop.t1"), times)

@@ -19,6 +19,7 @@ from relay.config import kafka_clients, settings_file
 from relay.core.events import Failure
 from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
 from tests.broker import unguarded
+from tests.broker.pipeline import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def send(pipeline: ProxiedPipeline, producer: TransactionalProducer) -> set[byte
     """One transaction into a new topic, its first requests turned away; what is visible of it."""
     topic = names.journal_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(SECONDS)
+    create_topics(admin, NewTopic(topic, 1, 1))
     member = Consumer({"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app})
     before = pipeline.proxy.counts()["turned_away"]
     pipeline.proxy.turn_away(TURNED_AWAY, pipeline.client("a"))

@@ -28,7 +28,7 @@ from relay.operate.doctor import grants
 from relay.program.command import run_main
 from relay.records_pb2 import Block, LeftOut
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
-from tests.broker.pipeline import row_batch, wait_until
+from tests.broker.pipeline import create_topics, row_batch, wait_until
 from tests.broker.test_source_grows import grow, width
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_a_loader_makes_dead_letters_with_the_printed_rights(
         for one in loader.kafka
     ]
     server.grant(printed)
-    server.admin.create_topics([NewTopic(dead, 1, 1)])[dead].result(30)
+    create_topics(server.admin, NewTopic(dead, 1, 1))
     pipeline.send([0])
     asked = server.admin.describe_topics(TopicCollection([pipeline.source]))
     block = Block(
@@ -262,7 +262,7 @@ def test_block_topics_need_not_grow_with_the_source(
     app, narrow = pipeline.app, f"{pipeline.database}.narrow"
     client.command(f"CREATE TABLE {narrow} AS {pipeline.table}")
     made = NewTopic(names.blocks_topic(app, narrow), 1, 1)
-    server.admin.create_topics([made])[made.topic].result(30)
+    create_topics(server.admin, made)
     server.grant(rights(app).values())
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
     relay = pipeline.start("a", config(pipeline, server))

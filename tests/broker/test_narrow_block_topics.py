@@ -13,7 +13,7 @@ from relay import names
 from relay.blocks.placement import place
 from relay.config import kafka_clients, settings_file
 from relay.kafka.transactional_producer import TransactionalProducer
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import create_topics, wait_until
 from tests.broker.test_messages_left_out import ran
 from tests.broker.test_source_grows import width
 from tests.loader.unsparked import load
@@ -76,7 +76,10 @@ def test_a_block_topic_is_as_wide_as_its_relays_need(pipeline: Pipeline, client:
 
 
 def test_large_blocks_get_partitions_of_their_own(pipeline: Pipeline, client: Client) -> None:
-    """The first lies with the small ones, in several chunks; a reader sees the others come."""
+    """The first lies with the small ones, in several chunks; a reader sees the others come.
+
+    On a slow machine the topic may have grown before the last of the first rows are sealed.
+    """
     path, topic = pipeline.config(), names.blocks_topic(pipeline.app, pipeline.table)
     path.write_text(path.read_text().replace("[relay]", "[relay]\nschema_refresh_seconds = 0.5"))
     last = pipeline.partitions - 1
@@ -84,8 +87,11 @@ def test_large_blocks_get_partitions_of_their_own(pipeline: Pipeline, client: Cl
     pipeline.start("a", path)
     pipeline.until(lambda: sum(b.rows for b in blocks(pipeline)) == LARGE, "the first rows")
     first = blocks(pipeline)
-    assert {place(block) for block in first} == {(topic, 0)}
-    assert max(block.chunks for block in first) > 1
+    places = [place(block) for block in first]
+    assert places[0] == (topic, 0)
+    assert places == sorted(places), "once in a partition of its own, always there"
+    assert set(places) <= {(topic, 0), (topic, last)}
+    assert max(block.chunks for block in first if place(block) == (topic, 0)) > 1
     pipeline.until(lambda: width(pipeline, topic) == pipeline.partitions, "the growth")
 
     fetcher = Fetcher(settings_file.load(path).kafka)
@@ -134,8 +140,7 @@ def test_one_look_shows_a_producer_all_topics_that_grew(
     """As of a relay that has joined where many tables are. It took a tenth of a second for each."""
     topics = [f"{pipeline.app}.{number}" for number in range(20)]
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        future.result(30)
+    create_topics(admin, *(NewTopic(topic, 1, 1) for topic in topics))
     settings = settings_file.load(pipeline.config(), {"relay": {"member": "a"}})
     config = {"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app}
     looks = []

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
-from tests.broker.pipeline import PARTITIONS, length_prefixed, row_batch, varint
+from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, varint
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ran_once
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def relayed(pipeline: Pipeline, tables: Iterable[str], first: int) -> None:
 
 def make(pipeline: Pipeline, topic: str, partitions: int = PARTITIONS) -> None:
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    create_topics(admin, NewTopic(topic, partitions, 1))
 
 
 def topics_of(pipeline: Pipeline) -> dict[str, str]:

@@ -31,7 +31,7 @@ from relay.kafka.transactional_producer import TransactionalProducer
 from relay.program.waiting import RENEWAL_PAUSE_SECONDS
 from tests.broker.authorized import Authorized
 from tests.broker.authorized import rights as rights_of
-from tests.broker.pipeline import Pipeline, wait_until
+from tests.broker.pipeline import Pipeline, create_topics, wait_until
 from tests.broker.secured import Certificates, secured
 
 AGAIN_SECONDS = 4
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     more = f"connections.max.reauth.ms={AGAIN_SECONDS * 1000}\n"
     with secured(tmp_path_factory.mktemp("renewed"), {"relay": "first"}, more) as made:
         made[0].grant(list(rights_of(APP).values()))
-        made[0].admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        create_topics(made[0].admin, NewTopic(TOPIC, 1, 1))
         yield made
 
 

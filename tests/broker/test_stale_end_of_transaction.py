@@ -17,6 +17,7 @@ from relay import names
 from relay.config import kafka_clients, settings_file
 from relay.kafka import transaction_evidence
 from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
+from tests.broker.pipeline import create_topics
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_stale_abort_cannot_take_what_came_later(
     settings = settings_file.load(patient(pipeline), {"relay": {"member": "a"}})
     topic = names.journal_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    create_topics(admin, NewTopic(topic, 2, 1))
     member = Consumer({"bootstrap.servers": pipeline.bootstrap, "group.id": pipeline.app})
     producer = TransactionalProducer(kafka_clients.producer(settings), SECONDS, pipeline.app)
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
-from tests.broker.pipeline import PARTITIONS, length_prefixed, row_batch, wait_until
+from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, ran_once
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminCli
     """A dead letter with topic and setting; once the limit is raised, such a row is a row."""
     topic = names.blocks_topic(pipeline.app, pipeline.table)
     narrow = NewTopic(topic, PARTITIONS, 1, config={"max.message.bytes": "100000"})
-    admin.create_topics([narrow])[topic].result(30)
+    create_topics(admin, narrow)
     letters = string.ascii_letters + string.digits
     text = "".join(random.Random(7).choices(letters, k=400_000)).encode()
     row = b"\x08" + b"\x64" + b"\x12" + length_prefixed(text)

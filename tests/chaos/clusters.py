@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay.config.server_settings import ClickHouse
 from relay.dev import broker, layout, stack
 from tests import reach
-from tests.broker.pipeline import row_batch, wait_until
+from tests.broker.pipeline import create_topics, row_batch, wait_until
 from tests.chaos.programs import Program
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
                 _make_table(engines[side])
             admin = AdminClient({"bootstrap.servers": brokers[side]})
             topic = setup.topics[side]
-            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+            create_topics(admin, NewTopic(topic, PARTITIONS, 1))
         config = directory / "relay.toml"
         config.write_text(setup.text(brokers, engines), encoding="utf-8")
         sides = {

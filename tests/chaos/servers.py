@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from relay.dev import broker, layout, process, stack
 from tests import reach
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import create_topics
 from tests.chaos import tables
 from tests.chaos.lost import Deleted, Dropped
 from tests.chaos.proxied import proxied
@@ -88,8 +88,7 @@ class Servers:
             self.stack = stack.up(self.place, brokers=self.brokers, progress=self.progress)
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(self.source, PARTITIONS, min(3, self.brokers))
-        admin.create_topics([topic])[self.source].result(60)
-        wait_until(lambda: self.source in admin.list_topics(timeout=10).topics, "source topic")
+        create_topics(admin, topic)
         self.make_tables()
 
     def grow(self) -> int:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay.dev import broker
 from relay.dev import stack as dev_stack
 from tests import reach
-from tests.broker.pipeline import Pipeline, wait_until
+from tests.broker.pipeline import Pipeline, create_topics, wait_until
 
 if TYPE_CHECKING:
     import subprocess
@@ -101,8 +101,7 @@ def _pipeline(directory: Path, say: Callable[[str], None]) -> Iterator[Pipeline]
         admin = AdminClient({"bootstrap.servers": stack.bootstrap})
         replicas = [[LEADER, FOLLOWER]] * 2
         topic = NewTopic(made.source, 2, replica_assignment=replicas, config=ALLOWED)
-        admin.create_topics([topic])[made.source].result(30)
-        wait_until(lambda: made.source in admin.list_topics(timeout=10).topics, "source topic")
+        create_topics(admin, topic)
         client = reach.client(stack.clickhouse)
         client.command("CREATE DATABASE unclean")
         client.command("CREATE TABLE unclean.t (id Int64, v String) ENGINE = Memory")

@@ -13,7 +13,7 @@ from relay.operate.doctor import examine
 from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import exit_status
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,11 +79,7 @@ def make_topics(server: Authorized, app: str) -> None:
         names.schemas_topic(app),
         names.blocks_topic(app, "a.b"),
     ]
-    for future in server.admin.create_topics([NewTopic(t, 2, 1) for t in topics]).values():
-        future.result(30)
-    wait_until(
-        lambda: server.admin.list_topics(timeout=10).topics.keys() >= set(topics), "the topics"
-    )
+    create_topics(server.admin, *(NewTopic(topic, 2, 1) for topic in topics))
 
 
 def of(findings: list[Finding], *kinds: str) -> set[str]:

@@ -33,7 +33,7 @@ from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.operate.dead.reader import DeadReader
 from relay.records_pb2 import Block, Commit
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import create_topics, wait_until
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
@@ -78,8 +78,7 @@ class Journal:
 
     def topic(self, name: str) -> None:
         if name not in self._topics:
-            for future in self._admin.create_topics([NewTopic(name, 1, 1)]).values():
-                future.result()
+            create_topics(self._admin, NewTopic(name, 1, 1))
             self._topics.add(name)
 
     def sources(self, table: str, messages: int, padding: int = 0) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay.config.server_settings import ClickHouse
 from relay.dev import broker, layout
 from relay.dev.clickhouse import toml
-from tests.broker.pipeline import row_batch, wait_until
+from tests.broker.pipeline import create_topics, row_batch, wait_until
 from tests.loader.blocks import DEADLINE
 
 TOPIC = "rows"
@@ -42,7 +42,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(admin, NewTopic(topic, 1, 1))
 
 
 def send(bootstrap: str, topic: str, table: str, ids: range) -> None:

@@ -23,6 +23,7 @@ from relay.produce.codecs import table_codecs
 from relay.program import java
 from relay.program.command import run_main
 from relay.rows.decode import decode
+from tests.broker.pipeline import create_topics
 from tests.produce import protoc
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def run(command: list[str]) -> bytes:
 @pytest.fixture
 def config_file(tmp_path: Path, bootstrap: str, clickhouse: ClickHouse, app: str) -> Path:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(f"{app}-rows", 1, 1)])[f"{app}-rows"].result(30)
+    create_topics(admin, NewTopic(f"{app}-rows", 1, 1))
     path = tmp_path / "relay.toml"
     path.write_text(
         f'app = "{app}"\n[kafka]\nbootstrap = "{bootstrap}"\n[source]\ntopic = "{app}-rows"\n'

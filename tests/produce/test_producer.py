@@ -36,6 +36,7 @@ from relay.rows.envelope import open_messages
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef
 from relay.schema.registry import Registry
+from tests.broker.pipeline import create_topics
 from tests.produce.codecs import codec
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))
@@ -55,7 +56,7 @@ def topic(bootstrap: str, app: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     name = f"{app}.source"
     new = NewTopic(name, num_partitions=PARTITIONS, config={"max.message.bytes": str(LIMIT)})
-    admin.create_topics([new])[name].result(timeout=30)
+    create_topics(admin, new)
     return name
 
 

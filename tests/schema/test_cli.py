@@ -14,6 +14,7 @@ from relay.cli import cli
 from relay.config.allowed_tables import LEDGER_COLUMNS
 from relay.dev.clickhouse import toml
 from relay.program.command import run_main
+from tests.broker.pipeline import create_topics
 
 if TYPE_CHECKING:
     from relay.config.server_settings import ClickHouse
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def config_file(tmp_path: Path, bootstrap: str, clickhouse: ClickHouse, app: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(f"{app}-rows", 1, 1)])[f"{app}-rows"].result(30)
+    create_topics(admin, NewTopic(f"{app}-rows", 1, 1))
     path = tmp_path / "relay.toml"
     path.write_text(
         f'app = "{app}"\n'

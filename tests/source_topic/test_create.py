@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay import names
 from relay.cli import cli
 from relay.errors import ContractBroken, RelayError
+from tests.broker.pipeline import create_topics, wait_until
 
 if TYPE_CHECKING:
     from relay.dev.stack import Stack
@@ -39,12 +40,9 @@ def test_it_is_made_once_and_left_as_it_is(stack: Stack, app: str, tmp_path: Pat
     assert again.exit_code == 0
     assert again.output.startswith(f"topic {topic}: exists, nothing was changed: 3 partitions")
 
-    admin.create_topics([NewTopic(names.journal_topic(app), 3, 1)])[
-        names.journal_topic(app)
-    ].result()
+    create_topics(admin, NewTopic(names.journal_topic(app), 3, 1))
     admin.delete_topics([topic])[topic].result()
-    while _there(admin, topic):
-        pass
+    wait_until(lambda: not _there(admin, topic), "the deletion")
     assert isinstance(_run(config).exception, ContractBroken)
     assert _run(config, "--anew").output.startswith(f"topic {topic}: created: 3 partitions")
     assert partitions() == 3
