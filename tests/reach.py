@@ -48,7 +48,7 @@ def elsewhere(reached: ClickHouse, url: str) -> ClickHouse:
     return reached.model_copy(update={"url": url})
 
 
-def nobody(replication: int = 1) -> Settings:
+def nobody(replication: int | None = 1) -> Settings:
     """Return settings of an app at whose addresses nobody listens."""
     return Settings.model_validate(
         {

@@ -49,7 +49,6 @@ USUAL: Mapping[str, object] = {
 """What `relay config init` writes where nobody says otherwise."""
 _COMMENTS = {
     "app": "prefix of its topics, group and transactional ids",
-    "kafka.replication": "3 in production",
     "source.topic": "`relay topic create` creates it",
     "source.start": "or latest: only messages written from now on",
     "loader.checkpoint": "a directory; if only it is lost, nothing is lost",

@@ -39,7 +39,8 @@ def topic() -> None:
 @click.option(
     "--replication",
     type=click.IntRange(1, 100),
-    help="Replicas of each partition.  [default: kafka.replication]",
+    help="Replicas of each partition.  [default: kafka.replication; if that is not set, three, "
+    "or as many as there are brokers]",
 )
 @click.option(
     "--anew",

@@ -59,11 +59,12 @@ class Brokers(Section):
 class Kafka(Brokers):
     """How to reach the brokers."""
 
-    replication: int = Field(
-        1,
-        ge=1,
-        le=32767,
-        description="replication factor of the topics that the relay creates; use 3 in production",
+    replication: Annotated[int, Field(ge=1, le=32767)] | None = Field(
+        None,
+        description="replication factor of the topics that the relay creates. By default they have "
+        "as many copies as the source topic, and `relay topic create` makes that with three, or "
+        "with as many as there are brokers",
+        examples=[3],
     )
 
 

@@ -11,10 +11,23 @@ from __future__ import annotations
 SAFE_COPIES = 3
 SAFE_IN_SYNC = 2
 
+BROKERS_DEFAULT = -1
+"""As a number of copies: what the brokers have by default (KIP-464)."""
+
 BY_KEY = {"cleanup.policy": "compact"}
 """Of topics of which the last record of a key is kept for ever."""
 BY_TIME = {"cleanup.policy": "delete"}
 """Of all others. The chunks of a block share a key: compacted, all but one were gone."""
+
+
+def copies(configured: int | None, source: int) -> int:
+    """Return how many copies a new topic gets: rows have to be as safe as in the source topic.
+
+    Args:
+        configured: kafka.replication.
+        source: copies of the source topic; 0: not known.
+    """
+    return configured or source
 
 
 def of_copies(replication: int) -> dict[str, str]:

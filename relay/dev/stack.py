@@ -43,9 +43,8 @@ class Stack:
     @property
     def config_hint(self) -> str:
         """The lines of a configuration file that reach this stack."""
-        copies = min(3, len(self.broker_pids))
         return (
-            f'[kafka]\nbootstrap = "{self.bootstrap}"\nreplication = {copies}\n\n'
+            f'[kafka]\nbootstrap = "{self.bootstrap}"\n\n'
             f"[clickhouse]\n{clickhouse.toml(self.clickhouse)}"
         )
 

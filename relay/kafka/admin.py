@@ -126,10 +126,17 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """A topic's id, which a recreated topic of the same name does not have, and its partitions."""
+    """What there is of a topic.
+
+    Attributes:
+        topic_id: which a recreated topic of the same name does not have.
+        partitions: how many.
+        copies: of the partition that has the fewest.
+    """
 
     topic_id: str
     partitions: int
+    copies: int = 1
 
 
 class TopicRequests:
@@ -146,6 +153,7 @@ class TopicRequests:
         self._of_source = Admin(settings.source_kafka) if settings.crosses else None
         self._ready: set[str] = set()
         self._instead = 0  # of _INSTEAD
+        self._source_copies = 0  # until the source topic is looked at
 
     def describe(self, topic: str, rights: Rights = ()) -> TopicFacts | None:
         """Return id and width of a topic; None where there is no such topic.
@@ -165,7 +173,8 @@ class TopicRequests:
         if lacking := lacking_rights(found, rights):
             text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
             raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        return TopicFacts(str(found.topic_id), len(found.partitions))
+        copies = min((len(partition.replicas) for partition in found.partitions), default=0)
+        return TopicFacts(str(found.topic_id), len(found.partitions), copies)
 
     def most_bytes(self, topic: str) -> int | None:
         """Return the topic's limit for a record batch; None where the brokers do not say."""
@@ -249,8 +258,8 @@ class TopicRequests:
                 f"create topic {new.topic}",
                 self._admin.client.create_topics([new], request_timeout=REQUEST_SECONDS)[new.topic],
                 f"grant Create on topics that begin with {self._settings.app}. to the user of "
-                "kafka.client; or, if the number of copies is refused, correct kafka.replication "
-                f"({self._settings.kafka.replication}); or create the topic yourself, with "
+                f"kafka.client; or, if {several(new.replication_factor, 'copy', 'copies')} of it "
+                "cannot be had, set kafka.replication; or create the topic yourself, with "
                 f"{several(new.num_partitions, 'partition')}",
                 fine={KafkaError.TOPIC_ALREADY_EXISTS},
             )
@@ -265,7 +274,7 @@ class TopicRequests:
     def _new(
         self, topic: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> NewTopic:
-        replication = self._settings.kafka.replication
+        replication = topic_settings.copies(self._settings.kafka.replication, self._source_copies)
         wanted: dict[str, str | None] = {
             **topic_settings.BY_TIME,
             **topic_settings.of_copies(replication),

@@ -72,21 +72,24 @@ class Topics(TopicRequests):
         self._followed = 0
         self._narrow_since: float | None = None
 
-    def source(self) -> TopicFacts:
+    def source(self, rights: Rights = (READ,)) -> TopicFacts:
         """Return the source topic as it is now.
+
+        Args:
+            rights: on it that this user needs.
 
         Raises:
             Refused: it is not there.
         """
         topic = self._settings.source.topic
-        facts = self.describe(topic, (READ,))
+        facts = self.describe(topic, rights)
         if facts is None:
             raise Refused(
                 f"source topic {topic!r} does not exist (bootstrap = "
                 f"{self._settings.source_kafka.bootstrap})",
                 "create it with `relay topic create`, or correct source.topic; relays only read it",
             )
-        self._partitions = facts.partitions
+        self._partitions, self._source_copies = facts.partitions, facts.copies
         return facts
 
     @property
@@ -188,6 +191,7 @@ class Topics(TopicRequests):
 
     def ensure_replayed(self) -> None:
         """Create the topic of the replays' marks where it is missing."""
+        self.source(rights=())
         topic = names.replayed_topic(self._settings.app)
         self._ensure(topic, 1, (READ, WRITE), BY_KEY)
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from relay import names
+from relay.cli import cli
 from relay.dev import broker
+from relay.dev import stack as dev_stack
 from relay.program import java
+from tests import reach
 from tests.broker.authorized import authorized
+from tests.broker.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.broker.pipeline import Pipeline
 
 MIB = 2**20
 REFUSED = "the brokers refuse settings of a topic"
@@ -111,3 +116,30 @@ def test_a_cluster_that_bounds_records_gets_topics_within_its_bound(
     own = [settings(pipeline.bootstrap, topic) for topic in topics(pipeline)]
     assert [int(topic["max.message.bytes"]) for topic in own] == [given] * 3
     assert said.count(REFUSED) > 0
+
+
+@pytest.mark.servers
+def test_topics_have_as_many_copies_as_the_source(app: str, tmp_path: Path) -> None:
+    """Which `relay topic create` made with three; nothing is configured."""
+    directory = tmp_path / "three"
+    try:
+        stack = dev_stack.up(directory, brokers=3, progress=lambda _line: None)
+        with contextlib.closing(reach.client(stack.clickhouse)) as client:
+            client.command("CREATE TABLE t (id Int64, v String) ENGINE = MergeTree ORDER BY id")
+        pipeline = Pipeline(stack.bootstrap, stack.clickhouse, app, "default", tmp_path)
+        made = CliRunner().invoke(cli, ["topic", "create", str(pipeline.config())])
+        assert made.exit_code == 0, made.output
+        carried(pipeline)
+
+        for topic in (pipeline.source, *topics(pipeline), names.schemas_topic(app)):
+            assert copies(pipeline.bootstrap, topic) == {3}
+            assert settings(pipeline.bootstrap, topic)["min.insync.replicas"] == "2"
+    finally:
+        dev_stack.down(directory)
+
+
+def copies(bootstrap: str, topic: str) -> set[int]:
+    """How many each partition has."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    return {len(partition.replicas) for partition in found.partitions}

@@ -104,7 +104,7 @@ def test_fewer_brokers_than_replicas(pipeline: Pipeline) -> None:
     assert status == 4
     assert "a server is unavailable, waiting" in log
     assert "INVALID_REPLICATION_FACTOR" in log
-    assert "check kafka.bootstrap and that the brokers are up" in log
+    assert "start the brokers that are away, or correct kafka.replication" in log
 
 
 def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:

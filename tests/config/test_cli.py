@@ -50,13 +50,14 @@ def test_the_examples_commented_lines_are_the_defaults_and_hold_every_key() -> N
             assert part in table, f"{dotted(path)} is not in the example"
             table = table[part]
     named = re.findall(r"^# ([a-z_]+) = .*# an example, not the default", example(), re.MULTILINE)
-    assert sorted(named) == sorted([*EXAMPLES, "member", "start", "tables"])
+    assert sorted(named) == sorted([*EXAMPLES, "member", "replication", "start", "tables"])
     # With the named examples and the example tables taken out, it is the minimal file.
     for section, key in (
         ("relay", "member"),
         *(("clickhouse", key) for key in EXAMPLES),
         ("source", "start"),
         ("source", "tables"),
+        ("kafka", "replication"),
         ("kafka", "client"),
         ("kafka", "client_files"),
         ("block", "tables"),
@@ -114,7 +115,7 @@ def test_show_hides_secrets_and_shows_all_else(
     assert shown["kafka"]["client"]["sasl.password"] == HIDDEN
     assert shown["kafka"]["client"]["sasl.username"] == "u"
     for key in known_keys():
-        if "*" not in key and (as_json or key[-1] not in {"start", *EXAMPLES}):
+        if "*" not in key and (as_json or key[-1] not in {"replication", "start", *EXAMPLES}):
             value: object = shown
             for part in key:
                 assert isinstance(value, dict)
@@ -176,10 +177,7 @@ def test_init_knows_the_stack_of_relay_dev(tmp_path: Path, monkeypatch: pytest.M
     assert "localhost:9092" in printed("--short")
     layout.write(tmp_path / ".relay-dev", Layout("c", [15001, 15002, 15003], [15004], 15005, 15006))
     found = tomllib.loads(printed("--short"))
-    assert found["kafka"] == {
-        "bootstrap": "127.0.0.1:15001,127.0.0.1:15002,127.0.0.1:15003",
-        "replication": 3,
-    }
+    assert found["kafka"] == {"bootstrap": "127.0.0.1:15001,127.0.0.1:15002,127.0.0.1:15003"}
     assert found["clickhouse"]["url"] == "http://127.0.0.1:15005"
     assert found["clickhouse"]["password_file"].endswith(".relay-dev/clickhouse.password")
     assert Settings.model_validate(tomllib.loads(printed())) == Settings.model_validate(found)

@@ -180,7 +180,7 @@ KAFKA: dict[str, Case] = {
         apis={"TxnOffsetCommit": 2, "OffsetFetch": 9, "Metadata": 13},
     ),
     "replication-impossible": told(
-        "replication = 3, but only 1 broker", "kafka.replication = 1", brokers={1: BROKER}
+        "replication = 3), but only 1 broker", "kafka.replication = 1", brokers={1: BROKER}
     ),
     "replication-low": configured(
         "kafka.replication = 2", "kafka.replication = 3", kafka={"replication": 2}

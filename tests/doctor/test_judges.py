@@ -308,6 +308,23 @@ def test_the_doctor_tries_each_kind_of_engine_with_the_smallest_window() -> None
     )
 
 
+@pytest.mark.parametrize(("of_source", "brokers"), [(1, 3), (2, 3), (2, 1), (3, 3), (3, 2)])
+def test_copies_are_judged_by_the_source_where_nothing_is_configured(
+    of_source: int, brokers: int
+) -> None:
+    source = replace(topics()["rows"], replicas=of_source, in_sync=of_source)
+    facts = kafka(
+        topics={**topics(), "rows": source},
+        brokers=dict.fromkeys(range(1, brokers + 1), BROKER),
+    )
+    said = {one.code: one for one in of_kafka(facts, settings(kafka={"replication": None}))}
+    low, impossible = said.get("replication-low"), said.get("replication-impossible")
+    assert (low is not None) == (of_source < 3 and of_source <= brokers)
+    assert (impossible is not None) == (of_source > brokers)
+    for one in filter(None, (low, impossible)):
+        assert "as the source topic has" in one.what
+
+
 def test_one_broker_is_not_asked_for_three_copies() -> None:
     """What cannot be done there is not named as what mends it."""
     alone = kafka(brokers={1: {**BROKER, "offsets.topic.replication.factor": "1"}})

@@ -19,6 +19,7 @@ SAFE = {**ALONE, "min.insync.replicas": "2"}
     [
         (ASKED, Cluster(3), Decided(True, 12, 3, SAFE)),
         (ASKED, Cluster(5), Decided(True, 12, 3, SAFE)),
+        (replace(ASKED, configured=None), Cluster(5), Decided(True, 12, 3, SAFE)),
         (replace(ASKED, partitions=64, replication=4), Cluster(5), Decided(True, 64, 4, SAFE)),
         (replace(ASKED, anew=True), Cluster(3, journal=7), Decided(True, 7, 3, SAFE)),
         (
@@ -37,13 +38,16 @@ def test_a_missing_topic_is_made(asked: Wanted, cluster: Cluster, made: Decided)
     [
         (1, 1, 4, "for development"),
         (2, 2, 12, "for development"),
+        (2, None, 12, "for development"),
         (3, 1, 12, "3 brokers are up"),
         (3, 2, 12, "kafka.replication = 3"),
     ],
 )
-def test_too_few_copies_are_said(brokers: int, configured: int, partitions: int, says: str) -> None:
+def test_too_few_copies_are_said(
+    brokers: int, configured: int | None, partitions: int, says: str
+) -> None:
     decided = decide(replace(ASKED, configured=configured), Cluster(brokers))
-    assert (decided.partitions, decided.replication) == (partitions, configured)
+    assert (decided.partitions, decided.replication) == (partitions, configured or brokers)
     assert decided.settings == ALONE
     (note,) = decided.notes
     assert says in note

@@ -43,7 +43,11 @@ class Admin:
         elif "denied" in name:
             answer.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
         else:
-            facts = {"topic_id": "id", "partitions": [0], "authorized_operations": []}
+            facts = {
+                "topic_id": "id",
+                "partitions": [SimpleNamespace(replicas=[1, 2, 3])],
+                "authorized_operations": [],
+            }
             answer.set_result(SimpleNamespace(**facts))
         return answer
 
@@ -135,6 +139,20 @@ class Deciding(Admin):
                 self._absent = {*self._absent} - {one.topic}
                 answers[one.topic].set_result(None)
         return answers
+
+
+@pytest.mark.parametrize(
+    ("configured", "copies", "in_sync"), [(None, 3, "2"), (5, 5, "2"), (3, 3, "2"), (1, 1, None)]
+)
+def test_a_topic_has_as_many_copies_as_the_source_where_nobody_says_otherwise(
+    configured: int | None, copies: int, in_sync: str | None
+) -> None:
+    topics = Topics(reach.nobody(replication=configured))
+    topics._admin.client = cast("Any", Admin())
+    topics.source()
+    new = cast("Any", topics._new("new", 1))
+    assert new.replication_factor == copies
+    assert new.config.get("min.insync.replicas") == in_sync
 
 
 @pytest.mark.parametrize(

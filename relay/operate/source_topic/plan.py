@@ -30,7 +30,7 @@ class Wanted:
         app: whose source it is.
         partitions: None: by the number of brokers, or as many as the app's topics have.
         replication: None: `configured`.
-        configured: kafka.replication.
+        configured: kafka.replication; None: as many copies as are safe, or can be had.
         anew: whether the app may have read another topic of this name before.
     """
 
@@ -38,7 +38,7 @@ class Wanted:
     app: str
     partitions: int | None
     replication: int | None
-    configured: int
+    configured: int | None
     anew: bool = False
 
 
@@ -87,7 +87,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
     """
     if cluster.partitions is not None:
         return _there(wanted, cluster.partitions, cluster.replication)
-    replication = wanted.replication or wanted.configured
+    usual = min(SAFE_COPIES, cluster.brokers)
+    replication = wanted.replication or wanted.configured or usual
     if replication > cluster.brokers:
         origin = "--replication" if wanted.replication else "kafka.replication"
         up = several(cluster.brokers, "broker is up", "brokers are up")

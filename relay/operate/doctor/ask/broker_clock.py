@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay.config import kafka_clients
+from relay.config.topic_settings import BROKERS_DEFAULT
 from relay.operate.doctor.ask.client import SECONDS
 from relay.operate.doctor.facts import ClockOffset, Unasked
 
@@ -54,7 +55,7 @@ def broker_clock(settings: Settings, asker: Asker) -> ClockOffset | None:
     new = NewTopic(
         topic,
         num_partitions=1,
-        replication_factor=settings.kafka.replication,
+        replication_factor=settings.kafka.replication or BROKERS_DEFAULT,
         config={"message.timestamp.type": "LogAppendTime"},
     )
     try:

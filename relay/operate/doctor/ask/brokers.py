@@ -60,7 +60,7 @@ class BrokerQuestions:
             apis=asker.apis or None,
             group_granted=group.group_granted(),
             transactions=group.transactions(),
-            creation=group.creation(),
+            creation=group.creation(topics),
             heads=group.heads(topics),
             journal=self._journal(topics),
             unasked=self.unasked(),

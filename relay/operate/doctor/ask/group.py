@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.topic_settings import BROKERS_DEFAULT, copies
 from relay.core.offsets import CommittedOffset
 from relay.errors import Unavailable
 from relay.kafka.admin import MAX_MESSAGE_BYTES
@@ -78,13 +79,19 @@ class GroupQuestions:
         """
         self._of_source.cannot(what, error.message, "ask again: the coordinator may be starting")
 
-    def creation(self) -> Trial:
-        """Return whether a block topic would be made."""
+    def creation(self, topics: Mapping[str, Topic]) -> Trial:
+        """Return whether a block topic would be made.
+
+        Args:
+            topics: that are there.
+        """
+        source = topics.get(self._settings.source.topic)
+        wanted = copies(self._settings.kafka.replication, source.replicas if source else 0)
         topic = names.blocks_topic(self._settings.app, NO_TABLE)
         new = NewTopic(
             topic,
             num_partitions=1,
-            replication_factor=self._settings.kafka.replication,
+            replication_factor=wanted or BROKERS_DEFAULT,
             config={"max.message.bytes": str(MAX_MESSAGE_BYTES)},
         )
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC
+from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC, copies
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_brokers, span
 from relay.operate.doctor.judge.group import judge_heads
@@ -105,19 +105,31 @@ def _version(facts: KafkaFacts) -> Iterator[Finding]:
             )
 
 
+def _copies(settings: Settings, facts: KafkaFacts) -> int:
+    """How many replicas a topic gets that the relay creates; 0: not known."""
+    source = facts.topics.get(settings.source.topic)
+    return copies(settings.kafka.replication, source.replicas if source else 0)
+
+
 def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    wanted, brokers = settings.kafka.replication, len(facts.brokers)
+    wanted, brokers = _copies(settings, facts), len(facts.brokers)
     up = several(brokers, "broker is up", "brokers are up")
+    says = f"the topics that the relay creates get {several(wanted, 'replica')}"
+    origin = (
+        f"kafka.replication = {wanted}"
+        if settings.kafka.replication
+        else "as the source topic has, since kafka.replication is not set"
+    )
     if wanted > brokers:
         yield found(
             "replication-impossible",
-            f"kafka.replication = {wanted}, but only {up}",
+            f"{says} ({origin}), but only {up}",
             f"start the other brokers, or set kafka.replication = {brokers}",
         )
-    elif wanted < SAFE_COPIES:
+    elif 0 < wanted < SAFE_COPIES:
         yield found(
             "replication-low",
-            f"kafka.replication = {wanted} for the topics that the relay creates, although {up}",
+            f"{says} ({origin}), and {up}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
             or f"in production, set kafka.replication = {SAFE_COPIES} before the first start",
         )
@@ -190,7 +202,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         yield found(
             "creation-refused",
             "the brokers would refuse to create a topic with "
-            f"{several(settings.kafka.replication, 'replica')} whose name begins with "
+            f"{several(_copies(settings, facts), 'replica')} whose name begins with "
             f"{settings.app}.: {created.code} ({created.text})",
             "change the setting that the brokers' policy names, or create the app's topics "
             "yourself",
