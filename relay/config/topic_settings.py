@@ -18,6 +18,10 @@ BY_KEY = {"cleanup.policy": "compact"}
 """Of topics of which the last record of a key is kept for ever."""
 BY_TIME = {"cleanup.policy": "delete"}
 """Of all others. The chunks of a block share a key: compacted, all but one were gone."""
+APPENDED = "LogAppendTime"
+BY_BROKERS_CLOCK = {"message.timestamp.type": APPENDED}
+"""Of all topics that relays write. By a relay's clock that is behind, retention deletes blocks
+before they are loaded; of one that is an hour ahead, Kafka 4 refuses each record (KIP-1030)."""
 
 
 def copies(configured: int | None, source: int) -> int:

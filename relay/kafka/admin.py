@@ -50,10 +50,12 @@ dead letter, is as large as its producer made it."""
 
 _INSTEAD: Sequence[Mapping[str, str | None]] = (
     {},
+    {"message.timestamp.type": None},
     {"max.message.bytes": str(MAX_MESSAGE_BYTES)},  # dead letters are larger
     {"max.message.bytes": str(8 * 2**20)},
     {"max.message.bytes": None},
-    {"max.message.bytes": None, "min.insync.replicas": None},
+    {"max.message.bytes": None, "message.timestamp.type": None},
+    {"max.message.bytes": None, "message.timestamp.type": None, "min.insync.replicas": None},
 )
 """What a topic is created with where the brokers refuse its settings: the first of these that they
 accept; None: the cluster's own. Hosted clusters bound a topic's records, at 8 MiB or above, and
@@ -277,6 +279,7 @@ class TopicRequests:
         replication = topic_settings.copies(self._settings.kafka.replication, self._source_copies)
         wanted: dict[str, str | None] = {
             **topic_settings.BY_TIME,
+            **topic_settings.BY_BROKERS_CLOCK,
             **topic_settings.of_copies(replication),
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
             **(config or {}),

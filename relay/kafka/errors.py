@@ -47,6 +47,9 @@ REFUSED: Mapping[int, str] = {
     "that, or lower block.chunk_bytes. For a dead letter also raise message.max.bytes in "
     "kafka.client, and set compression.type there to that of the source message",
     KafkaError.RECORD_LIST_TOO_LARGE: "the record exceeds the topic's segment.bytes",
+    KafkaError.INVALID_TIMESTAMP: "the topic refuses the record's time, so this machine's clock is "
+    "probably far from the brokers': set the clocks by NTP, or let the brokers' clock count (set "
+    "message.timestamp.type = LogAppendTime for the topic)",
     KafkaError.INVALID_RECORD: "the topic's settings do not allow this record",
     KafkaError.POLICY_VIOLATION: "a policy of the brokers forbids it",
     KafkaError.OFFSET_METADATA_TOO_LARGE: "the offset's metadata exceeds the brokers' "

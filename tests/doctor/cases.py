@@ -73,6 +73,12 @@ def other_topic(name: str, shows: str, mended_by: str, **changed: Any) -> Case:
     return Case(lambda: of_kafka(kafka(topics=spoilt)), shows, mended_by)
 
 
+def by_the_relays_clock() -> dict[str, Topic]:
+    """As an earlier version made its journal."""
+    made = topic(retention_ms="-1", message_timestamp_type="CreateTime")
+    return {**topics(), "app.journal": made}
+
+
 def told(shows: str, mended_by: str, **changed: Any) -> Case:
     return Case(lambda: of_kafka(kafka(**changed)), shows, mended_by)
 
@@ -206,10 +212,13 @@ KAFKA: dict[str, Case] = {
     "auto-create": broker("auto.create.topics.enable", "true", "= true", "=false"),
     "broker-clock": told("10 s ahead of ours", "NTP", clock=ClockOffset(10.0, 0.1)),
     "broker-clock-refuses": Case(
-        lambda: of_kafka(kafka(clock=ClockOffset(-3700.0, 0.1))),
+        lambda: of_kafka(kafka(clock=ClockOffset(-3700.0, 0.1), topics=by_the_relays_clock())),
         "1 h behind ours",
         "NTP",
-        frozenset({"broker-clock"}),
+        frozenset({"broker-clock", "topic-clock"}),
+    ),
+    "topic-clock": changed_topic(
+        BLOCKS, "message.timestamp.type=LogAppendTime", message_timestamp_type="CreateTime"
     ),
     "source-missing": told(
         "rows does not exist", "relay topic create", topics=without_topic("rows")

@@ -46,6 +46,7 @@ KEPT = {
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
     "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.type": "LogAppendTime",
 }
 ALL = frozenset({"READ", "WRITE", "CREATE", "DESCRIBE"})
 

@@ -134,6 +134,7 @@ def test_a_transaction_that_is_too_long_is_told_once() -> None:
 def test_clocks_differ_beyond_what_measuring_may_be_off() -> None:
     assert of_kafka(kafka(clock=ClockOffset(-9.0, 4.5))) == []
     assert codes(of_kafka(kafka(clock=ClockOffset(-9.0, 3.5)))) == {"broker-clock"}
+    assert codes(of_kafka(kafka(clock=ClockOffset(-3700.0, 3.5)))) == {"broker-clock"}
 
 
 def test_a_journal_that_is_gone_is_told_of() -> None:

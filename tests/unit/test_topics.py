@@ -119,6 +119,9 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     assert len(admin.asked) == 1
 
 
+STAMPED = "message.timestamp.type"
+
+
 class Deciding(Admin):
     """Creates topics without the settings in `refused`, which it decides about itself."""
 
@@ -158,8 +161,10 @@ def test_a_topic_has_as_many_copies_as_the_source_where_nobody_says_otherwise(
 @pytest.mark.parametrize(
     ("refused", "left"),
     [
-        (set(), {"cleanup.policy", "max.message.bytes", "min.insync.replicas"}),
-        ({"max.message.bytes"}, {"cleanup.policy", "min.insync.replicas"}),
+        (set(), {"cleanup.policy", "max.message.bytes", "min.insync.replicas", STAMPED}),
+        ({STAMPED}, {"cleanup.policy", "max.message.bytes", "min.insync.replicas"}),
+        ({"max.message.bytes"}, {"cleanup.policy", "min.insync.replicas", STAMPED}),
+        ({"max.message.bytes", STAMPED}, {"cleanup.policy", "min.insync.replicas"}),
         ({"min.insync.replicas"}, {"cleanup.policy"}),
     ],
 )

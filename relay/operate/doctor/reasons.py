@@ -98,8 +98,11 @@ WARNINGS: Mapping[str, str] = {
     "state-replication": "the relay's offsets and transactions are only as safe as these topics "
     "of the brokers",
     "auto-create": "a mistyped topic name creates a topic with the brokers' defaults",
-    "broker-clock": "retention compares the relay's timestamps with the brokers' clock, so "
-    "records are deleted too early or too late",
+    "broker-clock": "ages and lags are shown wrongly; and in topics whose records have the relay's "
+    "time (`topic-clock`) retention deletes them too early or too late",
+    "topic-clock": "its records have the time of the machine that wrote them: with a clock that is "
+    "behind, retention deletes them before they are used; with one that is far ahead, the brokers "
+    "refuse them",
     "topic-replication": "a broker that is lost takes acknowledged records with it",
     "topic-in-sync": "a record is acknowledged when only one replica has it",
     "topic-bytes": "in a burst, retention by size deletes records that were not read yet, "

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC, copies
+from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC, copies
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import set_brokers, span
+from relay.operate.doctor.fixes import set_brokers, set_topic, span
 from relay.operate.doctor.judge.group import judge_heads
 from relay.operate.doctor.judge.topics import few_brokers
 from relay.program.plural import several
@@ -237,12 +237,13 @@ def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     for topic, there in facts.topics.items():
         limit = _number(there.settings or {}, "message.timestamp.after.max.ms")
         written = topic != settings.source.topic
-        if written and limit is not None and -clock.ahead_seconds * 1000 > limit:
+        by_ours = (there.settings or {}).get("message.timestamp.type") != APPENDED
+        if written and by_ours and limit is not None and -clock.ahead_seconds * 1000 > limit:
             yield found(
                 "broker-clock-refuses",
                 f"{what}; {topic} takes records up to {span(limit / 1000)} ahead "
                 "(message.timestamp.after.max.ms)",
-                mend,
+                f"{mend}; or {set_topic(settings.kafka, topic, message_timestamp_type=APPENDED)}",
             )
 
 

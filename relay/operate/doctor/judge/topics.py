@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.config.topic_settings import SAFE_COPIES, SAFE_IN_SYNC
+from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
@@ -44,6 +44,8 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
             yield from _width(settings, name, topic, source)
         if topic.settings is None:
             continue
+        if name != settings.source.topic:
+            yield from _clock(settings, name, topic)
         if name in registries(settings.app):
             yield from _registry(settings, name, topic)
         else:
@@ -123,6 +125,17 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             f"kafka-topics --bootstrap-server {settings.kafka_of(name).bootstrap} --alter --topic "
             f"{name} --partitions {source.partitions}; or let a relay do it, that may Alter it",
+        )
+
+
+def _clock(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
+    """Topics that a person made, or an earlier version."""
+    kind = _text(topic, "message.timestamp.type")
+    if kind and kind != APPENDED:
+        yield found(
+            "topic-clock",
+            f"{name}: message.timestamp.type = {kind}",
+            set_topic(settings.kafka, name, message_timestamp_type=APPENDED),
         )
 
 

@@ -1,0 +1,85 @@
+"""By which clock records are stamped: retention and the brokers' limits go by it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from relay import names
+from tests.broker.test_topic_settings import carried, settings, topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.broker.pipeline import Pipeline
+
+HOUR_MS = 3_600_000
+TIMES = (-240 * HOUR_MS, 0, 2 * HOUR_MS)
+"""Of records beside now: retention would have deleted the first, Kafka 4 refuses the last."""
+
+
+def written(bootstrap: str, topic: str) -> dict[int, int | None]:
+    """A record of each of these times: how far its time is from now, ms; None: refused for it."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    found: dict[int, int | None] = {}
+    now = round(time.time() * 1000)
+    for at in TIMES:
+
+        def keep(error: KafkaError | None, message: Message, at: int = at) -> None:
+            assert error is None or error.code() == KafkaError.INVALID_TIMESTAMP
+            found[at] = None if error else message.timestamp()[1] - now
+
+        producer.produce(topic, b"x", partition=0, timestamp=now + at, on_delivery=keep)
+        assert producer.flush(30) == 0, "one by one: a batch is refused as a whole"
+    return found
+
+
+def test_no_record_has_the_time_of_the_relays_clock(pipeline: Pipeline) -> None:
+    carried(pipeline)
+    for topic in (*topics(pipeline), names.schemas_topic(pipeline.app)):
+        assert settings(pipeline.bootstrap, topic)["message.timestamp.type"] == "LogAppendTime"
+
+    own = written(pipeline.bootstrap, names.dead_topic(pipeline.app))
+    assert all(found is not None and abs(found) < HOUR_MS for found in own.values()), own
+    sources = written(pipeline.bootstrap, pipeline.source)
+    assert sources[TIMES[0]] == TIMES[0], "there the producers' clocks count"
+    assert sources[TIMES[2]] is None
+
+
+@pytest.mark.parametrize("topic_of", [names.journal_topic, lambda app: f"{app}.blocks"])
+def test_a_relay_whose_records_are_refused_for_their_time_says_so(
+    pipeline: Pipeline, topic_of: Callable[[str], str]
+) -> None:
+    """By topics that an earlier version made; another relay, with a right clock, takes over."""
+    relay = pipeline.start("a")
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "the first rows")
+    (topic,) = (one for one in topics(pipeline) if one.startswith(topic_of(pipeline.app)))
+    alter(pipeline, topic, "message.timestamp.type", "CreateTime")
+    alter(pipeline, topic, "message.timestamp.before.max.ms", "0")
+    pipeline.send(range(10, 20))
+
+    assert relay.wait(40) == 5
+    said = pipeline.log(relay)
+    assert f"delivery to {topic}: INVALID_TIMESTAMP" in said
+    assert "set the clocks by NTP" in said
+    alter(pipeline, topic, "message.timestamp.type", "LogAppendTime")
+    pipeline.start("b")
+    pipeline.exactly_once()
+
+
+def alter(pipeline: Pipeline, topic: str, name: str, value: str) -> None:
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([asked])[asked].result(30)
