@@ -191,6 +191,7 @@ def test_its_demo_ends_with_yes_and_leaves_nothing_running(
 
 
 @pytest.mark.servers
+@pytest.mark.long  # the demo above runs the same programs
 def test_its_relay_and_loader_bring_the_rows_of_a_file(
     installed: Installed,
     pipeline: Pipeline,  # noqa: F811
