@@ -23,7 +23,9 @@ from pathlib import Path
 from relay.errors import MissingTool, install
 from relay.program import java
 
-KAFKA_VERSION = "4.1.1"
+KAFKA_DEFAULT = "4.1.1"
+KAFKA_VERSION = os.environ.get("RELAY_DEV_KAFKA", KAFKA_DEFAULT)
+"""Of the brokers that `relay dev` starts, and so of those in tests and campaigns."""
 KAFKA = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
     # Kafka logs through slf4j 1.7 and brings log4j, but nothing that joins them: without this
