@@ -209,6 +209,6 @@ def test_what_was_run_is_what_the_image_pins() -> None:
     table = {line.split("|")[1].strip(): line for line in text.splitlines() if line[:2] == "| "}
     pins = (ROOT / "k8s/constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in pins if "==" in line and line[0] != "#")
-    assert f"| {KAFKA_DEFAULT} " in table["Kafka brokers"]
+    assert f"| {KAFKA_DEFAULT}," in table["Kafka brokers"]
     assert f"| {pinned['pyspark']}, " in table["Spark, for the loader"]
     assert f"| {pinned['confluent-kafka']} |" in table["librdkafka, in `confluent-kafka`"]
