@@ -218,6 +218,7 @@ def test_half_open_until_the_timeout(
     assert copies(client, table) == ONE_COPY
 
 
+@pytest.mark.long  # each kind of cut has a test of its own above
 def test_random_cuts(
     journal: Journal, proxy: Proxy, remote: Callable[..., Worker], client: Client, table: str
 ) -> None:
