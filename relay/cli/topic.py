@@ -39,8 +39,8 @@ def topic() -> None:
 @click.option(
     "--replication",
     type=click.IntRange(1, 100),
-    help="Replicas of each partition.  [default: kafka.replication; if that is not set, three, "
-    "or as many as there are brokers]",
+    help="Replicas of each partition. If kafka.replication is not set either, three, or as many as "
+    "there are brokers.  [default: kafka.replication]",
 )
 @click.option(
     "--anew",

@@ -271,9 +271,9 @@ def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
         return refusal(text, "correct user, password or certificate in kafka.client", error.code())
-    # Negative codes are librdkafka's own: no broker answered.
     if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
         return Unavailable(text, "start the brokers that are away, or correct kafka.replication")
+    # Negative codes are librdkafka's own: no broker answered.
     if error.retriable() or error.code() < 0 or error.code() in PASSING:
         return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
     return refusal(text, step, error.code())

@@ -14,16 +14,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
 from relay import names
 from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, varint
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ran_once
+from tests.broker.topic_changes import set_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,9 +118,7 @@ MIB = 1 << 20
 
 def limit(pipeline: Pipeline, topic: str, most: int) -> None:
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    set_topic(admin, topic, max_message_bytes=most)
 
 
 def large(row: int, size: int) -> bytes:

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.dev.jars import KAFKA_VERSION
 from tests.broker.test_topic_settings import carried, settings, topics
+from tests.broker.topic_changes import set_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +81,4 @@ def test_a_relay_whose_records_are_refused_for_their_time_says_so(
 
 
 def alter(pipeline: Pipeline, topic: str, name: str, value: str) -> None:
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([asked])[asked].result(30)
+    set_topic(AdminClient({"bootstrap.servers": pipeline.bootstrap}), topic, **{name: value})

@@ -11,16 +11,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
 from relay import names
 from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, ran_once
+from tests.broker.topic_changes import set_topic
 
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
@@ -115,15 +112,6 @@ def test_retention_passes_a_relay_that_is_behind(pipeline: Pipeline, admin: Admi
 # ---- narrowed: the 25th -----------------------------------------------------------------------
 
 
-def limit(admin: AdminClient, topic: str, most_bytes: int) -> None:
-    """The topic's max.message.bytes."""
-    entry = ConfigEntry(
-        "max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
 def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminClient) -> None:
     """A dead letter with topic and setting; once the limit is raised, such a row is a row."""
     topic = names.blocks_topic(pipeline.app, pipeline.table)
@@ -143,7 +131,7 @@ def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminCli
     pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter")
     assert "raise its max.message.bytes" in pipeline.dead()[0][1]["reason"]
 
-    limit(admin, topic, 16 << 20)
+    set_topic(admin, topic, max_message_bytes=16 << 20)
 
     def arrived() -> bool:
         pipeline.produce(producer, b"\x0a" + length_prefixed(row), 0)

@@ -16,9 +16,6 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
 )
 
 from loader.journal.startup import ledger_of
@@ -31,6 +28,7 @@ from relay.operate.view import missing_programs
 from relay.operate.view.ask import StatusReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
+from tests.broker.topic_changes import set_topic
 from tests.doctor.healthy import codes
 from tests.view.test_lost_ledger import BATCHES, checkpoint
 
@@ -100,25 +98,6 @@ def ran(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
     return config
 
 
-def set_topic(pipeline: Pipeline, topic: str, **values: str) -> None:  # noqa: F811
-    """As Kafka's own tool does, and wait until the broker says so; `_` stands for a dot."""
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    dotted = {name.replace("_", "."): value for name, value in values.items()}
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in dotted.items()
-    ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-    def done() -> bool:
-        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        now = admin.describe_configs([asked])[asked].result(30)
-        return all(now[name].value == value for name, value in dotted.items())
-
-    wait_until(done, f"settings of {topic}")
-
-
 def delete_records(pipeline: Pipeline, topic: str) -> None:  # noqa: F811
     """All of partition 0, as retention does."""
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
@@ -173,10 +152,11 @@ def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Clien
     pipeline.send(range(10, 20))
     delete_records(pipeline, pipeline.source)
     delete_records(pipeline, f"{app}.journal")
-    set_topic(pipeline, f"{app}.blocks.{table}", max_message_bytes="1000")
-    set_topic(pipeline, pipeline.source, retention_ms="3600000")
-    set_topic(pipeline, f"{app}.journal", retention_ms="3600000", cleanup_policy="compact,delete")
-    set_topic(pipeline, f"{app}.schemas", cleanup_policy="delete")
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    set_topic(admin, f"{app}.blocks.{table}", max_message_bytes="1000")
+    set_topic(admin, pipeline.source, retention_ms="3600000")
+    set_topic(admin, f"{app}.journal", retention_ms="3600000", cleanup_policy="compact,delete")
+    set_topic(admin, f"{app}.schemas", cleanup_policy="delete")
 
     status, found = examined(config, "--table", f"{table}_gone")
 

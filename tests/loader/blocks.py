@@ -18,11 +18,7 @@ from clickhouse_connect.driver.client import Client
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewTopic,
-    ResourceType,
 )
 
 from relay import names
@@ -34,6 +30,7 @@ from relay.dev.clickhouse import toml
 from relay.operate.dead.reader import DeadReader
 from relay.records_pb2 import Block, Commit
 from tests.broker.pipeline import create_topics, wait_until
+from tests.broker.topic_changes import set_topic
 
 DEADLINE = 240.0
 """Seconds for one run of the loader: 15 on an idle machine, far more on a crowded one."""
@@ -107,13 +104,7 @@ class Journal:
 
     def limit_letters(self, size: int) -> None:
         """Take no larger record than so many bytes from now on."""
-        to = ConfigEntry(
-            "max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET
-        )
-        named = names.dead_topic(self.app)
-        resource = ConfigResource(ResourceType.TOPIC, named, incremental_configs=[to])
-        for future in self._admin.incremental_alter_configs([resource]).values():
-            future.result()
+        set_topic(self._admin, names.dead_topic(self.app), max_message_bytes=size)
 
     def delete_letters(self) -> None:
         """All that are there, as retention does, and what was aborted."""

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay.config import kafka_clients
-from relay.config.topic_settings import BROKERS_DEFAULT
+from relay.config.topic_settings import BROKERS_DEFAULT, BY_BROKERS_CLOCK
 from relay.operate.doctor.ask.client import SECONDS
 from relay.operate.doctor.facts import ClockOffset, Unasked
 
@@ -56,7 +56,7 @@ def broker_clock(settings: Settings, asker: Asker) -> ClockOffset | None:
         topic,
         num_partitions=1,
         replication_factor=settings.kafka.replication or BROKERS_DEFAULT,
-        config={"message.timestamp.type": "LogAppendTime"},
+        config=BY_BROKERS_CLOCK,
     )
     try:
         asker.answer(

@@ -235,9 +235,10 @@ def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     mend = "run NTP on this machine and on the brokers (timedatectl set-ntp true)"
     yield found("broker-clock", what, mend)
     for topic, there in facts.topics.items():
-        limit = _number(there.settings or {}, "message.timestamp.after.max.ms")
+        values = there.settings or {}
+        limit = _number(values, "message.timestamp.after.max.ms")
         written = topic != settings.source.topic
-        by_ours = (there.settings or {}).get("message.timestamp.type") != APPENDED
+        by_ours = values.get("message.timestamp.type") != APPENDED
         if written and by_ours and limit is not None and -clock.ahead_seconds * 1000 > limit:
             yield found(
                 "broker-clock-refuses",
