@@ -149,14 +149,16 @@ class Commit(_message.Message):
     def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., rewound: _Optional[bool] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., source_partitions: _Optional[int] = ...) -> None: ...
 
 class Rewind(_message.Message):
-    __slots__ = ("starts", "kept", "why")
+    __slots__ = ("starts", "kept", "why", "next_letter")
     STARTS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LETTER_FIELD_NUMBER: _ClassVar[int]
     starts: _containers.RepeatedCompositeFieldContainer[Mark]
     kept: _containers.RepeatedScalarFieldContainer[str]
     why: str
-    def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ...) -> None: ...
+    next_letter: int
+    def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ...) -> None: ...
 
 class Accept(_message.Message):
     __slots__ = ("kinds", "found", "why")

@@ -66,6 +66,15 @@ def test_what_is_not_sent_says_why(which: object, why: Why) -> None:
     assert decide(which, {MARK.dead: MARK}, "rows") is why  # type: ignore[arg-type]
 
 
+def test_what_a_rewind_had_read_again_is_not_sent() -> None:
+    """It is a row by now, or another letter; what was replayed before is named as that."""
+    again = decide(letter(2), {}, "rows", superseded=lambda one: one.place.offset < 3)
+    done = decide(letter(1), {MARK.dead: MARK}, "rows", superseded=lambda _: True)
+    later = decide(letter(3), {}, "rows", superseded=lambda one: one.place.offset < 3)
+    assert (again, done) == (Why.READ_AGAIN, Why.DONE)
+    assert sent(later).letter.place.offset == 3
+
+
 def test_a_replayed_one_is_never_sent_again_under_another_table() -> None:
     """The mark is of the dead letter, not of what became of it."""
     assert decide(letter(1), {MARK.dead: MARK}, "rows", as_table="d.t") is Why.DONE

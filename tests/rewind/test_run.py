@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from relay.blocks.dead_letter import RecordPlace
 from relay.errors import ConfigError, ContractBroken
+from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
@@ -34,6 +36,11 @@ def wanted(world: World, seed: int, keep: frozenset[str] = frozenset()) -> Rewin
 
 def rewound(world: World, what: RewindRequest | None) -> steps.RewindResult:
     return steps.rewind(world, what, "_block", lambda: AUTHOR)
+
+
+def mark(offset: int, table: str) -> ReplayMark:
+    """Of a letter of this source offset in partition 0, sent again for this table."""
+    return ReplayMark(RecordPlace(0, 1), RecordPlace(0, offset), RecordPlace(0, 900), table, 1)
 
 
 def is_exact(world: World) -> None:
@@ -194,7 +201,7 @@ def test_blocks_inserted_without_their_id_are_refused() -> None:
 def test_replayed_dead_letters_are_refused_unless_told() -> None:
     world = made(4)
     dead = next(d for _, c in world.journal for d in c.dead)
-    world.replayed = {(0, dead.first_source_offset)}
+    world.replayed = [mark(dead.first_source_offset, "as.another")]
 
     with pytest.raises(ConfigError, match="--despite-replays"):
         rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
@@ -202,6 +209,34 @@ def test_replayed_dead_letters_are_refused_unless_told() -> None:
     assert rewound(
         world, RewindRequest({0: 0}, None, RewindConsent(despite_replays=True))
     ).partitions
+
+
+def test_a_replayed_letter_of_a_loader_is_refused_too() -> None:
+    """The journal knows its message as one of a block."""
+    world = made(4)
+    block = next(b for _, c in world.journal for b in c.blocks if not c.dead)
+    world.replayed = [mark(block.first_source_offset, block.table)]
+
+    with pytest.raises(ConfigError, match="--despite-replays"):
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+
+
+def test_what_another_tables_letters_became_holds_up_no_rewind() -> None:
+    """Its message lies between those of a block, and is not read again."""
+    world = made(4)
+    block = next(b for _, c in world.journal for b in c.blocks if not c.dead)
+    world.replayed = [mark(block.first_source_offset, "as.another")]
+
+    assert rewound(world, RewindRequest({0: 0}, block.table, RewindConsent())).partitions
+
+
+def test_a_rewind_says_which_letters_were_there() -> None:
+    world = made(4)
+    world.letters = 17
+    rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+
+    (rewind,) = [c.rewind for _, c in world.journal if c.HasField("rewind")]
+    assert rewind.next_letter == 17
 
 
 def test_messages_that_are_gone_are_refused() -> None:

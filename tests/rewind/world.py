@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from relay.core.records import PartitionTruth
+    from relay.operate.dead.replay_plan import ReplayMark
 
 NOTHING = 2**63 - 1
 AUTHOR = RewindAuthor("rewind", 1, "a test")
@@ -49,7 +50,8 @@ class World(Writer):
         self.steps: list[str] = []
         self.owned = False
         self.target = RerunTable(there=True, engine="MergeTree", stamped=True)
-        self.replayed: set[tuple[int, int]] = set()
+        self.replayed: list[ReplayMark] = []
+        self.letters = 0
 
     # ---- what relay and loader do --------------------------------------------------------------
 
@@ -143,8 +145,13 @@ class World(Writer):
     def targets(self, tables: Collection[str]) -> dict[str, RerunTable]:
         return dict.fromkeys(tables, self.target)
 
-    def replays(self) -> set[tuple[int, int]]:
+    def replays(self) -> list[ReplayMark]:
         return self.replayed
+
+    def next_letters(self, partitions: Collection[int]) -> dict[int, int]:
+        assert self.owned, "another relay could write letters meanwhile"
+        self._step("next letters")
+        return dict.fromkeys(partitions, self.letters)
 
     def _step(self, name: str) -> None:
         self.steps.append(name)

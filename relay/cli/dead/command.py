@@ -6,6 +6,7 @@ import contextlib
 import heapq
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from relay.config.settings import Settings
 from relay.operate.dead import inspect, replay_plan
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
-from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally, Why
 from relay.operate.dead.selection import Selection, summary
+from relay.operate.rewind.rewinds_reader import RewindsReader
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
 from relay.program.spelling import did_you_mean_table
@@ -197,6 +199,11 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 @selecting
 @click.option("--as-table", type=TABLE, help="Send the messages with this table in their header.")
 @click.option(
+    "--despite-rewinds",
+    is_flag=True,
+    help="Also send messages that a rewind had read again; those that became rows come twice.",
+)
+@click.option(
     "--run",
     is_flag=True,
     help="Send them. Without --run the command only prints what it would send.",
@@ -207,6 +214,7 @@ def replay(
     places: tuple[RecordPlace, ...],
     as_table: str | None,
     *,
+    despite_rewinds: bool,
     run: bool,
     as_json: bool,
     **wanted: Any,
@@ -235,15 +243,19 @@ def replay(
         chosen = filter(Selection(**wanted).means, letters)
         if as_table:
             _say_if_unregistered(settings, as_table)
+        decide = partial(replay_plan.decide, source_topic=settings.source.topic, as_table=as_table)
+        if not despite_rewinds:
+            rewinds = stack.enter_context(contextlib.closing(RewindsReader(settings)))
+            decide = partial(decide, superseded=rewinds.superseded)
         if run:
             sender = Replay(settings, reader)
             stack.callback(sender.close)
             sender.start()
-            decided = _decide(chosen, sender.marks, settings, as_table, tally)
+            decided = _counted(map(partial(decide, marks=sender.marks), chosen), tally)
             for batch in replay_plan.batches(decided):
                 sender.send(batch)
         else:
-            for _ in _decide(chosen, reader.marks(), settings, as_table, tally):
+            for _ in _counted(map(partial(decide, marks=reader.marks()), chosen), tally):
                 pass
     _say_if_unknown(wanted["table"], letters.tables)
     if as_json:
@@ -260,16 +272,9 @@ def _say_if_unregistered(settings: Settings, table: str) -> None:
         click.echo(f"the schema registry has no table {table} yet{hint}", err=True)
 
 
-def _decide(
-    chosen: Iterator[DeadLetter],
-    marks: dict[RecordPlace, ReplayMark],
-    settings: Settings,
-    as_table: str | None,
-    tally: ReplayTally,
-) -> Iterator[ReplayMessage]:
+def _counted(answers: Iterable[ReplayMessage | Why], tally: ReplayTally) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
-    for letter in chosen:
-        answer = replay_plan.decide(letter, marks, settings.source.topic, as_table)
+    for answer in answers:
         tally.add(answer)
         if isinstance(answer, ReplayMessage):
             yield answer

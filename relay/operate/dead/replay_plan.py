@@ -12,7 +12,7 @@ that is another one, with coordinates and a mark of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -97,6 +97,10 @@ class Why(Enum):
         "it names no table and would become a dead letter again; name the table with --as-table"
     )
     LEFT_OUT = "the message is only in the source topic: raise the topics' limits, then rewind"
+    READ_AGAIN = (
+        "a rewind had the message read again since: it is a row by now, or another dead letter; "
+        "--despite-rewinds sends it all the same"
+    )
     OTHER_SOURCE = "it came from another source topic than source.topic"
 
 
@@ -124,6 +128,7 @@ def decide(
     marks: Mapping[RecordPlace, ReplayMark],
     source_topic: str,
     as_table: str | None = None,
+    superseded: Callable[[DeadLetter], bool] = lambda _: False,
 ) -> ReplayMessage | Why:
     """Return the message to send for a dead letter that was meant, or why there is none.
 
@@ -132,9 +137,12 @@ def decide(
         marks: of those replayed, by the dead letter's place.
         source_topic: of the app.
         as_table: instead of whatever the header `table` said.
+        superseded: whether a rewind had the letter's message read again.
     """
     if letter.place in marks:
         return Why.DONE
+    if superseded(letter):
+        return Why.READ_AGAIN
     if letter.source_topic != source_topic:
         return Why.OTHER_SOURCE
     if not letter.whole:

@@ -2,5 +2,6 @@
 
 `seals` reads the journal, `plan`, `removal` and `accept` decide, `records` makes the journal
 records; all pure. `rewind` and `accept_steps` order the steps. `positions`, `group_fence`,
-`journal_writer` and `tables` talk to servers.
+`journal_writer` and `tables` talk to servers. `superseded_letters` and `rewinds_reader` tell
+whoever handles dead letters which of them a rewind has left behind.
 """

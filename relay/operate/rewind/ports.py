@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.removal import RerunTable
 from relay.records_pb2 import Block, Commit
@@ -29,5 +30,8 @@ class Hands(Protocol):
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """Return the tables as they are."""
 
-    def replays(self) -> Collection[tuple[int, int]]:
-        """Source (partition, offset) of all dead letters that were replayed."""
+    def replays(self) -> Collection[ReplayMark]:
+        """Marks of all dead letters that were replayed."""
+
+    def next_letters(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return the offset that the next dead letter of each source partition gets."""

@@ -7,7 +7,7 @@ one after the other, say the same, or have had the time to.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -101,6 +101,16 @@ class PositionsReader:
             for p, seals in sorted(self._seals.items())
             if p < facts.partitions
         }
+
+    def next_letters(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return the offset that the next dead letter gets, by source partition; after a look.
+
+        Letters of open transactions lie before it: they are of relays that were fenced.
+        """
+        assert self._reader is not None
+        topic = names.dead_topic(self._settings.app)
+        _, ends = self._reader.ends()
+        return {p: ends.get((topic, p), 0) for p in partitions}
 
     def offsets_at(self, when_ms: int) -> dict[int, int]:
         """Return the first offset written then or later, by partition that has one."""

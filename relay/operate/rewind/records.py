@@ -22,19 +22,23 @@ class RewindAuthor:
     why: str
 
 
-def rewinding(head: Commit, course: Course, kept: frozenset[str], author: RewindAuthor) -> Commit:
+def rewinding(
+    head: Commit, course: Course, kept: frozenset[str], next_letter: int, author: RewindAuthor
+) -> Commit:
     """Begin a rewind: floor and marks are moved, and relays wait.
 
     Args:
         head: the last record.
         course: of its partition.
         kept: tables whose old rows stay in ClickHouse.
+        next_letter: offset that the partition's next dead letter gets.
         author: of the record.
     """
     record = _next(head, author, course.floor, course.marks, epoch=course.epoch)
     record.reference, record.count = course.floor, 0
+    starts, stay = _marks(course.starts), sorted(kept & set(course.starts))
     record.rewind.CopyFrom(
-        Rewind(starts=_marks(course.starts), kept=sorted(kept & set(course.starts)), why=author.why)
+        Rewind(starts=starts, kept=stay, why=author.why, next_letter=next_letter)
     )
     return record
 

@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from relay.clickhouse.table_engine import TableEngine
+from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import Course
+from relay.operate.rewind.seals import Stretch
 from relay.program.plural import several
 
 
@@ -92,24 +94,24 @@ def reasons(
 
 
 def replayed(
-    courses: Iterable[Course], replays: Collection[tuple[int, int]], consent: RewindConsent
+    courses: Iterable[Course], replays: Collection[ReplayMark], consent: RewindConsent
 ) -> Iterator[str]:
     """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.
-        replays: source (partition, offset) of every dead letter that was replayed.
+        replays: of every dead letter that was replayed.
         consent: of the person.
     """
     if consent.despite_replays:
         return
     for course in courses:
-        stretches = [one for one in course.superseded if one.dead]
-        again = [
-            offset
-            for partition, offset in sorted(replays)
-            if partition == course.partition and any(s.first <= offset < s.next for s in stretches)
-        ]
+        again = sorted(
+            mark.source.offset
+            for mark in replays
+            if mark.source.partition == course.partition
+            and any(_holds(stretch, mark) for stretch in course.superseded)
+        )
         if again:
             yield (
                 f"source partition {course.partition}: "
@@ -117,3 +119,12 @@ def replayed(
                 f"source offset {again[0]} on: if a message can become rows now, they would be "
                 "loaded twice; with --despite-replays you say that they may"
             )
+
+
+def _holds(stretch: Stretch, replay: ReplayMark) -> bool:
+    """Return whether the message that was replayed may be one of this stretch.
+
+    A letter of a loader is not in the journal: its message is one of a block that has none.
+    """
+    within = stretch.first <= replay.source.offset < stretch.next
+    return within and (stretch.dead > 0 or stretch.table == replay.table)

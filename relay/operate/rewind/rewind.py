@@ -164,9 +164,13 @@ def _begin(
         if begun := _begun(hands, places, wanted.offsets):
             return begun, True  # somebody was faster
         courses = ready(hands, places, wanted, column).courses
+        letters = hands.next_letters([one.partition for one in courses])
+        keep = wanted.consent.keep
         hands.write(
             [
-                records.rewinding(places[one.partition].head, one, wanted.consent.keep, author())
+                records.rewinding(
+                    places[one.partition].head, one, keep, letters[one.partition], author()
+                )
                 for one in courses
             ]
         )

@@ -23,6 +23,7 @@ from relay.operate.rewind.removal import RerunTable
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
+    from relay.operate.dead.replay_plan import ReplayMark
     from relay.records_pb2 import Block, Commit
 
 AGAIN = "run it again: it continues where it stopped"
@@ -82,11 +83,14 @@ class Servers:
         """See Hands."""
         return rewind_tables.look(self._settings, tables)
 
-    def replays(self) -> set[tuple[int, int]]:
+    def replays(self) -> Collection[ReplayMark]:
         """See Hands."""
         with contextlib.closing(DeadReader(self._settings)) as reader:
-            marks = reader.marks().values()
-        return {(mark.source.partition, mark.source.offset) for mark in marks}
+            return reader.marks().values()
+
+    def next_letters(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """See Hands."""
+        return self.positions.next_letters(partitions)
 
     def close(self) -> None:
         """Let go of the clients."""
