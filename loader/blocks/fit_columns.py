@@ -22,6 +22,9 @@ from relay.schema.types.column_type import (
     parse_type,
     recorded_type,
 )
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
+from relay.schema.types.nested import Array, Tuple, Wrapped
+from relay.schema.types.ticks import base_type, ticks
 
 
 def fitted(
@@ -86,7 +89,7 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
     if array.type.equals(meant.arrow):
         return array
     try:
-        return pc.cast(array, meant.arrow)
+        return pc.cast(_counted(array, meant), meant.arrow)
     except pa.ArrowException as error:
         raise CannotTransform(
             f"the transform returned column {name} as {array.type}, but {meant.clickhouse} needs "
@@ -94,12 +97,51 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
         ) from error
 
 
+def _counted(array: Any, meant: ColumnType) -> Any:
+    """Count dates and times in the column's unit; Arrow's cast to a number keeps the number.
+
+    Raises:
+        ArrowInvalid: the column holds less than a value says, or the times are parts of others.
+    """
+    kind = meant.kind.inner if isinstance(meant.kind, Nullable) else meant.kind
+    if isinstance(kind, Scalar) and kind.unit and pa.types.is_temporal(array.type):
+        return ticks(array, base_type(kind.text))
+    if _loses_units(array.type, meant.arrow):
+        raise pa.ArrowInvalid("as numbers these dates and times lose their unit")
+    return array
+
+
+def _loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether dates or times, or parts that are some, would become bare numbers."""
+    if pa.types.is_temporal(given):
+        return not (given.equals(wanted) or pa.types.is_string(wanted))
+    if given.num_fields != wanted.num_fields:
+        return False  # Arrow's cast says what is wrong
+    fields = range(given.num_fields)
+    return any(_loses_units(given.field(at).type, wanted.field(at).type) for at in fields)
+
+
 def _check(name: str, array: Any, meant: ColumnType) -> None:
-    """Refuse values that fit the Arrow type but not the column."""
-    if meant.check is None or not meant.wire.equals(array.type):
-        return  # the INSERT refuses parts of other types
-    bad = meant.check(array)
-    if bad is not None and (row := pc.index(bad, value=True).as_py()) >= 0:
-        raise CannotTransform(
-            f"row {row + 1}, column {name}: {meant.complaint(array[row].as_py())}"
-        )
+    """Refuse values, and parts of values, that fit the Arrow type but not the column."""
+    wrong = _wrong_value(meant.kind, array)
+    if wrong is not None:
+        row, why = wrong
+        where = f"row {row + 1}, " if isinstance(meant.kind, Scalar | Nullable) else ""
+        raise CannotTransform(f"{where}column {name}: {why}")
+
+
+def _wrong_value(kind: TypeKind, array: Any) -> tuple[int, str] | None:
+    """Return the place and the fault of the first value of a block's array that does not fit."""
+    match kind:
+        case Nullable(inner=inner) | Wrapped(inner=inner):
+            return _wrong_value(inner, array)
+        case Array(items=items):
+            return _wrong_value(items, array.flatten())
+        case Tuple(parts=parts):
+            found = (_wrong_value(*one) for one in zip(parts, array.flatten(), strict=True))
+            return next((one for one in found if one is not None), None)
+    if not isinstance(kind, Scalar) or kind.check is None or not kind.wire.equals(array.type):
+        return None  # the block's type holds no more than the column's
+    bad = kind.check(array)
+    row = -1 if bad is None else pc.index(bad, value=True).as_py()
+    return None if row < 0 else (row, kind.complaint(array[row].as_py()))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.produce.arrow_columns import BadValue, BatchOrigin
-from relay.produce.leaf_conversion import base_type
+from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,8 +26,8 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
 from relay.produce.file_options import FileOptions, advise, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
-from relay.produce.leaf_conversion import base_type
 from relay.program.spelling import did_you_mean
+from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from relay.produce.row_encoder import RowEncoder

@@ -14,18 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.produce.date_texts import iso_dates
+from relay.schema.types.ticks import DATES, base_type, ticks
 
 if TYPE_CHECKING:
     from relay.schema.types.kind import Scalar
 
     Array = pa.Array[Any]
 
-_WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
-_TICKS = re.compile(r"(?:Date)?Time64\((\d)")
 _SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
-_DATES = ("Date", "Date32")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
-_UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
 _ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _DIGITS_MOST = 76
@@ -147,7 +144,7 @@ def _time(array: Array, base: str) -> Array:
     if pa.types.is_integer(array.type):
         return array
     if not _is_text(array.type):
-        return _ticks(array, base)
+        return ticks(array, base)
     texts: Any = array.cast(pa.string())
     try:
         return _time_texts(texts, base)
@@ -169,50 +166,10 @@ def _time_texts(texts: Any, base: str) -> Array:
     if base.startswith("Time"):
         whole: Array = texts.cast(pa.int64())
         return whole
-    local: Any = pa.date32() if base in _DATES else pa.timestamp(fine)
+    local: Any = pa.date32() if base in DATES else pa.timestamp(fine)
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
-        _ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
-        _ticks(pc.if_else(plain, texts, none).cast(local), base),
+        ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
+        ticks(pc.if_else(plain, texts, none).cast(local), base),
     )
     return counts
-
-
-def _ticks(array: Array, base: str) -> Array:
-    """Dates and timestamps as a count of the type's unit since the epoch; nothing is rounded."""
-    if base in _DATES:
-        days: Any = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
-        if pa.types.is_timestamp(array.type):
-            seconds: Any = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
-            if pc.any(pc.not_equal(pc.multiply(days, 86_400), seconds)).as_py():
-                raise pa.ArrowInvalid("a time of day is more than the type holds")
-        whole: Array = days
-        return whole
-    if base.startswith("Time") and not _is_time(array.type):
-        raise pa.ArrowInvalid(f"{array.type} is not a time of day")
-    precision = int(match[1]) if (match := _TICKS.match(base)) else 0
-    unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
-    zone = getattr(array.type, "tz", None)
-    if base.startswith("Time"):
-        unit, digits = ("ns", 9) if precision > 6 else ("us", 6)
-        plain: Any = pa.duration(unit) if pa.types.is_duration(array.type) else pa.time64(unit)
-        counted: Any = array.cast(plain).cast(pa.int64())
-    else:
-        counted = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
-    step = 10 ** (digits - precision)
-    ticks: Any = pc.divide(counted, step)
-    if pc.any(pc.not_equal(pc.multiply(ticks, step), counted)).as_py():
-        raise pa.ArrowInvalid("more digits than the type holds")
-    counts: Array = ticks
-    return counts
-
-
-def _is_time(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_time(type_) or pa.types.is_duration(type_))
-
-
-def base_type(text: str) -> str:
-    """Return the ClickHouse type without LowCardinality and Nullable."""
-    while match := _WRAPPER.fullmatch(text):
-        text = match[1]
-    return text

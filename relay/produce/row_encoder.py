@@ -19,10 +19,10 @@ from google.protobuf import message_factory
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
-from relay.produce.leaf_conversion import base_type
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
+from relay.schema.types.ticks import base_type
 from relay.schema.types.variant import NullableTuple, Variant
 
 if TYPE_CHECKING:

@@ -188,3 +188,62 @@ def test_a_changed_value_of_the_blocks_own_column_is_checked() -> None:
     made = pa.RecordBatch.from_pylist([{"e": "b"}], schema)
     with pytest.raises(CannotTransform, match="row 1, column e: 'b' does not fit Enum8"):
         fitted(made, block, {}, "_block")
+
+
+MIDNIGHT = 1_704_067_200
+TIMES = [
+    ("DateTime", pa.timestamp("s"), MIDNIGHT, MIDNIGHT),
+    ("DateTime64(3)", pa.timestamp("s"), MIDNIGHT, MIDNIGHT * 1000),
+    ("Nullable(DateTime64(6, 'UTC'))", pa.timestamp("ms", "UTC"), MIDNIGHT, MIDNIGHT * 1000),
+    ("DateTime64(4)", pa.timestamp("us"), 1_200_000, 12_000),
+    ("DateTime64(9)", pa.timestamp("us"), 7, 7_000),
+    ("Time64(6)", pa.time64("ns"), 7_000, 7),
+    ("Time", pa.duration("ms"), 3_600_000, 3_600),
+    ("Date", pa.timestamp("s"), MIDNIGHT, MIDNIGHT // 86_400),
+]
+
+
+@pytest.mark.parametrize(("type_", "arrow", "given_", "meant"), TIMES)
+def test_times_are_counted_in_the_columns_unit(
+    type_: str, arrow: pa.DataType, given_: int, meant: int
+) -> None:
+    """Arrow's cast to a number keeps the number: 2024 became a day of January 1970."""
+    made = ROWS.append_column("at", pa.array([given_, None] * 2, arrow))
+    found = fitted(made, ROWS, {**COLUMNS, "at": type_}, "_block").column("at")
+    assert found.to_pylist() == [meant, None] * 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "why"),
+    [
+        ("DateTime", pa.array([1_001], pa.timestamp("ms")), "would lose data"),
+        ("DateTime64(4)", pa.array([1], pa.timestamp("us")), "more digits than the type holds"),
+        ("Date", pa.array([MIDNIGHT + 1], pa.timestamp("s")), "a time of day"),
+        ("Int64", pa.array([1], pa.timestamp("s")), "lose their unit"),
+        ("Array(DateTime64(3))", pa.array([[1]], pa.list_(pa.timestamp("s"))), "lose their unit"),
+        ("Array(DateTime64(3))", pa.array([[2**62]]), f"{2**62} does not fit DateTime64"),
+        ("Array(Array(Decimal(9, 2)))", pa.array([[["1.5"], ["1.999"]]]), "'1.999' does not fit"),
+        (
+            "Tuple(a Nullable(Decimal(9, 2)), b String)",
+            pa.array([{"a": "1.999", "b": ""}]),
+            "'1.999' does not fit",
+        ),
+    ],
+)
+def test_times_and_parts_that_do_not_fit_are_refused(
+    type_: str, values: pa.Array, why: str
+) -> None:
+    """What ClickHouse's own cast would cut or read in another unit."""
+    row = ROWS.slice(0, 1)
+    with pytest.raises(CannotTransform, match=why):
+        fitted(row.append_column("at", values), row, {**COLUMNS, "at": type_}, "_block")
+
+
+def test_parts_that_fit_and_texts_of_times_go_in() -> None:
+    row = ROWS.slice(0, 1).append_column("a", pa.array([["1.99", None]]))
+    row = row.append_column("m", pa.array([[("k", 7)]], pa.map_(pa.string(), pa.int64())))
+    row = row.append_column("text", pa.array([MIDNIGHT], pa.timestamp("s")))
+    types = {"a": "Array(Decimal(9, 2))", "m": "Map(String, DateTime64(3))", "text": "String"}
+    found = fitted(row, ROWS.slice(0, 1), {**COLUMNS, **types}, "_block")
+    assert found.column("text").to_pylist() == ["2024-01-01 00:00:00"]
+    assert found.column("a").to_pylist() == [["1.99", None]]

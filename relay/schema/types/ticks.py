@@ -1,0 +1,70 @@
+"""Arrow's dates and times as the whole numbers that a ClickHouse type counts; pure.
+
+Arrow's own cast of a timestamp to a number keeps the number and forgets its unit: a second became a
+millisecond.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    Array = pa.Array[Any]
+
+DATES = ("Date", "Date32")
+"""Count days."""
+_WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
+_TICKS = re.compile(r"(?:Date)?Time64\((\d)")
+_UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
+
+
+def ticks(array: Array, base: str) -> Array:
+    """Return dates and times as counts of the type's unit, since 1970 or of a day.
+
+    Args:
+        array: of an Arrow date, timestamp, time or duration.
+        base: the ClickHouse type, as `base_type` gives it.
+
+    Raises:
+        ArrowInvalid: the type holds less than a value says, or it is no such time.
+    """
+    if base in DATES:
+        days: Any = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        if pa.types.is_timestamp(array.type):
+            seconds: Any = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
+            if pc.any(pc.not_equal(pc.multiply(days, 86_400), seconds)).as_py():
+                raise pa.ArrowInvalid("a time of day is more than the type holds")
+        whole: Array = days
+        return whole
+    if base.startswith("Time") and not _is_time(array.type):
+        raise pa.ArrowInvalid(f"{array.type} is not a time of day")
+    precision = int(match[1]) if (match := _TICKS.match(base)) else 0
+    unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
+    zone = getattr(array.type, "tz", None)
+    if base.startswith("Time"):
+        unit, digits = ("ns", 9) if precision > 6 else ("us", 6)
+        plain: Any = pa.duration(unit) if pa.types.is_duration(array.type) else pa.time64(unit)
+        counted: Any = array.cast(plain).cast(pa.int64())
+    else:
+        counted = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
+    step = 10 ** (digits - precision)
+    counts: Any = pc.divide(counted, step)
+    if pc.any(pc.not_equal(pc.multiply(counts, step), counted)).as_py():
+        raise pa.ArrowInvalid("more digits than the type holds")
+    found: Array = counts
+    return found
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_time(type_) or pa.types.is_duration(type_))
+
+
+def base_type(text: str) -> str:
+    """Return the ClickHouse type without LowCardinality and Nullable."""
+    while match := _WRAPPER.fullmatch(text):
+        text = match[1]
+    return text
