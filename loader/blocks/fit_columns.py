@@ -24,7 +24,7 @@ from relay.schema.types.column_type import (
 )
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
-from relay.schema.types.ticks import base_type, ticks
+from relay.schema.types.ticks import base_type, loses_units, ticks
 
 
 def fitted(
@@ -98,27 +98,18 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
 
 
 def _counted(array: Any, meant: ColumnType) -> Any:
-    """Count dates and times in the column's unit; Arrow's cast to a number keeps the number.
+    """Count dates and times in the column's unit; whole numbers count in it already.
 
     Raises:
         ArrowInvalid: the column holds less than a value says, or the times are parts of others.
     """
     kind = meant.kind.inner if isinstance(meant.kind, Nullable) else meant.kind
-    if isinstance(kind, Scalar) and kind.unit and pa.types.is_temporal(array.type):
-        return ticks(array, base_type(kind.text))
-    if _loses_units(array.type, meant.arrow):
+    if isinstance(kind, Scalar) and kind.unit:
+        times = pa.types.is_temporal(array.type)
+        return ticks(array, base_type(kind.text)).cast(kind.wire) if times else array
+    if loses_units(array.type, meant.arrow):
         raise pa.ArrowInvalid("as numbers these dates and times lose their unit")
     return array
-
-
-def _loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether dates or times, or parts that are some, would become bare numbers."""
-    if pa.types.is_temporal(given):
-        return not (given.equals(wanted) or pa.types.is_string(wanted))
-    if given.num_fields != wanted.num_fields:
-        return False  # Arrow's cast says what is wrong
-    fields = range(given.num_fields)
-    return any(_loses_units(given.field(at).type, wanted.field(at).type) for at in fields)
 
 
 def _check(name: str, array: Any, meant: ColumnType) -> None:

@@ -26,17 +26,20 @@ from loader.blocks.fetch import AT_ONCE, Damaged, Fetcher
 from loader.clickhouse.client import one_line
 from loader.dataframe.options import ReadOptions, parse_options
 from loader.dataframe.selection import concerns, groups, live, newest
-from loader.dataframe.spark_types import converted, kind_of, spark_type
+from loader.dataframe.spark_types import converted, kind_of, spark_type, units
 from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
-from relay.schema.types.column_type import recorded_type
+from relay.schema.types.column_type import CLICKHOUSE_TYPE, recorded_type
+from relay.schema.types.ticks import loses_units
 
 if TYPE_CHECKING:
     from relay.config.settings import Kafka
 
+_TYPE = "clickhouse"
+"""In the metadata of a DataFrame's column: its ClickHouse type."""
 BLOCK, PARTITION = "_block", "_partition"
 """With option metadata: the block's id, and the source partition its rows come from."""
 
@@ -82,14 +85,29 @@ def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
     Raises:
         ValueError: a column's type is not known here; names both.
     """
-    fields = [
-        spark.StructField(field.name, spark_type(kind_of(field.name, recorded_type(field))))
-        for field in rows
-    ]
+    fields = [_spark_field(field.name, recorded_type(field)) for field in rows]
     if metadata:
         fields.append(spark.StructField(BLOCK, spark.StringType()))
         fields.append(spark.StructField(PARTITION, spark.IntegerType()))
     return spark.StructType(fields)
+
+
+def _spark_field(name: str, type_: str) -> spark.StructField:
+    """A column of a ClickHouse type, which Spark hands back with the schema."""
+    kind = kind_of(name, type_)
+    return spark.StructField(name, spark_type(kind), metadata={_TYPE: type_})
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """Return the DataFrame's columns for Arrow, each with the ClickHouse type that it stands for.
+
+    A schema that a person gave names none.
+    """
+    types = {field.name: field.metadata.get(_TYPE, "") for field in schema.fields}
+    fields = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema(
+        [one.with_metadata({CLICKHOUSE_TYPE: types[one.name].encode()}) for one in fields]
+    )
 
 
 class BlockReader(DataSourceReader):
@@ -114,7 +132,7 @@ class BlockReader(DataSourceReader):
             Unavailable: Kafka did not deliver it.
         """
         blocks = [Block.FromString(one) for one in partition.value]
-        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        wanted = arrow_schema(self._schema)
         with_rows = _rows(self._what.settings.kafka, blocks)
         return (shaped(rows, block, wanted) for block, rows in with_rows)
 
@@ -153,16 +171,19 @@ def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBa
 
 def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) -> Any:
     field = rows.schema.field(at)
-    array = converted(kind_of(field.name, recorded_type(field)), rows.column(at))
-    if array.type.equals(wanted.type):
-        return array
+    was, now = recorded_type(field), recorded_type(wanted)
+    kind = kind_of(field.name, was)
+    array = converted(kind, rows.column(at))
     try:
-        return array.cast(wanted.type)
+        if loses_units(array.type, wanted.type) or (
+            now and units(kind) != units(kind_of(field.name, now))
+        ):
+            raise pa.ArrowInvalid("the same number means another value")
+        return array if array.type.equals(wanted.type) else array.cast(wanted.type)
     except pa.ArrowException as error:
-        was = recorded_type(field)
         raise Refused(
             f"block {block.id}: column {field.name} was {was} when it was sealed, and cannot be "
-            f"read as {wanted.type}: {one_line(error)}",
+            f"read as {now or wanted.type}: {one_line(error)}",
             "read this block alone (option block), or the blocks since the change (option since)",
         ) from error
 

@@ -15,7 +15,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from relay.schema.types.column_type import UnsupportedType, parse_type
-from relay.schema.types.kind import Nullable, TypeKind
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
 from relay.schema.types.type_text import parse_text
 from relay.schema.types.variant import NullableTuple, Variant
@@ -79,6 +79,23 @@ def spark_type(kind: TypeKind) -> spark.DataType:
 def arrow_type(kind: TypeKind) -> pa.DataType:
     """Return the Arrow type that Spark reads a kind in."""
     return to_arrow_type(spark_type(kind), timezone="UTC")
+
+
+def units(kind: TypeKind) -> list[str]:
+    """Return the units of its bare numbers, part by part; empty for values that say what they are.
+
+    Spark has counts of seconds or ticks as numbers, where the same number means another value in
+    another unit.
+    """
+    match kind:
+        case Nullable(inner=inner) | Wrapped(inner=inner) | NullableTuple(inner=inner):
+            return units(inner)
+        case Array(items=items):
+            return units(items)
+        case Tuple(parts=parts) | Variant(parts=parts):
+            return [unit for part in parts for unit in units(part)]
+    bare = isinstance(kind, Scalar) and not pa.types.is_temporal(arrow_type(kind))
+    return [kind.unit] if bare and isinstance(kind, Scalar) and kind.unit else []
 
 
 def converted(kind: TypeKind, array: Any) -> Any:

@@ -2,7 +2,8 @@
 
 python -m tests.loader.frame DIRECTORY OPTIONS-AS-JSON...
 
-DIRECTORY has the example's relay.toml. A DataFrame is a line of JSON; the example prints a table.
+DIRECTORY has the example's relay.toml. A DataFrame is a line of JSON, with its rows or the error
+that reading them ends with; the example prints a table.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.docs import documents
@@ -24,10 +26,10 @@ if __name__ == "__main__":
     exec(compile(example, "dataframe.md", "exec"), {"spark": spark})
     for options in map(json.loads, sys.argv[2:]):
         frame = spark.read.format("relay").options(**options).load()
-        rows = sorted(tuple(row) for row in frame.collect())
-        found = {
-            "columns": frame.schema.simpleString(),
-            "rows": rows,
-        }
+        found = {"columns": frame.schema.simpleString()}
+        try:
+            found["rows"] = sorted(tuple(row) for row in frame.collect())
+        except PySparkException as error:
+            found["error"] = str(error)
         print(json.dumps(found, default=str))
     spark.stop()

@@ -60,6 +60,8 @@ def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
     wider = pa.schema([*SCHEMA, pa.field("n", pa.uint64(), metadata={b"clickhouse": b"UInt64"})])
     columns = [*batch(20, 1).columns, pa.array([2**64 - 1], pa.uint64())]
     (third,) = journal.seal(TABLE, pa.RecordBatch.from_arrays(columns, schema=wider))
+    # The table's column was altered between its blocks.
+    times = [journal.seal("shop.times", time_of(scale))[0] for scale in (3, 6)]
     journal.producer.begin_transaction()  # and left open
     journal.producer.produce(names.blocks_topic(journal.app, TABLE), b"not committed")
     journal.producer.flush()
@@ -70,10 +72,13 @@ def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
         "table": TABLE,
     }
     journal.configured()
-    example, (whole, one) = read(
+    of_times = connected | {"table": "shop.times"}
+    example, (whole, one, newer, mixed) = read(
         journal.directory,
         connected | {"partition_bytes": "1", "metadata": "true"},
         connected | {"block": second.id},
+        of_times | {"block": times[1].id},
+        of_times,
     )
     assert (
         whole["columns"]
@@ -88,3 +93,12 @@ def test_a_tables_blocks_are_a_dataframe(journal: Journal) -> None:
     assert re.search(r"\|\s*Ada\s*\|\s*11\.75\s*\|", example), example
     assert re.search(r"\|\s*Grace\s*\|\s*0\.99\s*\|", example), example
     assert one["rows"] == [[10, "name 0"], [11, "name 1"]]
+    assert newer.get("rows") == [[3_600 + 6]], newer
+    was = f"block {times[0].id}: column t was Time64(3) when it was sealed"
+    assert f"{was}, and cannot be read as Time64(6)" in mixed["error"]
+
+
+def time_of(scale: int) -> pa.RecordBatch:
+    """One row, of a Time64 of so many digits; its number makes the block's id."""
+    field = pa.field("t", pa.int64(), metadata={b"clickhouse": b"Time64(%d)" % scale})
+    return pa.RecordBatch.from_arrays([pa.array([3_600 + scale])], schema=pa.schema([field]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from loader.dataframe.source import shaped, table_schema
+from loader.dataframe.source import arrow_schema, shaped, table_schema
 from loader.dataframe.spark_types import arrow_type, converted, kind_of, spark_type
 from relay.errors import Refused
 from relay.records_pb2 import Block
@@ -135,3 +136,52 @@ def test_the_columns_of_a_dataframe() -> None:
     found = table_schema(batch(0, 1).schema, metadata=True)
     assert found.simpleString() == "struct<id:bigint,name:string,_block:string,_partition:int>"
     assert table_schema(batch(0, 1).schema, metadata=False).names == ["id", "name"]
+
+
+def one_column(type_: str, values: list[object]) -> pa.RecordBatch:
+    """A block's rows of one column `t`."""
+    kind = kind_of("t", type_)
+    field = pa.field("t", kind.arrow, metadata={b"clickhouse": type_.encode()})
+    return pa.RecordBatch.from_arrays([pa.array(values, kind.arrow)], schema=pa.schema([field]))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("UInt32", "DateTime"),
+        ("DateTime", "UInt32"),
+        ("DateTime64(6)", "DateTime64(9)"),
+        ("DateTime64(9)", "DateTime64(6)"),
+        ("DateTime64(7)", "DateTime64(9)"),
+        ("Time64(3)", "Time64(6)"),
+        ("Time", "Time64(0)"),
+        ("DateTime", "Date"),
+    ],
+)
+def test_a_column_counted_in_another_unit_is_refused(was: str, now: str) -> None:
+    """ClickHouse has converted its rows; the block's numbers would be other times."""
+    wanted = arrow_schema(table_schema(one_column(now, []).schema, metadata=False))
+    with pytest.raises(
+        Refused, match=rf"column t was {re.escape(was)} .* read as {re.escape(now)}"
+    ):
+        shaped(one_column(was, [3_600]), Block(id="b"), wanted)
+    inside = one_column(f"Array({now})", [])
+    wanted = arrow_schema(table_schema(inside.schema, metadata=False))
+    with pytest.raises(Refused, match="another value"):
+        shaped(one_column(f"Array({was})", [[3_600]]), Block(id="b"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "value", "read"),
+    [
+        ("DateTime", "DateTime64(3)", 3_600, datetime(1970, 1, 1, 1, tzinfo=UTC)),
+        ("DateTime64(3)", "DateTime64(6)", 3_600, datetime(1970, 1, 1, 0, 0, 3, 600_000, UTC)),
+        ("Date", "DateTime", 1, datetime(1970, 1, 2, tzinfo=UTC)),
+        ("Time64(3)", "Nullable(Time64(3))", 3_600, 3_600),
+        ("UInt8", "Int64", 7, 7),
+    ],
+)
+def test_a_column_that_means_the_same_is_read(was: str, now: str, value: int, read: object) -> None:
+    wanted = arrow_schema(table_schema(one_column(now, []).schema, metadata=False))
+    found = shaped(one_column(was, [value]), Block(id="b"), wanted)
+    assert found.column(0).to_pylist() == [read]

@@ -59,6 +59,22 @@ def ticks(array: Array, base: str) -> Array:
     return found
 
 
+def loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether dates or times would become numbers by a cast, or numbers these.
+
+    Arrow checks none of that, and cuts the time of day where a timestamp becomes a date.
+    """
+    kinds = pa.types
+    if kinds.is_temporal(given) and kinds.is_temporal(wanted):
+        return kinds.is_timestamp(given) and kinds.is_date(wanted)
+    if kinds.is_temporal(given) or kinds.is_temporal(wanted):
+        return not (kinds.is_string(given) or kinds.is_string(wanted))
+    if given.num_fields != wanted.num_fields:
+        return False  # the cast itself says what is wrong
+    fields = range(given.num_fields)
+    return any(loses_units(given.field(at).type, wanted.field(at).type) for at in fields)
+
+
 def _is_time(type_: pa.DataType) -> bool:
     return bool(pa.types.is_time(type_) or pa.types.is_duration(type_))
 
