@@ -79,6 +79,7 @@ def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partiti
         polled=polled,
         count=partition.count + counted,
         flushed_at_ms=now_ms if flushed else partition.flushed_at_ms,
+        recorded_at_ms=now_ms,
         fresh=False,
     )
 

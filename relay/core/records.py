@@ -70,6 +70,7 @@ class JournalRecord:
         rewinding: a person began to rewind the partition, and the old rows are not dealt with yet.
         source_partitions: of the source, when its writer took the partition over; 0: an older
             version wrote it.
+        appended_at_ms: its Unix time in the topic, by which retention goes; 0: not read there.
     """
 
     partition: int
@@ -86,6 +87,7 @@ class JournalRecord:
     flush_point: bool
     rewinding: bool = False
     source_partitions: int = 0
+    appended_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,12 @@ def record_due(state: RelayState, partition: Partition) -> bool:
     """Return whether a journal record is due without any seal.
 
     The first says where a partition began; those of an idle one keep the journal's last record
-    younger than the topic's retention, as a take-over needs it.
+    younger than the topic's retention, as a take-over needs it. How old that is does not begin
+    anew at a take-over. The record's time is of another clock: one that lies as far ahead of this
+    one says only that one of the two is wrong.
     """
-    idle_ms = state.now_ms - partition.flushed_at_ms
-    idle = not partition.buffers and idle_ms >= state.limits.keepalive_ms
+    age_ms = abs(state.now_ms - partition.recorded_at_ms)
+    idle = not partition.buffers and age_ms >= state.limits.keepalive_ms
     moved = partition.position > partition.floor
     return partition.fresh or idle or (moved and flush_due(state, partition))
 

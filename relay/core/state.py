@@ -120,6 +120,8 @@ class Partition:
         marks: per table, those above the floor.
         polled: ascending offsets of the messages from the floor to the position, by poll.
         reference: the last flush point; `count` messages since it lie before the floor.
+        recorded_at_ms: when its last journal record was written: as its topic says where this
+            member took over, else by the time of events.
         fresh: nothing was ever committed; the first transaction records where it began.
         source_partitions: of the source, when it was taken over.
     """
@@ -137,6 +139,7 @@ class Partition:
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
     polled: tuple[Sequence[int], ...] = ()
     source_partitions: int = 0
+    recorded_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
         reference=record.floor if record.flush_point else record.reference,
         count=0 if record.flush_point else record.count,
         flushed_at_ms=now_ms,
+        recorded_at_ms=record.appended_at_ms,
         marks={mark.table: mark.offset for mark in record.marks},
         source_partitions=found.source_partitions,
     )
@@ -96,6 +97,7 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
         reference=found.start_offset,
         count=0,
         flushed_at_ms=now_ms,
+        recorded_at_ms=now_ms,
         fresh=True,
         source_partitions=found.source_partitions,
     )

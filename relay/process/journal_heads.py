@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.blocks import journal
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.errors import ContractBroken, ErrorPage
-from relay.process.truth import STRETCH, TruthReader
+from relay.process.truth import STRETCH, TruthReader, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,7 +61,7 @@ class HeadReader(TruthReader):
         while True:
             start = max(beginning, end - stretch)
             if visible := self._from("read_committed", index, start, end):
-                return visible[-1].offset() or 0, journal.decode(visible[-1].value() or b"")
+                return visible[-1].offset() or 0, decoded(visible[-1])
             if start == beginning:
                 break
             stretch *= 10

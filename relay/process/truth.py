@@ -8,6 +8,7 @@ relay.core.takeover does.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 STRETCH = 100
 """Offsets read first; ten times as many if no record is among them."""
 _GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+
+
+def decoded(message: Message) -> JournalRecord:
+    """Return the journal record that a message of the journal holds, with the message's time."""
+    return replace(journal.decode(message.value() or b""), appended_at_ms=message.timestamp()[1])
 
 
 class TruthReader:
@@ -186,7 +192,7 @@ class TruthReader:
         stretch = STRETCH
         while end > 0:
             if found := self._from("read_committed", index, 0, min(end, stretch)):
-                return journal.decode(found[0].value() or b"")
+                return decoded(found[0])
             if stretch >= end:
                 break
             stretch *= 10
@@ -232,7 +238,7 @@ class TruthReader:
             raise
         for message in found:
             if message.offset() == offset:
-                record = journal.decode(message.value() or b"")
+                record = decoded(message)
                 return record if record.partition == index else None
         return None
 
@@ -246,7 +252,7 @@ class TruthReader:
         if end <= offset:
             return 0, None
         found = self._from("read_committed", index, offset, end)
-        return len(found), journal.decode(found[-1].value() or b"") if found else None
+        return len(found), decoded(found[-1]) if found else None
 
     def _reader(self, isolation: str) -> PartitionReader:
         if isolation not in self._readers:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from tests.core.build import (
     partition,
     polled,
     ready,
+    record,
     result,
     through,
     with_limits,
@@ -248,9 +251,9 @@ def test_a_fresh_partition_is_recorded_without_any_message() -> None:
 
 def test_an_idle_partition_is_recorded_again_before_retention_deletes_its_record() -> None:
     """A take-over reads the journal's last record, however long ago the last message came."""
-    idle, busy = partition(7, flushed_at_ms=1_000), partition(8, 9, buffers={"d.x": buffer(8)})
+    idle, busy = partition(7, recorded_at_ms=1_000), partition(8, 9, buffers={"d.x": buffer(8)})
     chosen = limits(keepalive_ms=60_000)
-    state = with_limits(chosen, p0=idle, p1=replace(busy, flushed_at_ms=1_000))
+    state = with_limits(chosen, p0=idle, p1=replace(busy, recorded_at_ms=1_000))
 
     early, effects = step(state, ev.Polled(60_999))
     assert (early.phase, effects) == (Phase.READY, ())
@@ -258,7 +261,68 @@ def test_an_idle_partition_is_recorded_again_before_retention_deletes_its_record
     assert isinstance(effects[-1], ef.WriteJournal)
     assert [(r.partition, r.floor, r.results) for r in effects[-1].records] == [(0, 7, ())]
     state, _ = through(state, ev.JournalWritten({0: 9}), ev.OffsetsSent(), ev.Committed(clean=True))
-    assert state.partitions[0].flushed_at_ms == 61_000
+    assert state.partitions[0].recorded_at_ms == 61_000
+
+
+TAKE_OVERS: dict[str, Callable[[RelayState], tuple[RelayState, tuple[ef.Effect, ...]]]] = {
+    "rebalances": lambda state: through(
+        state, ev.Revoked(frozenset({0})), ev.Assigned(frozenset({0}))
+    ),
+    "transactions that were aborted": lambda state: through(
+        replace(state, phase=Phase.ABORTING), ev.Aborted()
+    ),
+    "restarts": lambda state: step(
+        replace(with_limits(state.limits), now_ms=state.now_ms), ev.Assigned(frozenset({0}))
+    ),
+}
+
+
+@pytest.mark.parametrize("again", TAKE_OVERS.values(), ids=TAKE_OVERS.keys())
+def test_an_idle_partition_is_recorded_again_however_often_it_is_taken_over(
+    again: Callable[[RelayState], tuple[RelayState, tuple[ef.Effect, ...]]],
+) -> None:
+    """Retention goes by the record's age, which a take-over leaves as it is."""
+    state = with_limits(limits(keepalive_ms=60_000), p0=partition())
+    written_ms = [0]
+    for now_ms in range(20_000, 400_000, 20_000):
+        state, effects = again(state)
+        assert effects[-1] == ef.ReadTruth(frozenset({0}))
+        last = record(marks=(), appended_at_ms=written_ms[-1])
+        state, _ = step(state, ev.TruthRead((found(record=last),), now_ms))
+        state, effects = step(state, ev.Polled(now_ms + 1))
+        if effects:
+            assert effects == (ef.Begin(frozenset()),)
+            events = ev.Begun(), ev.Produced(()), ev.JournalWritten({0: 9}), ev.OffsetsSent()
+            state, _ = through(state, *events, ev.Committed(clean=True))
+            written_ms.append(now_ms + 1)
+    ages_ms = [later - earlier for earlier, later in pairwise(written_ms)]
+    assert len(ages_ms) == 6
+    assert all(60_000 <= age_ms <= 80_001 for age_ms in ages_ms), ages_ms
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "due"), [(0, False), (59_999, False), (60_000, True), (-59_999, False)]
+)
+def test_a_partition_taken_over_is_recorded_at_once_only_if_its_record_is_old(
+    age_ms: int, due: bool
+) -> None:
+    """Else each of hundreds of idle partitions would write one at every rebalance."""
+    assert _records_at_take_over(age_ms) == due
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, 10**12])
+def test_a_record_of_a_time_to_come_is_no_young_record(ahead_ms: int) -> None:
+    """One of two clocks is wrong; waiting for that time, a relay whose own is would never write."""
+    assert _records_at_take_over(-ahead_ms)
+
+
+def _records_at_take_over(age_ms: int) -> bool:
+    """Whether a relay with one idle partition writes when it has taken that over."""
+    now_ms = 10**12
+    state, _ = step(with_limits(limits(keepalive_ms=60_000)), ev.Assigned(frozenset({0})))
+    last = record(marks=(), appended_at_ms=now_ms - age_ms)
+    state, _ = step(state, ev.TruthRead((found(record=last),), now_ms))
+    return bool(step(state, ev.Polled(now_ms))[1])
 
 
 def test_schema_change_seals_only_its_table_and_at_once() -> None:
