@@ -223,10 +223,9 @@ class TableCodecs:
         """The registry's schema of each table that ClickHouse has, proposed where it is new.
 
         The registry is read before the catalogue, and both again after a lost proposal: with
-        older columns than another relay registered, its new column would look dropped and
-        come back under another number, and what producers sent under the first be lost. So
-        each proposal is based on what was read before, though a proposal for another table
-        has read on meanwhile: then it loses.
+        older columns than another relay registered, its new column would look dropped, and
+        what producers sent for it be lost. So each proposal is based on what was read before,
+        though a proposal for another table has read on meanwhile: then it loses.
         """
         for _ in range(PROPOSALS):
             self._registry.catch_up()

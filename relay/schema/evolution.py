@@ -3,7 +3,7 @@
 Receives a table's columns as ClickHouse lists them now and the schema before,
 gives the schema after, and the `.proto` for producers. Pure: never reads a
 server or a clock. A number, once given, never means another column, nor a type for which
-its values would mean something else.
+its values would mean something else; a column is what its name says, also after it was away.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def evolve(
 ) -> TableSchema | None:
     """Return the schema after `current`, or None if nothing changed.
 
-    A new column takes the next number, a dropped one keeps its number reserved. A column
+    A new column takes the next number, a dropped one keeps its number reserved, and takes it
+    again if it comes back: whichever producers send it mean that column. A column
     whose type changed keeps its number where producers need not notice (`reads_alike`), else
     it is a drop and a new column. The block-id column is the loader's and takes no part.
     `written_at_ms` is left to the writer.
@@ -69,6 +70,10 @@ def evolve(
             del wanted[old.name]
     number = max((column.number for column in after.columns), default=0)
     for column in wanted.values():
+        if (back := _dropped(after, column)) is not None:
+            back.dropped = False
+            back.type, back.default_kind = column.type, column.default_kind
+            continue
         number += 1
         if number in _RESERVED_BY_PROTOBUF:
             number = _RESERVED_BY_PROTOBUF.stop
@@ -81,6 +86,16 @@ def evolve(
         and list(current.columns) == list(after.columns)
     )
     return None if unchanged else after
+
+
+def _dropped(schema: TableSchema, column: ColumnDef) -> Column | None:
+    """What the column was when it was last there, with values that read alike."""
+    alike = (
+        old
+        for old in schema.columns
+        if old.dropped and old.name == column.name and reads_alike(old.type, column.type)
+    )
+    return max(alike, key=lambda old: old.number, default=None)
 
 
 def live_columns(schema: TableSchema) -> list[Column]:

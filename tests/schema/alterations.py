@@ -249,7 +249,8 @@ def allowed(column: Column, written: Columns, row: int) -> set[object]:
 
     A producer that knows it by its name of now: its value. One that does not: the default. In
     between, where it was renamed since, either: the value was in the table before, or it came
-    after. A block still under way may bring the value of an earlier column of the same name.
+    after. A block still under way, or a producer of before, may bring the value of an earlier
+    column of the same name.
     """
     known = next((one for one in written.values() if one.origin == column.origin), None)
     found: set[object] = set()

@@ -105,8 +105,8 @@ def tables(clickhouse: Any, registry: Any, topics: Any = None) -> TableCodecs:
 
 def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:
     """A relay has read the columns of two tables and proposes for the first, while another relay
-    registers that a column of the second was renamed. The new name's number stays: with the
-    columns that were read before, it would look dropped, and come back under another."""
+    registers that a column of the second was renamed. The new name stays: with the columns that
+    were read before, it would look dropped."""
     clickhouse = ClickHouse(a=[N], b=[N, OLD])
     registry = Registry()
     relay = tables(clickhouse, registry)
