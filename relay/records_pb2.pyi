@@ -161,14 +161,16 @@ class Rewind(_message.Message):
     def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ...) -> None: ...
 
 class Accept(_message.Message):
-    __slots__ = ("kinds", "found", "why")
+    __slots__ = ("kinds", "found", "why", "next_letter")
     KINDS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LETTER_FIELD_NUMBER: _ClassVar[int]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     found: str
     why: str
-    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+    next_letter: int
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type", "number", "dropped", "default_kind")

@@ -7,11 +7,13 @@ Receives journal records, partition by partition in order, gives blocks and grou
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loader.blocks.table_runs import near
 from relay.blocks import placement
+from relay.blocks.journal import renames_offsets
 from relay.records_pb2 import Block, Commit
 
 
@@ -42,10 +44,10 @@ class BlockSelection:
 
 
 def concerns(commit: Commit, table: str) -> bool:
-    """Return whether the record has blocks of the table, or a rewind of it."""
-    return any(block.table == table for block in commit.blocks) or any(
-        start.table == table for start in commit.rewind.starts
-    )
+    """Return whether the record has blocks of the table, or says which of them count."""
+    blocks = any(block.table == table for block in commit.blocks)
+    rewound = any(start.table == table for start in commit.rewind.starts)
+    return blocks or rewound or renames_offsets(commit.accept)
 
 
 def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
@@ -55,14 +57,18 @@ def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
         records: partition and record, each partition's in the journal's order.
         table: as database.table.
     """
-    found: dict[int, list[Block]] = {}
+    settled: defaultdict[int, list[Block]] = defaultdict(list)  # of a source log that is gone
+    found: defaultdict[int, list[Block]] = defaultdict(list)
     for partition, commit in records:
-        blocks = found.setdefault(partition, [])
+        if renames_offsets(commit.accept):
+            settled[partition] += found.pop(partition, [])
         for start in commit.rewind.starts:
             if start.table == table:
+                blocks = found[partition]
                 blocks[:] = [one for one in blocks if one.first_source_offset < start.offset]
-        blocks += [block for block in commit.blocks if block.table == table]
-    return [block for partition in sorted(found) for block in found[partition]]
+        found[partition] += [block for block in commit.blocks if block.table == table]
+    partitions = sorted({*settled, *found})
+    return [block for p in partitions for block in [*settled[p], *found[p]]]
 
 
 def newest(blocks: Sequence[Block]) -> Block | None:

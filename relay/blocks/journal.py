@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relay.core.records import JournalRecord, SealResult, TableMark
-from relay.records_pb2 import Commit
+from relay.records_pb2 import Accept, Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +117,11 @@ def _add_dead(commit: Commit, result: SealResult) -> None:
         reason=result.dead_reason,
         kind=result.dead_kind,
     )
+
+
+def renames_offsets(accept: Accept) -> bool:
+    """Return whether an offset may name another message from an accept's record on.
+
+    What was sealed before is settled: no later rewind is of those messages.
+    """
+    return bool({"topic", "truncated"} & set(accept.kinds))

@@ -9,7 +9,7 @@ import pytest
 from loader.dataframe.options import PARTITION_BYTES, parse_options
 from loader.dataframe.selection import BlockSelection, concerns, groups, live, newest
 from relay.errors import ConfigError
-from relay.records_pb2 import Block, Commit, Mark, Rewind
+from relay.records_pb2 import Accept, Block, Commit, Mark, Rewind
 
 TABLE = "d.t"
 CONNECTED = {"app": "shop", "bootstrap": "h:1", "table": TABLE}
@@ -41,6 +41,21 @@ def test_what_a_rewind_replaced_is_left_out() -> None:
     ]
     assert live(records, TABLE) == [kept, again, far]
     assert [concerns(commit, TABLE) for _, commit in records] == [1, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("topic", True), ("offsets", False)])
+def test_no_rewind_replaces_blocks_of_a_source_log_that_is_gone(kind: str, counts: bool) -> None:
+    """A rewind after `relay accept` of a topic made anew is of the new topic's messages."""
+    first, before, kept, gone = block(0), block(500), block(0, epoch=1), block(100, epoch=1)
+    accept = Commit(accept=Accept(kinds=[kind]))
+    records = [
+        (0, Commit(blocks=[first, before])),
+        (0, accept),
+        (0, Commit(blocks=[kept, gone])),
+        (0, rewind(TABLE, 100)),
+    ]
+    assert live(records, TABLE) == [first, *([before] if counts else []), kept]
+    assert concerns(accept, TABLE) == counts
 
 
 def test_since_until_and_block() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.operate.rewind.superseded_letters import SupersededLetters
-from relay.records_pb2 import Commit, Mark, Rewind
+from relay.records_pb2 import Accept, Commit, Mark, Rewind
 from tests.dead.letters import TABLE, letter
 
 REWOUND_AT_MS = 5_000
@@ -66,3 +66,23 @@ def test_each_of_several_rewinds_counts() -> None:
         told.add(Commit(partition=1, epoch=epoch, rewind=rewind))
     found = [told.include(letter(number)) for number in (1, 3, 5, 6, 8, 9)]
     assert found == [True, False, False, True, True, False]
+
+
+@pytest.mark.parametrize("kinds", [["topic"], ["truncated", "offsets"]])
+def test_letters_of_a_source_log_that_is_gone_are_no_later_rewinds(kinds: list[str]) -> None:
+    """After the accept an offset names another message; letters until then are settled."""
+    told = SupersededLetters()
+    rewind = Rewind(starts=[Mark(table=TABLE, offset=100)], next_letter=9)
+    told.add(Commit(partition=1, epoch=4, accept=Accept(kinds=kinds, next_letter=6)))
+    told.add(Commit(partition=1, epoch=5, rewind=rewind))
+    blocks = [f"app:{TABLE}:1:{epoch}:100:left-out" for epoch in (3, 4)]
+    letters = [letter(5), letter(6), *(letter(20, block=block) for block in blocks)]
+    assert [told.include(one) for one in letters] == [False, True, False, True]
+
+
+def test_an_accept_that_renames_nothing_settles_nothing() -> None:
+    told = SupersededLetters()
+    told.add(Commit(partition=1, epoch=4, accept=Accept(kinds=["retention"], next_letter=6)))
+    rewind = Rewind(starts=[Mark(table=TABLE, offset=100)], next_letter=9)
+    told.add(Commit(partition=1, epoch=5, rewind=rewind))
+    assert told.include(letter(5))

@@ -41,6 +41,7 @@ def accept(
         return notes
     with hands.fenced([one.partition for one in notes]):
         places, notes = _notes(hands, begins, only)
+        letters = hands.next_letters([one.partition for one in notes])
         hands.write(
             [
                 records.accepted(
@@ -48,6 +49,7 @@ def accept(
                     one.floor,
                     places[one.partition].topic_id,
                     (one.kinds, one.found),
+                    letters[one.partition],
                     author(),
                 )
                 for one in notes

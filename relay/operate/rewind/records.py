@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relay.blocks.journal import renames_offsets
 from relay.operate.rewind.plan import Course
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
 
@@ -59,6 +60,7 @@ def accepted(
     floor: int,
     topic_id: str,
     statement: tuple[tuple[str, ...], str],
+    next_letter: int,
     author: RewindAuthor,
 ) -> Commit:
     """Take note: relays go on from `floor`.
@@ -68,12 +70,14 @@ def accepted(
         floor: where; the one of `head` where only the group's offset was moved.
         topic_id: of the source topic now.
         statement: kinds of what was found, and both values.
+        next_letter: offset that the partition's next dead letter gets.
         author: of the record.
     """
     kinds, found = statement
+    said = Accept(kinds=kinds, found=found, why=author.why, next_letter=next_letter)
     marks = {mark.table: mark.offset for mark in head.marks}
-    if {"topic", "truncated"} & set(kinds):
-        marks = {}  # from here on an offset may name another message
+    if renames_offsets(said):
+        marks = {}
     record = _next(head, author, floor, marks, epoch=head.epoch + 1)
     record.source_topic_id = topic_id
     record.reference, record.count = floor, 0
@@ -81,7 +85,7 @@ def accepted(
         record.reference, record.count = head.reference, head.count
         if head.flush_point:
             record.reference, record.count = head.floor, 0
-    record.accept.CopyFrom(Accept(kinds=kinds, found=found, why=author.why))
+    record.accept.CopyFrom(said)
     return record
 
 

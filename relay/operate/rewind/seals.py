@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relay.names import BlockId
+from relay.blocks.journal import renames_offsets
 from relay.records_pb2 import Block, Commit
 
 
@@ -60,7 +60,7 @@ class Seals:
             marks = [mark.offset for mark in commit.marks]
             self.base = max([commit.floor, *marks])
         self.head, self.offset, self.superseded = commit, offset, ()
-        if commit.HasField("accept") and {"topic", "truncated"} & set(commit.accept.kinds):
+        if renames_offsets(commit.accept):
             self._live, self._latest, self.base = {}, {}, commit.floor
         if commit.HasField("rewind"):
             self.superseded = tuple(self._supersede(commit))
@@ -91,15 +91,3 @@ def stretches(commit: Commit) -> Iterator[Stretch]:
     for place in dict.fromkeys([*blocks, *dead]):
         letters = dead[place].messages if place in dead else 0
         yield Stretch(*place, blocks.get(place), letters)
-
-
-def is_superseded(block: str, partition: int, epoch: int, starts: dict[str, int]) -> bool:
-    """Return whether a rewind of `partition` under `epoch` from `starts` replaces this block.
-
-    Raises:
-        ValueError: not a block id.
-    """
-    name = BlockId.parse(block)
-    start = starts.get(name.table)
-    older = name.partition == partition and name.epoch < epoch
-    return older and start is not None and name.first_offset >= start
