@@ -203,6 +203,22 @@ def first_epoch(journal_topic_id: str) -> int:
     return FIRST_EPOCHS + int.from_bytes(digest[:4], "big") % FIRST_EPOCHS
 
 
+SUPERSEDED = "#superseded-"
+
+
+def superseded_row(journal_topic_id: str, partition: int, offset: int) -> str:
+    """Return the `block` of the ledger's row that notes a rewind.
+
+    Its old blocks are settled, and their rows removed.
+
+    Args:
+        journal_topic_id: of the app's journal.
+        partition: of the journal.
+        offset: of the rewind's record there.
+    """
+    return f"{journal_topic_id}{SUPERSEDED}{offset}:{partition}"
+
+
 LEFT_OUT = ":left-out"
 """Behind a block's id: the block that messages make which the table refused
 (loader.core.left_out)."""

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import click
 from google.protobuf.message import DecodeError
@@ -15,7 +15,9 @@ from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
 from relay.errors import ConfigError
 from relay.program.config_argument import ConfiguredCommand
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, Commit
+
+R = TypeVar("R", Block, Commit)
 
 
 @click.command(cls=ConfiguredCommand, hidden=True)
@@ -25,38 +27,59 @@ from relay.records_pb2 import Block
     type=click.File("r"),
     required=True,
     metavar="FILE",
-    help="File of journal records, one per line in base64; - reads standard input.",
+    help="File of journal records, one per line in base64: the rewind's, then those of its blocks; "
+    "- reads standard input.",
 )
-@click.option("--keep-rows", is_flag=True, help="Do not remove rows from the tables.")
-@click.option("--why", default="", metavar="TEXT", help="Reason; the ledger keeps it.")
-def supersede(config_file: Path, blocks: TextIO, why: str, *, keep_rows: bool) -> None:
+@click.option(
+    "--at", type=int, required=True, metavar="OFFSET", help="The rewind's record in the journal."
+)
+@click.option(
+    "--first-epoch",
+    type=int,
+    metavar="EPOCH",
+    help="Superseded blocks of this epoch or later may be missing from FILE: their journal records "
+    "were deleted.",
+)
+def supersede(config_file: Path, blocks: TextIO, at: int, first_epoch: int | None) -> None:
     """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
-    Each line of FILE is a block's journal record in base64. The command discards blocks that are
-    not loaded, under a claim as a loader does, and then deletes rows that carry the ids of the
-    blocks. Loaders may keep running, and the command may be repeated.
+    The command discards blocks that are not loaded, under a claim as a loader does, and then
+    deletes rows that carry the ids of the blocks, except in tables whose rows the rewind keeps.
+    Last it notes in the ledger that this was done for the rewind. Loaders may keep running, and the
+    command may be repeated.
 
     \b
-    loader supersede relay.toml --blocks - < superseded.txt
+    loader supersede relay.toml --blocks - --at 120 < superseded.txt
     """
-    from loader.operate.supersede import supersede as settle  # noqa: PLC0415 - Kafka and Arrow
+    from loader.operate.supersede import Rewound, carry_out  # noqa: PLC0415 - Kafka and Arrow
 
     settings = settings_of(config_file)
-    listed = [_block(settings.app, line) for line in blocks if line.strip()]
-    done = settle(settings, ledger_of(settings, make=True), listed, keep=keep_rows, why=why)
+    first, *lines = [line.strip() for line in blocks if line.strip()] or [""]
+    record = _record(Commit, "the rewind's", first)
+    if record.app != settings.app:
+        raise _foreign(f"the rewind is of app {record.app!r}, not {settings.app!r}")
+    listed = [_block(settings.app, line) for line in lines]
+    rewound = Rewound(record, at, first_epoch)
+    done = carry_out(settings, ledger_of(settings, make=True), listed, rewound)
     click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))
 
 
 def _block(app: str, line: str) -> Block:
+    block = _record(Block, "a block's", line)
+    if not block.id.startswith(f"{app}:{block.table}:"):
+        raise _foreign(f"{block.id!r} is not a block of app {app}")
+    return block
+
+
+def _record(kind: type[R], whose: str, text: str) -> R:
     try:
-        block = Block.FromString(base64.b64decode(line.strip(), validate=True))
+        return kind.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError) as error:
         raise ConfigError(
-            f"not a block's journal record in base64: {line.strip()[:60]!r}",
+            f"not {whose} journal record in base64: {text[:60]!r}",
             "pass the lines that `relay rewind` wrote, unchanged",
         ) from (error)
-    if not block.id.startswith(f"{app}:{block.table}:"):
-        raise ConfigError(
-            f"{block.id!r} is not a block of app {app}", "name that app's configuration file"
-        )
-    return block
+
+
+def _foreign(message: str) -> ConfigError:
+    return ConfigError(message, "name that app's configuration file")

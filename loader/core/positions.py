@@ -9,6 +9,9 @@ them apart:
     JOURNAL#back:PARTITION    the same; and what it has of them may be older than their rows
     JOURNAL#lost:PARTITION    the same as the first; a person says that it had them
     JOURNAL#gone:0            a person acknowledged that this journal was deleted
+    JOURNAL#superseded-OFFSET:PARTITION
+                              of the rewind whose record is at this offset the old blocks are
+                              settled, and their rows removed
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from loader.core.plan import PERHAPS, SURELY, Entry
+from relay import names
 
 Why = Literal["unsure", "back", "lost"]
 """Why the ledger may lack entries of blocks before an offset: there is no checkpoint that would say
@@ -82,6 +86,7 @@ class Noted:
         positions: next offset by (topic id, partition).
         unsure: by (topic id, partition).
         gone: topic ids of deleted journals that a person took note of.
+        superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
     """
 
@@ -89,6 +94,7 @@ class Noted:
     unsure: Mapping[tuple[str, int], Unsure] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     now: int = 0
+    superseded: frozenset[str] = frozenset()
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
@@ -108,6 +114,7 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     positions: dict[tuple[str, int], int] = {}
     unsure: dict[tuple[str, int], Unsure] = {}
     gone: set[str] = set()
+    superseded: set[str] = set()
     now = 0
     for block, attempt, at in rows:
         name, _, partition = str(block).rpartition(":")
@@ -117,9 +124,11 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
             unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
         elif kind == _GONE:
             gone.add(journal)
+        elif names.SUPERSEDED in name:
+            superseded.add(str(block))
         elif not kind:
             positions[place] = offset
-    return Noted(positions, unsure, frozenset(gone), now)
+    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded))
 
 
 def position(journal: str, partition: int) -> str:
@@ -155,3 +164,9 @@ def rows_of(
 def gone_row(journal: str) -> dict[str, object]:
     """Return the row that records the deletion of a journal."""
     return {"block": f"{journal}#{_GONE}:0", "state": "position"}
+
+
+def superseded_row(journal: str, partition: int, offset: int) -> dict[str, object]:
+    """Return the row that records a rewind, at this offset of the journal, as carried out."""
+    row = names.superseded_row(journal, partition, offset)
+    return {"block": row, "state": "position", "attempt": offset}

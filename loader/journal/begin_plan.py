@@ -12,17 +12,24 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
 
 Where entries may be missing, a block without one may have been inserted:
 loader.clickhouse.forgotten_blocks asks.
+
+A rewind settles the blocks that it supersedes, removes their rows and notes that in the ledger. A
+ledger without the note is older than the rewind, as its tables may be: their rows of superseded
+blocks would stay beside those of the new ones. While a rewind goes on, the journal has no record
+behind its own: then the loader loads, and what it loads is removed at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
 from loader.core.positions import Noted, Unsure, Why
 from loader.journal.checkpoint import CheckpointPositions
+from relay import names
 from relay.errors import ContractBroken, ErrorPage
+from relay.program.plural import several
 
 GO_ON = (
     "If the ledger was lost or emptied, start once with `loader run CONFIG --once --ledger-lost`: "
@@ -143,6 +150,35 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
             "without --run it shows what would be removed. If kafka.bootstrap names other brokers "
             "than before, correct that.",
             page=ErrorPage.LEDGER,
+        )
+
+
+def check_rewinds(
+    ledger: str, journal: str, noted: Noted, ended: Iterable[tuple[int, int]]
+) -> None:
+    """Stop where the ledger does not have the note of a rewind that has ended.
+
+    Args:
+        ledger: its name.
+        journal: topic id of the journal as it is now.
+        noted: by the ledger, read behind the journal: the note comes before the rewind's end.
+        ended: rewinds from the record before the position on: (partition, offset).
+
+    Raises:
+        ContractBroken: it is older than such a rewind, or lost.
+    """
+    found = [one for one in ended if names.superseded_row(journal, *one) not in noted.superseded]
+    if found:
+        places = ", ".join(f"{p}:{offset}" for p, offset in found)
+        raise ContractBroken(
+            f"{several(len(found), 'rewind')} in the journal (partition:offset {places}), but the "
+            f"ledger {ledger} has no note that the old blocks were settled and their rows removed: "
+            "it was lost, or restored from a backup that is older than the rewind, or an earlier "
+            "version made the rewind. Old rows may be in the tables again, and new blocks would "
+            "double them",
+            "Run `relay rewind CONFIG --run`, which removes what the rewind replaced and notes it. "
+            "Then start the loader again as now.",
+            page=ErrorPage.RESTORED_REWIND,
         )
 
 

@@ -18,7 +18,7 @@ from loader.console import say
 from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
-from loader.journal import begin_plan
+from loader.journal import begin_plan, rewinds
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
@@ -156,6 +156,7 @@ def begin(
         lost,
     )
     found = begin_plan.decide(facts)
+    _check_rewinds(settings, ledger, facts, found, rest, tell)
     for warning in found.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
@@ -169,6 +170,25 @@ def begin(
     if found.aside:
         tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)
     return Start(settings, journal, found.positions, found.unsure)
+
+
+def _check_rewinds(
+    settings: Settings,
+    ledger: Ledger,
+    facts: begin_plan.StartFacts,
+    found: begin_plan.StartPlan,
+    rest: Callable[[float], None],
+    tell: Say,
+) -> None:
+    """Stop where the tables may hold rows of blocks that a rewind superseded."""
+    ends = {p: high for p, (_, high) in facts.bounds.items()}
+    # Nothing follows a rewind's record until the rewind has ended. So a loader that ran meanwhile
+    # stands right behind that record, and so does a backup that was made then.
+    begin = {p: max(low, found.positions[p] - 1) for p, (low, _) in facts.bounds.items()}
+    ended = waited(settings, lambda: rewinds.ended(settings, begin, ends), rest, tell)
+    if ended:
+        noted = waited(settings, ledger.noted, rest, tell)  # a rewind may have ended meanwhile
+        begin_plan.check_rewinds(ledger.name, facts.journal, noted, ended)
 
 
 def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from loader.core.positions import Noted, position
 from relay.clickhouse.quoting import literal
-from relay.names import FIRST_EPOCHS, BlockId, first_epoch
+from relay.names import FIRST_EPOCHS, SUPERSEDED, BlockId, first_epoch
 
 _REWINDS = 1 << 20
 """Far more than a journal sees."""
@@ -132,7 +132,7 @@ def _gone(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -
     rows = " OR ".join(
         f"startsWith(block, {literal(f'{one}{end}')})"
         for one in gone
-        for end in (":", "#unsure:", "#back:", "#lost:")
+        for end in (":", "#unsure:", "#back:", "#lost:", SUPERSEDED)
     )
     condition = f"(state = 'position' AND ({rows}))"
     if not noted.of(journal):  # then no loader has touched a block of this one

@@ -1,15 +1,16 @@
 """Settles blocks that a rewind superseded, so that none is loaded any more; removes their rows.
 
-Receives blocks, gives how many were settled and how many rows went. Every step may be repeated:
-a block is settled through the same claims and conditions as by a run, so an INSERT that is still
-under way is waited for and none can follow; only then are rows removed, by block id.
+Receives a rewind and its blocks, gives how many were settled and how many rows went. Every step may
+be repeated: a block is settled through the same claims and conditions as by a run, so an INSERT
+that is still under way is waited for and none can follow; only then are rows removed, by block id.
+The ledger notes the rewind last: without that note no loader begins before it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,15 +21,19 @@ from loader.clickhouse.client import failure
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
 from loader.core.plan import FINAL
+from loader.core.positions import superseded_row
+from loader.journal.startup import topic_id
+from relay import names
 from relay.clickhouse.quoting import literal, quoted, quoted_table
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
+from relay.names import BlockId
 from relay.program.plural import several
 
 if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
-    from relay.records_pb2 import Block
+    from relay.records_pb2 import Block, Commit
 
 AT_ONCE = 500
 """Blocks whose ids go into one statement."""
@@ -41,6 +46,98 @@ class Settled:
 
     blocks: int
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """A rewind, as the journal has it.
+
+    Attributes:
+        record: of it.
+        offset: of the record in the journal.
+        first_epoch: the records of superseded blocks from this epoch on may be deleted; None: the
+            journal has them all.
+    """
+
+    record: Commit
+    offset: int
+    first_epoch: int | None = None
+
+    @property
+    def starts(self) -> Mapping[str, int]:
+        """The source offsets from which it superseded blocks, by table."""
+        starts = {start.table: start.offset for start in self.record.rewind.starts}
+        starts.pop(names.NO_TABLE, None)  # whose messages make no block
+        return starts
+
+    @property
+    def why(self) -> str:
+        """The rewind in words, for the ledger."""
+        record = self.record
+        text = f"rewound at n={record.n} of partition {record.partition}; {record.rewind.why}"
+        return text.rstrip("; ")
+
+    def replaces(self, block: str) -> bool:
+        """Return whether the block is one whose record may be deleted.
+
+        Raises:
+            ValueError: it is not a block id.
+        """
+        name = BlockId.parse(block)
+        start = self.starts.get(name.table)
+        if self.first_epoch is None or start is None or name.partition != self.record.partition:
+            return False
+        return self.first_epoch <= name.epoch < self.record.epoch and name.first_offset >= start
+
+    def rows(self, table: str, stamp: str) -> str:
+        """Return the condition in SQL that a row of the table is of such a block; empty: none is.
+
+        Args:
+            table: `database.table`.
+            stamp: the block-id column.
+        """
+        if self.first_epoch is None or table not in self.starts:
+            return ""
+        record, column = self.record, quoted(stamp)
+        whose = literal(f"{record.app}:{table}:{record.partition}:")
+        epoch, first = (f"toInt64OrZero(splitByChar(':', {column})[{n}])" for n in (4, 5))
+        return (
+            f"startsWith({column}, {whose}) AND {epoch} >= {self.first_epoch} "
+            f"AND {epoch} < {record.epoch} AND {first} >= {self.starts[table]}"
+        )
+
+
+def carry_out(
+    settings: Settings, ledger: Ledger, blocks: Sequence[Block], rewound: Rewound
+) -> Settled:
+    """Settle a rewind's blocks, remove the rows of those that are not kept, and note that.
+
+    Args:
+        settings: of the app.
+        ledger: of the app; its table exists.
+        blocks: that it superseded, as far as the journal has them.
+        rewound: the rewind.
+
+    Raises:
+        Unavailable, Refused: as `supersede`; run it again.
+    """
+    journal = topic_id(settings, names.journal_topic(settings.app))
+    listed = {block.id for block in blocks}
+    waiting = [one.block for one in ledger.waiting() if rewound.replaces(one.block.id)]
+    blocks = [*blocks, *(one for one in waiting if names.sealed(one.id) not in listed)]
+    kept = set(rewound.record.rewind.kept)
+    done = []
+    for keep in (True, False):
+        some = [block for block in blocks if (block.table in kept) == keep]
+        if some:
+            done.append(supersede(settings, ledger, some, keep=keep, why=rewound.why))
+    more = 0
+    for table in sorted(rewound.starts.keys() - kept):
+        if where := rewound.rows(table, settings.loader.block_column):
+            more += _remove(settings, ledger, table, [where])
+    ledger.note([superseded_row(journal, rewound.record.partition, rewound.offset)])
+    reached("rewind_noted")
+    return Settled(sum(one.blocks for one in done), sum(one.rows for one in done) + more)
 
 
 def supersede(
@@ -75,8 +172,18 @@ def supersede(
     by_table: dict[str, list[str]] = defaultdict(list)
     for block in blocks:
         by_table[block.table].append(block.id)
-    rows = sum(_remove(settings, ledger, table, ids) for table, ids in sorted(by_table.items()))
+    stamp = settings.loader.block_column
+    rows = sum(
+        _remove(settings, ledger, table, _carrying(stamp, ids))
+        for table, ids in sorted(by_table.items())
+    )
     return Settled(len(blocks), rows)
+
+
+def _carrying(stamp: str, ids: Sequence[str]) -> list[str]:
+    """Conditions in SQL, each that a row carries one of these ids."""
+    some = (ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE))
+    return [f"{quoted(stamp)} IN ({', '.join(map(literal, one))})" for one in some]
 
 
 def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -> None:
@@ -97,8 +204,8 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
         time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
 
 
-def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) -> int:
-    """Rows of the table that carried one of these ids."""
+def _remove(settings: Settings, ledger: Ledger, table: str, which: Sequence[str]) -> int:
+    """Rows of the table that met one of these conditions."""
     stamp = settings.loader.block_column
     target = Tables(ledger.client, stamp).look({table}).get(table)
     if target is None:
@@ -111,9 +218,7 @@ def _remove(settings: Settings, ledger: Ledger, table: str, ids: Sequence[str]) 
             "yourself",
         )
     removed = 0
-    for at in range(0, len(ids), AT_ONCE):
-        some = ", ".join(map(literal, ids[at : at + AT_ONCE]))
-        where = f"{quoted(stamp)} IN ({some})"
+    for where in which:
         before = _count(ledger, table, where)
         if before:
             reached("before_remove")

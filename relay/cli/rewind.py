@@ -109,8 +109,9 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     start them again at any time), records the rewind in the journal, settles the old blocks and
     removes their rows by block id. Until that is done relays stop with status 6; then they
     continue from the new offset. If the command is killed, run it again, or run
-    `relay rewind CONFIG --run`: it continues where it stopped. Dead letters of the messages that
-    are read again are written again.
+    `relay rewind CONFIG --run`: it continues where it stopped. That also repeats the settling and
+    the removal of a rewind that a restored or lost ledger does not know; no relay is fenced for it.
+    Dead letters of the messages that are read again are written again.
 
     \b
     Examples:
@@ -144,8 +145,9 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
             return
         places = servers.look({} if wanted is None else wanted.offsets)
         begun = steps.unfinished(places)
-        if begun:
-            _say(output_rewind.unfinished(begun, as_json=as_json))
+        repeated = steps.without_note(servers, places) if wanted is None else []
+        if begun or repeated:
+            _say(output_rewind.unfinished(begun, repeated, as_json=as_json))
         elif wanted is None:
             raise click.UsageError(
                 "no unfinished rewind; say what to rewind: --partition, --table or --all"

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from loader.core.plan import ASIDE, PREPARED, Entry
-from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of
-from loader.journal.begin_plan import StartFacts, decide, forgot
+from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of, superseded_row
+from loader.journal.begin_plan import StartFacts, check_rewinds, decide, forgot
 from loader.journal.checkpoint import Checkpoint, CheckpointPositions
+from loader.journal.rewinds import followed
 from relay.errors import ContractBroken, Refused
 
 BOUNDS = {0: (0, 100), 1: (0, 50)}
@@ -249,3 +250,35 @@ def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
     assert sorted(one.name for one in aside.iterdir()) == ["commits", "metadata", "offsets"]
     assert [one.name for one in tmp_path.iterdir()] == [aside.name]
     assert made.found() is None
+
+
+def test_a_rewind_without_a_note_stops() -> None:
+    """Notes of one rewind each: that of a later one, or of another journal, is none."""
+    rows = [superseded_row("J", 0, 7), superseded_row("J", 1, 9), superseded_row("K", 0, 5)]
+    known = noted((row["block"], row["attempt"], 3) for row in rows)
+    assert (known.positions, known.unsure, known.gone) == ({}, {}, frozenset())
+    check_rewinds("ledger", "J", known, [(0, 7), (1, 9)])
+    for one in ((0, 5), (1, 7), (10, 7)):
+        with pytest.raises(ContractBroken, match=f"1 rewind .*partition:offset {one[0]}:{one[1]}"):
+            check_rewinds("ledger", "J", known, [(0, 7), one])
+
+
+@pytest.mark.parametrize(
+    ("records", "ended"),
+    [
+        ("", []),
+        ("0r", []),
+        ("0r 1. 1.", []),
+        ("0r 0.", [(0, 0)]),
+        ("0r 0r", [(0, 0)]),
+        ("0. 0r 1r 0. 0r 0. 1.", [(0, 1), (0, 4), (1, 2)]),
+    ],
+)
+def test_a_rewind_has_ended_where_a_record_of_its_partition_follows(
+    records: str, ended: list[tuple[int, int]]
+) -> None:
+    rows = [
+        (int(one[0]), offset, b"" if one[1] == "r" else None)
+        for offset, one in enumerate(records.split())
+    ]
+    assert sorted(followed(rows)) == ended

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from loader.blocks.worker import Worker
 from loader.cli import loader as command
 from loader.clickhouse.ledger import Ledger
+from loader.core.positions import superseded_row
 from loader.journal import startup
 from loader.operate.clean import Cleaned, clean
 from relay import names
@@ -212,14 +213,15 @@ def test_entries_of_a_deleted_journal_go_beside_those_of_a_living_one(
     rows = f"INSERT INTO {ledger.name} (app, table, block, state) VALUES"
     client.command(f"{rows} ('{journal.app}', '{table}', '{other.id}', 'loaded')")
     ledger.save_positions("old", {0: 7})
+    own = startup.topic_id(journal.settings(), names.journal_topic(journal.app))
+    ledger.note(superseded_row(topic, 0, 3) for topic in ("old", own))
     assert cleaned(journal, ledger).others == ["old"]
     assert known(client, ledger) == {mine.id, other.id}, "nobody has named it"
-    assert cleaned(journal, ledger, gone=["old"]).rows["gone"] == 2
+    assert cleaned(journal, ledger, gone=["old"]).rows["gone"] == 3
+    assert ledger.noted().superseded == {names.superseded_row(own, 0, 3)}
     assert known(client, ledger) == {mine.id}
     assert ledger.noted().gone == {"old"}
-    assert {topic for topic, _ in ledger.positions()} == {
-        startup.topic_id(journal.settings(), names.journal_topic(journal.app))
-    }
+    assert {topic for topic, _ in ledger.positions()} == {own}
 
 
 def test_the_command(journal: Journal, ledger: Ledger, client: Client, table: str) -> None:

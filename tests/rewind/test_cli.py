@@ -16,7 +16,7 @@ from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
 from relay.program.command import run_main
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, Commit
 from tests.rewind.world import AUTHOR, World
 
 CONFIG = """
@@ -31,7 +31,13 @@ url = "http://127.0.0.1:1"
 checkpoint = "checkpoint"
 """
 
-FOREIGN = base64.b64encode(Block(id="other:d.t:0:0:1", table="d.t").SerializeToString()).decode()
+
+def record(of: Block | Commit) -> str:
+    return base64.b64encode(of.SerializeToString()).decode()
+
+
+FOREIGN = record(Block(id="other:d.t:0:0:1", table="d.t"))
+REWIND = record(Commit(app="shop"))
 
 
 @pytest.fixture
@@ -66,19 +72,22 @@ def test_what_is_wrong_is_said(
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("lines", "said"),
     [
-        ("no base64!", "not a block"),
-        (FOREIGN, "is not a block of app shop"),
+        ("", "the rewind is of app '', not 'shop'"),
+        ("no base64!", "not the rewind's journal record"),
+        (record(Commit(app="other")), "the rewind is of app 'other', not 'shop'"),
+        (f"{REWIND}\nno base64!", "not a block"),
+        (f"{REWIND}\n{FOREIGN}", "is not a block of app shop"),
     ],
 )
 def test_a_loader_settles_only_blocks_of_its_app(
-    line: str, said: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: str, said: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = tmp_path / "blocks"
-    blocks.write_text(f"{line}\n")
+    blocks.write_text(f"{lines}\n")
 
-    assert run_main(supersede, "loader", [str(config), "--blocks", str(blocks)]) == 2
+    assert run_main(supersede, "loader", [str(config), "--blocks", str(blocks), "--at", "3"]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
@@ -12,7 +13,9 @@ from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
+from relay.operate.rewind.seals import Seals
 from relay.operate.verify.audit import Audit
+from relay.records_pb2 import Accept, Commit, Mark, Rewind
 from tests.rewind.world import AUTHOR, Crash, World
 from tests.verify import histories
 
@@ -126,7 +129,7 @@ def test_rewound_again_and_again_with_relays_between() -> None:
 def test_negative_control_a_rewind_that_does_not_settle_doubles_rows(seed: int) -> None:
     world = made(seed)
     world.load()
-    world.supersede = lambda *_, **__: 0  # type: ignore[method-assign]
+    world.supersede = lambda _: 0  # type: ignore[method-assign]
     assert rewound(world, RewindRequest({0: 0}, None, RewindConsent())).blocks
     world.settle()
     world.load()
@@ -142,6 +145,124 @@ def test_negative_control_a_loader_that_knows_no_discarded_blocks_doubles_rows()
     world.load()
 
     assert world.contents() != world.everything()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("cut", [False, True])
+def test_of_an_older_ledger_all_rewinds_are_repeated(seed: int, *, cut: bool) -> None:
+    """Backups between several rewinds are restored; killed at every step, and run again."""
+    world = made(seed)
+    backups = [world.backup()]
+    for at in (0, seed, 100 + seed):
+        rewound(world, wanted(world, at))
+        backups.append(world.backup())
+        world.relay(6)
+        world.load(random.Random(at).randrange(30))
+        backups.append(world.backup())
+    assert not world.lacks()
+    with pytest.raises(ConfigError, match="no unfinished rewind"):
+        rewound(world, None)
+    for backup in backups:
+        world.restore(backup)
+        if world.lacks():
+            world.crash_at = len(world.steps) + random.Random(seed).randrange(20) if cut else -1
+            with contextlib.suppress(Crash):
+                assert rewound(world, None).repeated
+            if world.lacks():  # as long as it does, loaders stop
+                assert rewound(world, None).repeated
+        assert not world.lacks()
+        is_exact(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_negative_control_without_the_repetition_rows_are_doubled(seed: int) -> None:
+    world = made(seed)
+    world.load()
+    backup = world.backup()
+    rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+    world.settle()
+    world.load()
+    world.restore(backup)
+    world.load()
+    assert world.lacks()
+    assert world.contents() != world.everything()
+
+
+def test_an_unfinished_rewind_and_an_older_one_are_dealt_with_together() -> None:
+    world = made(3)
+    world.load()
+    backup = world.backup()
+    rewound(world, wanted(world, 3))
+    world.relay(6)
+    world.crash_at = len(world.steps) + 5
+    with pytest.raises(Crash):
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+    assert world.journal[-1][1].HasField("rewind")
+    world.restore(backup)
+    assert world.lacks()
+    done = rewound(world, None)
+    assert (done.resumed, len(done.repeated), len(done.partitions)) == (True, 1, 1)
+    assert not world.lacks()
+    is_exact(world)
+
+
+def test_a_rewind_that_goes_on_is_no_reason_to_stop() -> None:
+    world = made(3)
+    rewound_to_the_end = RewindRequest({0: 0}, None, RewindConsent())
+    steps_before = len(world.steps)
+    for crash_at in range(200):
+        world = made(3)
+        world.crash_at = steps_before + crash_at
+        try:
+            rewound(world, rewound_to_the_end)
+        except Crash:
+            assert not world.lacks()
+        else:
+            return
+    pytest.fail("never came through")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_blocks_whose_records_are_deleted_go_by_their_epoch(seed: int) -> None:
+    """Retention deleted all but the last two records before the rewind."""
+    world = made(seed)
+    world.load()
+    backup = world.backup()
+    rewound(world, RewindRequest({0: world.floor // 3}, None, RewindConsent()))
+    (old,) = world.look({0: 0})[0].seals.rewinds
+    world.settle()
+    at = next(n for n, (_, commit) in enumerate(world.journal) if commit.HasField("rewind"))
+    world.journal = world.journal[at - 2 :]
+    world.restore(backup)
+    done = rewound(world, None)
+    (again,) = done.repeated
+    assert (old.whole, again.whole, again.first_epoch) == (True, False, 0)
+    assert len(again.blocks) < len(old.blocks)
+    assert not {block.id for block in old.blocks} & set(world.rows)
+    assert set(world.rows) == set(backup.rows) - {block.id for block in old.blocks}
+
+
+def test_the_epochs_that_a_rewind_may_know() -> None:
+    commits = [
+        Commit(n=7, epoch=3, floor=50),
+        Commit(n=8, epoch=4, floor=10, rewind=Rewind(starts=[Mark(table="d.t", offset=10)])),
+        Commit(n=9, epoch=4, floor=60, rewound=True),
+        Commit(n=10, epoch=5, floor=10, rewind=Rewind(starts=[Mark(offset=10)], kept=["d.t"])),
+        Commit(n=11, epoch=6, floor=10, rewind=Rewind(starts=[Mark(table="d.t", offset=60)])),
+        Commit(n=12, epoch=7, floor=5, accept=Accept(kinds=["topic"])),
+        Commit(n=13, epoch=8, floor=5, rewind=Rewind(starts=[Mark(table="d.t", offset=5)])),
+    ]
+    seals = Seals(0)
+    for offset, commit in enumerate(commits):
+        seals.add(offset, commit)
+    assert [(one.first_epoch, one.whole, one.begins) for one in seals.rewinds] == [
+        (3, False, 10),
+        (3, False, 10),
+        (5, True, 60),
+        (7, True, 5),
+    ]
+    assert [one.offset for one in seals.ended()] == [1, 3, 4]
+    assert seals.begun() == seals.rewinds[-1]
 
 
 def test_kept_rows_stay_and_are_named_in_the_journal() -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loader.journal.rewinds import followed
+from loader.operate.supersede import Rewound
 from relay.blocks import journal
 from relay.core import effects as ef
 from relay.core import events as ev
@@ -17,7 +19,7 @@ from relay.core.takeover import take_over
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable
-from relay.operate.rewind.seals import Seals
+from relay.operate.rewind.seals import RecordedRewind, Seals
 from relay.records_pb2 import Block, Commit
 from tests.verify import histories
 from tests.verify.histories import Writer
@@ -36,6 +38,15 @@ class Crash(Exception):
     """The process that rewinds was killed."""
 
 
+@dataclass(frozen=True)
+class Backup:
+    """ClickHouse as it was."""
+
+    ledger: dict[str, str]
+    rows: Counter[str]
+    notes: frozenset[int]
+
+
 class World(Writer):
     """One app. `crash_at` counts the steps of the hands until the process is killed."""
 
@@ -46,6 +57,7 @@ class World(Writer):
         self.named: tuple[int, str | None] | str | None = "as committed"
         self.ledger: dict[str, str] = {}
         self.rows: Counter[str] = Counter()  # by block id
+        self.notes: set[int] = set()  # offsets of rewinds, in the ledger
         self.crash_at = -1
         self.steps: list[str] = []
         self.owned = False
@@ -88,6 +100,19 @@ class World(Writer):
                 self.ledger[block.id] = "loaded"
                 self.rows[block.id] += block.rows
 
+    def backup(self) -> Backup:
+        """Ledger and rows as they are now."""
+        return Backup(dict(self.ledger), self.rows.copy(), frozenset(self.notes))
+
+    def restore(self, backup: Backup) -> None:
+        self.ledger, self.rows = dict(backup.ledger), backup.rows.copy()
+        self.notes = set(backup.notes)
+
+    def lacks(self) -> bool:
+        """Whether a loader that begins with the journal's first record would stop."""
+        rows = ((0, at, b"" if c.HasField("rewind") else None) for at, c in self.journal)
+        return not {offset for _, offset in followed(rows)} <= self.notes
+
     def blocks(self) -> Iterator[Block]:
         for _, commit in self.journal:
             yield from commit.blocks
@@ -129,18 +154,26 @@ class World(Writer):
         self.named = "as committed"
         self._step("after the transaction")
 
-    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
-        assert why
+    def supersede(self, rewind: RecordedRewind) -> int:
         removed = 0
-        for block in blocks:
+        for block in rewind.blocks:
             self._step(f"before {block.id} is settled")
             self.ledger.setdefault(block.id, "discarded")
-        for block in blocks:
+        for block in rewind.blocks:
             self._step(f"before the rows of {block.id} are removed")
-            if not keep:
+            if block.table not in rewind.record.rewind.kept:
                 removed += self.rows.pop(block.id, 0)
+        if not rewind.whole:  # the loader's own rule for blocks whose records are gone
+            rule = Rewound(rewind.record, rewind.offset, rewind.first_epoch)
+            for name in [one for one in self.rows if rule.replaces(one)]:
+                removed += self.rows.pop(name)
+        self._step("before the note")
+        self.notes.add(rewind.offset)
         self._step("after the removal")
         return removed
+
+    def noted(self, rewinds: Collection[RecordedRewind]) -> set[tuple[int, int]]:
+        return {(0, one.offset) for one in rewinds if one.offset in self.notes}
 
     def targets(self, tables: Collection[str]) -> dict[str, RerunTable]:
         return dict.fromkeys(tables, self.target)

@@ -98,6 +98,7 @@ WAYS = {
     "loader.journal.begin_plan._checkpoint ContractBroken": APP,
     "loader.journal.begin_plan._lost ContractBroken": APP,
     "loader.journal.begin_plan.check_journal ContractBroken": APP,
+    "loader.journal.begin_plan.check_rewinds ContractBroken": APP,
     "loader.journal.checkpoint.set_aside Refused": SETTING,
     "loader.clickhouse.client.connect ConfigError": SETTING,
     "loader.clickhouse.client.failure Refused": SERVER,

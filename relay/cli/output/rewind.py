@@ -8,6 +8,8 @@ from typing import Any
 from relay.operate.rewind.accept import Note
 from relay.operate.rewind.plan import Course, PartitionPositions
 from relay.operate.rewind.rewind import RewindPlan, RewindResult
+from relay.operate.rewind.seals import RecordedRewind
+from relay.program.plural import several
 
 Line = str | dict[str, Any]
 _SHOWN = 5
@@ -43,8 +45,22 @@ def would(
     yield "nothing was changed; add --run to do it"
 
 
-def unfinished(places: Mapping[int, PartitionPositions], *, as_json: bool) -> Iterator[Line]:
-    """Yield a dry run where one was begun before."""
+def unfinished(
+    places: Mapping[int, PartitionPositions],
+    repeated: Sequence[RecordedRewind] = (),
+    *,
+    as_json: bool,
+) -> Iterator[Line]:
+    """Yield a dry run where one was begun before, or the ledger has no note of one."""
+    for one in repeated:
+        if as_json:
+            yield {**_place(one), "noted": False, "blocks": len(one.blocks)}
+        else:
+            yield (
+                f"source partition {one.partition}: the ledger has no note of the rewind at "
+                f"n={one.record.n}; --run settles its {several(len(one.blocks), 'old block')} and "
+                "removes their rows, where they are not"
+            )
     for partition, place in sorted(places.items()):
         head = place.head
         if as_json:
@@ -64,17 +80,24 @@ def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
             "blocks": done.blocks,
             "rows_removed": done.rows,
             "resumed": done.resumed,
+            "repeated": [_place(one) for one in done.repeated],
         }
         return
-    if not done.partitions:
+    if not done.partitions and not done.repeated:
         yield "nothing to re-run: no message from there on is in a block"
         return
     if done.resumed:
         yield "the rewind that was begun before is now finished; no other was begun"
+    for one in done.repeated:
+        yield (
+            f"source partition {one.partition}: the ledger had no note of the rewind at "
+            f"n={one.record.n}; it is now carried out there, so start the loader again"
+        )
     yield f"{done.blocks:,} blocks were superseded, and {done.rows:,} of their rows were removed"
     for partition, floor in done.partitions.items():
         yield f"source partition {partition}: relays continue from offset {floor:,}"
-    yield "start the fenced relays again, unless a supervisor does"
+    if done.partitions:
+        yield "start the fenced relays again, unless a supervisor does"
 
 
 def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
@@ -98,6 +121,10 @@ def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[L
         yield "there is nothing to accept: journal, committed offsets and source topic agree"
     elif not accepted:
         yield "nothing was changed; add --run --why TEXT to accept"
+
+
+def _place(one: RecordedRewind) -> dict[str, Any]:
+    return {"partition": one.partition, "n": one.record.n, "offset": one.offset}
 
 
 def _object(course: Course) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Protocol
 from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.removal import RerunTable
-from relay.records_pb2 import Block, Commit
+from relay.operate.rewind.seals import RecordedRewind
+from relay.records_pb2 import Commit
 
 
 class Hands(Protocol):
@@ -24,8 +25,15 @@ class Hands(Protocol):
     def write(self, records: Sequence[Commit]) -> None:
         """Journal records and the offsets that name them, in one transaction."""
 
-    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
-        """Settle blocks in the ledger, remove their rows; rows removed by this call."""
+    def supersede(self, rewind: RecordedRewind) -> int:
+        """Settle its blocks in the ledger, remove their rows, and note that behind it.
+
+        Returns:
+            Rows removed by this call.
+        """
+
+    def noted(self, rewinds: Collection[RecordedRewind]) -> Collection[tuple[int, int]]:
+        """Return those of which the ledger has the note, as (partition, offset)."""
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """Return the tables as they are."""

@@ -8,6 +8,10 @@ has happened. After it relays stop at the partition, so no new block can meet an
 blocks are superseded stands in the journal. So whoever finds the first record without the second
 goes on from there, whatever was asked for.
 
+The ledger notes a rewind when its old blocks are settled and their rows removed. Where it has no
+note of one that has ended, it was lost, or restored with the tables from an older backup, and the
+old rows may be there again: then they are settled and removed once more.
+
 Receives hands (the servers) and what is wanted; gives what was done. Pure but for the hands.
 """
 
@@ -15,7 +19,7 @@ Receives hands (the servers) and what is wanted; gives what was done. Pure but f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.errors import ConfigError
@@ -24,6 +28,7 @@ from relay.operate.rewind.plan import Course, PartitionPositions, RewindRefusal,
 from relay.operate.rewind.ports import Hands
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
+from relay.operate.rewind.seals import RecordedRewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,14 @@ class RewindResult:
     Attributes:
         partitions: by index, where relays go on.
         resumed: it was a rewind that had been begun before.
+        repeated: rewinds that had ended, and of which the ledger had no note.
     """
 
     partitions: Mapping[int, int]
     blocks: int
     rows: int
     resumed: bool
+    repeated: Sequence[RecordedRewind] = ()
 
 
 def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionPositions]:
@@ -75,6 +82,28 @@ def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionP
         for p, place in places.items()
         if place.seals.head is not None and place.head.HasField("rewind")
     }
+
+
+def without_note(hands: Hands, places: Mapping[int, PartitionPositions]) -> list[RecordedRewind]:
+    """Return rewinds that ended and of which the ledger has no note, with what they superseded.
+
+    Raises:
+        RelayError: as the hands raise it.
+    """
+    ended = [one for place in places.values() for one in place.seals.ended()]
+    noted = set(hands.noted(ended)) if ended else set()
+    lacking = [one for one in ended if (one.partition, one.offset) not in noted]
+    if not lacking:
+        return []
+    wanted = {(one.partition, one.offset) for one in lacking}
+    begins = {p: min(one.begins for one in lacking if one.partition == p) for p, _ in wanted}
+    again = hands.look(begins)
+    return [
+        one
+        for p in sorted(begins)
+        for one in again[p].seals.rewinds
+        if (one.partition, one.offset) in wanted
+    ]
 
 
 def ready(
@@ -121,7 +150,7 @@ def rewind(
 
     Args:
         hands: the servers.
-        wanted: None: only finish what was begun.
+        wanted: None: only finish what was begun, and repeat what the ledger has no note of.
         column: the block-id column.
         author: of a record that is written now.
 
@@ -131,16 +160,20 @@ def rewind(
     """
     offsets = {} if wanted is None else wanted.offsets
     places = hands.look(offsets)
+    repeated = without_note(hands, places) if wanted is None else []
     begun = _begun(hands, places, offsets)
     resumed = bool(begun)
-    if not begun:
-        if wanted is None:
-            raise ConfigError("there is no unfinished rewind", "say what to rewind")
+    if not begun and wanted is None and not repeated:
+        raise ConfigError("there is no unfinished rewind", "say what to rewind")
+    if not begun and wanted is not None:
         if not ready(hands, places, wanted, column).courses:
             return RewindResult({}, 0, 0, resumed=False)
         begun, resumed = _begin(hands, wanted, column, author)
-    blocks, rows = _supersede(hands, begun)
-    return RewindResult(_finish(hands, begun, author), blocks, rows, resumed)
+    open_ = [one for _, place in sorted(begun.items()) if (one := place.seals.begun())]
+    rows = sum(hands.supersede(one) for one in [*repeated, *open_])
+    blocks = sum(len(one.blocks) for one in [*repeated, *open_])
+    partitions = _finish(hands, begun, author) if begun else {}
+    return RewindResult(partitions, blocks, rows, resumed, repeated)
 
 
 def _begun(
@@ -175,22 +208,6 @@ def _begin(
             ]
         )
     return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
-
-
-def _supersede(hands: Hands, begun: Mapping[int, PartitionPositions]) -> tuple[int, int]:
-    blocks, rows = 0, 0
-    for partition, place in sorted(begun.items()):
-        told = place.head.rewind
-        why = f"rewound at n={place.head.n} of partition {partition}; {told.why}".rstrip("; ")
-        for keep in (True, False):
-            some = [
-                one.block
-                for one in place.seals.superseded
-                if one.block is not None and (one.table in told.kept) == keep
-            ]
-            blocks += len(some)
-            rows += hands.supersede(some, keep=keep, why=why) if some else 0
-    return blocks, rows
 
 
 def _finish(

@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relay import names
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
 from relay.failpoints import reached
+from relay.kafka.topics import READ, Topics
 from relay.operate.dead.reader import DeadReader
 from relay.operate.rewind import tables as rewind_tables
 from relay.operate.rewind.group_fence import GroupFence
@@ -22,9 +24,12 @@ from relay.operate.rewind.positions import PositionsReader
 from relay.operate.rewind.removal import RerunTable
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from relay.config.settings import Settings
     from relay.operate.dead.replay_plan import ReplayMark
-    from relay.records_pb2 import Block, Commit
+    from relay.operate.rewind.seals import RecordedRewind
+    from relay.records_pb2 import Commit
 
 AGAIN = "run it again: it continues where it stopped"
 
@@ -64,12 +69,13 @@ class Servers:
         owners = {record.partition: self._owners[record.partition] for record in records}
         Writer(self._settings).write(records, owners)
 
-    def supersede(self, blocks: Sequence[Block], *, keep: bool, why: str) -> int:
+    def supersede(self, rewind: RecordedRewind) -> int:
         """See Hands."""
-        lines = [base64.b64encode(block.SerializeToString()).decode() for block in blocks]
+        lines = [_line(record) for record in (rewind.record, *rewind.blocks)]
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
         command += ["--pipeline", self._pipeline] if self._pipeline else []
-        command += ["--blocks", "-", "--why", why, *(["--keep-rows"] if keep else [])]
+        command += ["--blocks", "-", "--at", str(rewind.offset)]
+        command += [] if rewind.whole else ["--first-epoch", str(rewind.first_epoch)]
         reached("before_supersede")
         done = subprocess.run(  # noqa: S603 - this installation's own loader
             command, input="\n".join(lines), capture_output=True, text=True, check=False
@@ -78,6 +84,18 @@ class Servers:
             raise _error(done.returncode, done.stderr)
         reached("after_supersede")
         return int(json.loads(done.stdout)["rows"])
+
+    def noted(self, rewinds: Collection[RecordedRewind]) -> set[tuple[int, int]]:
+        """See Hands."""
+        topic = names.journal_topic(self._settings.app)
+        facts = Topics(self._settings).describe(topic, (READ,))
+        if facts is None:  # what was read a moment ago
+            raise Unavailable(f"topic {topic} does not exist any more", AGAIN)
+        rows = {
+            names.superseded_row(facts.topic_id, one.partition, one.offset): one for one in rewinds
+        }
+        found = rewind_tables.position_rows(self._settings, rows)
+        return {(rows[row].partition, rows[row].offset) for row in found}
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """See Hands."""
@@ -95,6 +113,10 @@ class Servers:
     def close(self) -> None:
         """Let go of the clients."""
         self.positions.close()
+
+
+def _line(record: Message) -> str:
+    return base64.b64encode(record.SerializeToString()).decode()
 
 
 def _error(status: int, said: str) -> RelayError:

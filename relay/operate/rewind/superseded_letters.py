@@ -32,9 +32,9 @@ class LettersBefore(NamedTuple):
     at_ms: int
 
     @classmethod
-    def of(cls, commit: Commit, told: Rewind | Accept) -> LettersBefore:
+    def of(cls, commit: Commit, decision: Rewind | Accept) -> LettersBefore:
         """Return them as the record says."""
-        letter = told.next_letter if told.HasField("next_letter") else None
+        letter = decision.next_letter if decision.HasField("next_letter") else None
         return cls(commit.epoch, letter, commit.written_at_ms)
 
     def include(self, letter: DeadLetter) -> bool:

@@ -1,6 +1,6 @@
-"""Asks ClickHouse about the tables that a rewind would touch. Never writes.
+"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Never writes.
 
-Receives table names, gives removal.RerunTable of each.
+Receives table names, gives removal.RerunTable of each; says which notes the ledger has.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.rewind.removal import RerunTable
@@ -25,6 +26,10 @@ _UNSTAMPED = """
 SELECT block FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table IN {tables:Array(String)}
 GROUP BY block HAVING countIf(state = 'prepared' AND NOT stamped) > 0
+"""
+_NOTED = """
+SELECT DISTINCT block FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = '' AND state = 'position' AND block IN {rows:Array(String)}
 """
 _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 """Refused where this user may not know; system.tables would just not name it."""
@@ -63,13 +68,28 @@ def _target(table: TargetFacts | None, column: str, unstamped: frozenset[str]) -
 
 def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
     """Blocks whose rows, if there are any, may be without their id."""
+    return _of_ledger(settings, _UNSTAMPED, tables=sorted(tables))
+
+
+def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:
+    """Return which of these rows about the journal the ledger has, by the `block` of each.
+
+    Raises:
+        Unavailable: ClickHouse did not answer.
+        Refused: it said no.
+    """
+    found = (_of_ledger(settings, _NOTED, rows=some) for some in in_urls(sorted(rows), len))
+    return frozenset[str]().union(*found)
+
+
+def _of_ledger(settings: Settings, question: str, **asked: list[str]) -> frozenset[str]:
     places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
     try:
         client = connect(settings.clickhouse)
         with contextlib.closing(client):
             if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
                 return frozenset()
-            rows = client.query(_UNSTAMPED, parameters={**places, "tables": sorted(tables)})
+            rows = client.query(question, parameters={**places, **asked})
             return frozenset(str(row[0]) for row in rows.result_rows)
     except ClickHouseError as error:
         raise translated(error, settings.clickhouse, "read the ledger") from error

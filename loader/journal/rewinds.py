@@ -1,0 +1,71 @@
+"""The rewinds in a stretch of the journal.
+
+Receives settings and offsets, gives where the records of rewinds are behind which relays have gone
+on. No Spark engine runs for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loader.journal.reader import JournalPolling, RecordRows
+from relay import names
+from relay.records_pb2 import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from loader.journal.reader import Row
+    from relay.config.settings import Settings
+
+_AT_ONCE = 10_000
+"""Journal records in memory: there may be millions."""
+_REWIND = b"rewind"
+
+
+def ended(
+    settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int]
+) -> list[tuple[int, int]]:
+    """Return the partitions and offsets of rewinds that have ended.
+
+    Args:
+        settings: of the app.
+        begin: offset to read from, by journal partition.
+        ends: offset to read up to.
+
+    Raises:
+        ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.
+    """
+    return list(followed(_read(settings, begin, ends)))
+
+
+def followed(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
+    """Yield the rewinds behind which a record follows: the first that does says that it has ended.
+
+    Args:
+        rows: partition, offset, and whether the record is a rewind (not None).
+    """
+    open_: dict[int, int] = {}
+    for partition, offset, rewind in rows:
+        if (at := open_.pop(partition, None)) is not None:
+            yield partition, at
+        if rewind is not None:
+            open_[partition] = offset
+
+
+def _read(settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[Row]:
+    position, until = dict(begin), dict(ends)
+    if all(position[p] >= until.get(p, 0) for p in position):
+        return  # an empty journal
+    polling = JournalPolling(settings.kafka, names.journal_topic(settings.app), _row)
+    try:
+        while rows := polling.up_to(position, until, _AT_ONCE, whole=True):
+            yield from rows
+            position |= {p: offset + 1 for p, offset, _ in rows}
+    finally:
+        polling.close()
+
+
+def _row(partition: int, offset: int, record: bytes) -> RecordRows:
+    is_rewind = Commit.FromString(record).HasField("rewind")
+    return RecordRows([(partition, offset, _REWIND if is_rewind else None)], 1)
