@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import error_code, failure, one_line, rows_written
+from loader.clickhouse.client import failure, one_line, rows_written
 from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay import names
 from relay.clickhouse.error_text import error_line
-from relay.clickhouse.errors import EITHER, About, about, number
+from relay.clickhouse.errors import EITHER, UNKNOWN_USERS, About, about, number
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import literal, quoted
 from relay.schema.types.column_type import parse_type, recorded_type
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 _WRAPPED = re.compile(
     r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"
 )
-_THROWN = 395
-"""FUNCTION_THROW_IF_VALUE_IS_NON_ZERO."""
 _FEW_ELEMENTS = 50_000
 """Bytes. A shorter statement has fewer elements than a server takes by default: each is a byte or
 more."""
@@ -51,6 +49,10 @@ _FEW_ROWS = 10_000
 """More rows may be worth a second thread."""
 _ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
+_ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
+_GROWN = "others inserted into the table meanwhile"
+"""These three are said by throwIf, and told by their text: the table may throw for reasons of its
+own."""
 
 
 def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:
@@ -117,7 +119,7 @@ def statement(
     bound = f" AND throwIf({target.shape:d} NOT IN {shape_sql()}, {literal(_ALTERED)}) = 0"
     counter = target.nature.window.counter
     if limit is not None and counter != "none":
-        bound += f" AND throwIf({counter_sql(counter)} > {limit:d}) = 0"
+        bound += f" AND throwIf({counter_sql(counter)} > {limit:d}, {literal(_GROWN)}) = 0"
         if counter == "parts":
             # A smaller window forgets tokens at once. (Keeper keeps those of replicas a while.)
             bound += f" AND throwIf({altered_sql()} != {target.altered:d}, {literal(_ALTERED)}) = 0"
@@ -309,21 +311,40 @@ def insert(  # noqa: PLR0913 - the statement needs them all
             return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
         if f"Exception: {_TAKEN}" in str(error):
             return plan.NoAnswer(_TAKEN, cause=RetryCause.ANOTHER_LOADER)
-        if limit is not None and error_code(error) == _THROWN:
-            reason = "others inserted into the table meanwhile"
-            return plan.NoAnswer(reason, cause=RetryCause.OTHERS_INSERTED)
-        return _failed(error, table)
+        if f"Exception: {_GROWN}" in str(error):
+            return plan.NoAnswer(_GROWN, cause=RetryCause.OTHERS_INSERTED)
+        return _failed(client, error, table)
     return _written(summary)
 
 
-def _failed(error: ClickHouseError, table: str) -> plan.Answer:
+def _failed(client: HttpClient, error: ClickHouseError, table: str) -> plan.Answer:
     """Translate the error of an INSERT for the plan."""
-    what = about(str(error))
+    what, reason = about(str(error)), error_line(error, f"INSERT into {table}")[:500]
     if what is About.USER:
-        raise failure(error, f"INSERT into {table}") from error
+        if number(str(error)) not in UNKNOWN_USERS or _is_refused(client):
+            raise failure(error, f"INSERT into {table}") from error
+        return plan.NoAnswer(f"{_ANOTHER_USER}: {reason}", About.TABLE)
     if what is About.BLOCK:
         return plan.Rejected(one_line(error))
-    return plan.NoAnswer(error_line(error, f"INSERT into {table}")[:500], what)
+    return plan.NoAnswer(reason, what)
+
+
+def _is_refused(client: HttpClient) -> bool:
+    """Return whether the server refuses the loader's own user.
+
+    Else the user that it does not accept is that of something behind the table: the definer of a
+    view, or the one by whom the server asks another one of a cluster.
+
+    Raises:
+        Unavailable: it does not answer.
+    """
+    try:
+        client.command("SELECT 1")
+    except ClickHouseError as error:
+        if number(str(error)) in UNKNOWN_USERS:
+            return True
+        raise failure(error, "SELECT 1") from error
+    return False
 
 
 def without_an_example(reason: str, detail: str = "") -> plan.Answer:

@@ -259,6 +259,8 @@ _CONNECTION = _of(
     About.CONNECTION,
     (115, "UNKNOWN_SETTING", "the server was replaced by one that knows fewer settings"),
 )
+UNKNOWN_USERS = frozenset({192, 193, 194, 195, 516, 720, 767})
+"""Codes by which a server does not let a user in."""
 CODES = {
     code.number: code
     for code in (*_BLOCK, *_SIZE, *_TABLE_NOW, *_TABLE, *_USER, *_SERVER, *_CONNECTION)

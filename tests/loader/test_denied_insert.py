@@ -30,14 +30,24 @@ def blocks(journal: Journal, client: Client, database: str) -> list[Block]:
     return journal.seal(make(client, f"{database}.t", stamped=True, window=100), batch(0, 10))
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, worker: Worker, blocks: list[Block], text: str) -> None:
-    """The server answers INSERTs into the blocks' table with this."""
+def answer(
+    monkeypatch: pytest.MonkeyPatch,
+    worker: Worker,
+    blocks: list[Block],
+    text: str,
+    *,
+    for_good: bool = False,
+) -> None:
+    """The server answers INSERTs into the blocks' table with this; for good: all that follows."""
     name = blocks[0].table.split(".")[1]
-    real = worker._client.command
+    real, begun = worker._client.command, False
 
     def command(sql: str, *arguments: Any, **named: Any) -> Any:
+        nonlocal begun
         statement = sql or bytes(named.get("data") or b"")[:2000].decode("utf-8", "replace")
-        if statement.startswith("INSERT") and f".`{name}` (" in statement:
+        into = statement.startswith("INSERT") and f".`{name}` (" in statement
+        begun |= into
+        if into or (for_good and begun):
             raise DatabaseError(text)
         return real(sql, *arguments, **named)
 
@@ -67,7 +77,7 @@ def test_the_driver_hears_of_it_without_a_traceback(
     journal: Journal, worker: Worker, blocks: list[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark would carry an exception as text; an outcome brings message, next step and page."""
-    answer(monkeypatch, worker, blocks, LOCKED_OUT)
+    answer(monkeypatch, worker, blocks, LOCKED_OUT, for_good=True)
     monkeypatch.setitem(workers._workers, journal.app, worker)
 
     (one,) = workers._attempt(journal.settings(), blocks, (), 0)

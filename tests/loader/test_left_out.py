@@ -102,6 +102,26 @@ def test_the_rest_is_loaded(
     assert not client.query(left).result_rows
 
 
+@pytest.mark.parametrize("rule", [WAYS["materialized"], WAYS["check"]], ids=["throwIf", "check"])
+def test_an_attempt_that_was_refused_before_hides_no_message(
+    journal: Journal,
+    worker: Worker,
+    isolating: Worker,
+    client: Client,
+    database: str,
+    rule: str,
+) -> None:
+    """As in a loader: the micro-batch sets the block aside, and a limit guards the next INSERT,
+    which throws as the table's own rule does."""
+    table = make(client, f"{database}.t", rule)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = worker.load([block])
+    assert (one.outcome, one.about) == ("retry", "block"), one.reason
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.rows, one.left_out) == (LOADED, 98, 2), one.reason
+    assert copies(client, table) == (98, 98)
+
+
 @pytest.mark.parametrize(
     "clauses",
     [

@@ -284,11 +284,30 @@ def test_who_waits_is_named(
 def test_a_user_who_is_locked_out_ends_the_loader(
     journal: Journal, begin: Callable[..., Rig], before: Front, tables: tuple[str, str]
 ) -> None:
-    """That is nothing about a table."""
+    """That is nothing about a table: from the first INSERT on the server answers nothing else."""
     (block,) = journal.seal(tables[1], batch(0, 10))
-    before.insert_into(tables[1], Error(516, "Authentication failed.", 403))
+    rig, locked_out = begin(), False
+
+    def refuses(statement: str) -> Error | None:
+        nonlocal locked_out
+        locked_out |= "INSERT INTO `" in statement and ".`troubled`" in statement
+        return Error(516, "Authentication failed.", 403) if locked_out else None
+
+    before.refuses = refuses
     with pytest.raises(Refused, match="516"):
-        begin().settle(block)
+        rig.settle(block)
+
+
+def test_a_user_of_something_behind_a_table_ends_no_loader(
+    journal: Journal, begin: Callable[..., Rig], before: Front, tables: tuple[str, str]
+) -> None:
+    """The server refuses the INSERT for a user that it does not know, and takes all else from the
+    loader's: a view's definer, or a cluster's user."""
+    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
+    before.insert_into(tables[1], Error(192, "There is no user `left`. (UNKNOWN_USER)", 403))
+    rig = begin()
+    rig.settle(*blocks)
+    assert rig.states(*blocks) == ["loaded", "aside"]
 
 
 def test_a_setting_that_is_gone_makes_the_connection_anew(
