@@ -5,7 +5,8 @@
 
 Receives rows as dicts or record batches, gives RowBatch messages with the header `table`.
 A row is checked when it is handed over; what was accepted is delivered, or `flush`, `commit`
-and `close` raise. Never writes a row twice: the producer is idempotent (acks=all).
+and `close` raise. A closed producer accepts nothing. Never writes a row twice: the producer is
+idempotent (acks=all).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from relay.errors import ConfigError, RelayError
 from relay.kafka.counted_producer import Delivery
@@ -92,7 +95,7 @@ class RowProducer:
         integers of the wire; UUIDs may be uuid.UUID.
 
         Raises:
-            ConfigError: an unknown column.
+            ConfigError: an unknown column, or the producer is closed.
             BadValue: a value that does not fit; nothing of the row is kept.
         """
         data = self._encoders.of(table).encode(row)
@@ -109,10 +112,11 @@ class RowProducer:
         Args:
             table: database.table.
             batch: the rows.
-            ends: where messages end, in rows from the first on; default: `batching.rows` in each.
+            ends: where messages end, in rows from the first on, ascending up to the last row;
+                default: `batching.rows` in each.
 
         Raises:
-            ConfigError: an unknown column.
+            ConfigError: an unknown column, other ends, or the producer is closed.
             BadValue: a value that does not fit; nothing of the batch is sent.
         """
         self.write_rows(table, self._encoders.encode_batch(table, batch), ends)
@@ -127,9 +131,13 @@ class RowProducer:
 
         Returns:
             How many messages they became.
+
+        Raises:
+            ConfigError: other ends, or the producer is closed.
         """
         if ends is None:
             ends = even_ends(len(rows), self._batching.rows)
+        _check_ends(ends, len(rows))
         with self._lock:
             self._check()
             self._send_gathered(table)
@@ -143,18 +151,18 @@ class RowProducer:
         """Wait until everything written is acknowledged.
 
         Raises:
+            ConfigError: the producer is closed.
             Unavailable, Refused: something was not; it stays so for every later call, but for
                 `abort`.
         """
         with self._lock:
             self._check()
-            for table in self._gathered.tables():
-                self._send_gathered(table)
-            self._delivery.flush()
+            self._flush()
 
     def begin(self) -> None:
         """Begin a transaction."""
         with self._lock:
+            self._check_open()
             if not self._transactional or self._in_transaction:
                 raise ConfigError(
                     "begin() was called inside a transaction, or on a producer without a "
@@ -176,12 +184,13 @@ class RowProducer:
             self._in_transaction = False
 
     def abort(self) -> None:
-        """Drop everything written since `begin`; deliveries that failed are forgiven."""
+        """Drop everything written since `begin`; deliveries that failed are forgiven.
+
+        Of a closed producer nothing is left to drop.
+        """
         with self._lock:
-            self._gathered.clear()
-            self._delivery.abort()
-            self._problem = None
-            self._in_transaction = False
+            if not self._closed:
+                self._abort()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -198,22 +207,26 @@ class RowProducer:
     def close(self) -> None:
         """Flush and let go of the client; an open transaction is aborted.
 
+        What other threads write meanwhile is refused.
+
         Raises:
             Unavailable, Refused: as `flush`.
         """
+        # In one piece: a row accepted between the flush and the end would be sent by nobody.
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._wake.notify()
+            try:
+                if self._in_transaction:
+                    self._abort()
+                elif not self._transactional:
+                    self._check_delivery()
+                    self._flush()
+            finally:
+                self._delivery.close()
         self._timer.join()
-        try:
-            if self._in_transaction:
-                self.abort()
-            elif not self._transactional:
-                self.flush()
-        finally:
-            self._delivery.close()
 
     def __enter__(self) -> Self:
         """The producer; `close` follows."""
@@ -228,12 +241,33 @@ class RowProducer:
                 raise
             error.add_note(f"closing the producer failed too: {problem}")
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError(
+                "the producer is closed", "close it behind the last write, or make a new one"
+            )
+
     def _check(self) -> None:
+        self._check_open()
         if self._transactional and not self._in_transaction:
             raise ConfigError("a row was written outside a transaction", "call begin() first")
+        self._check_delivery()
+
+    def _check_delivery(self) -> None:
         if self._problem is not None:
             raise self._problem
         self._delivery.check()
+
+    def _flush(self) -> None:
+        for table in self._gathered.tables():
+            self._send_gathered(table)
+        self._delivery.flush()
+
+    def _abort(self) -> None:
+        self._gathered.clear()
+        self._delivery.abort()
+        self._problem = None
+        self._in_transaction = False
 
     def _send_gathered(self, table: str) -> None:
         rows = self._gathered.take(table)
@@ -258,3 +292,12 @@ class RowProducer:
                     self._gathered.clear()
                 due = self._gathered.next_due()
                 self._wake.wait(None if due is None else max(due - now, 0))
+
+
+def _check_ends(ends: Integers, rows: int) -> None:
+    """Refuse ends by which rows are in no message, or a message has no rows."""
+    if np.any(np.diff(ends, prepend=0) < 1) or (ends[-1] if len(ends) else 0) != rows:
+        raise ConfigError(
+            f"ends of messages are {ends.tolist()}, of {rows} rows",
+            "each is greater than the one before, and the last is the number of rows",
+        )

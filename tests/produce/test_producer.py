@@ -10,9 +10,11 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -173,6 +175,113 @@ def test_no_broker_is_said_within_the_delivery_timeout() -> None:
     producer.write("d.t", {"n": 1})
     with pytest.raises(Unavailable, match=r"not delivered to t"):
         producer.close()
+
+
+WRITES: list[Callable[[RowProducer], object]] = [
+    lambda producer: producer.write("d.t", {"n": 1}),
+    lambda producer: producer.write_arrow("d.t", pa.record_batch({"n": pa.array([1])})),
+    lambda producer: producer.write_rows("d.t", pa.array([b""], pa.binary())),
+    lambda producer: producer.flush(),
+]
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_closed_producer_takes_no_row(
+    request: pytest.FixtureRequest,
+    write: Callable[[RowProducer], object],
+    transactional_id: str | None,
+) -> None:
+    """It would be sent by nobody. A second close is nothing."""
+    bootstrap = request.getfixturevalue("bootstrap") if transactional_id else "127.0.0.1:9"
+    kafka = Kafka(bootstrap=bootstrap, client={"log_level": 0})
+    producer = RowProducer(kafka, "t", codecs, transactional_id=transactional_id)
+    producer.close()
+    with pytest.raises(ConfigError, match="the producer is closed"):
+        write(producer)
+    with pytest.raises(ConfigError):
+        producer.begin()
+    producer.close()
+
+
+def test_what_a_thread_writes_while_another_closes_is_sent_or_refused(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write comes when close has flushed and the client is still there."""
+    producer = RowProducer(Kafka(bootstrap=bootstrap), topic, codecs)
+    producer.write("d.t", {"n": 1})
+    outcome: list[str] = []
+
+    def write() -> None:
+        try:
+            producer.write("d.t", {"n": 2})
+        except ConfigError:
+            outcome.append("refused")
+        else:
+            outcome.append("accepted")
+
+    thread = threading.Thread(target=write)
+    let_go = producer._delivery.close
+
+    def close() -> None:
+        thread.start()
+        thread.join(0.5)  # it may have to wait for the lock
+        let_go()
+
+    monkeypatch.setattr(producer._delivery, "close", close)
+    producer.close()
+    thread.join()
+    assert outcome == ["refused"]
+    assert numbers(messages(bootstrap, topic)) == [1]
+
+
+def test_threads_that_write_until_close_lose_nothing(bootstrap: str, topic: str) -> None:
+    """As many rows arrive as writes returned."""
+    producer = RowProducer(Kafka(bootstrap=bootstrap), topic, codecs)
+    accepted: list[int] = []
+
+    def write(first: int) -> None:
+        for n in range(first, first + 1_000_000):
+            try:
+                producer.write("d.t", {"n": n})
+            except ConfigError:
+                return
+            accepted.append(n)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in (0, 10_000_000)]
+    for thread in threads:
+        thread.start()
+    while len(accepted) < 100:
+        time.sleep(0.001)
+    producer.close()
+    for thread in threads:
+        thread.join()
+    assert numbers(messages(bootstrap, topic)) == sorted(accepted)
+
+
+def test_a_transaction_whose_producer_another_closes_is_not_committed_silently(
+    bootstrap: str, topic: str
+) -> None:
+    """Close aborts it; the body that goes on writing, or commits, is told."""
+    kafka = Kafka(bootstrap=bootstrap)
+    for body_writes in (True, False):
+        producer = RowProducer(kafka, topic, codecs, transactional_id=topic)
+        with pytest.raises(ConfigError, match="is closed"), producer.transaction():  # noqa: PT012
+            producer.write("d.t", {"n": 1})
+            producer.close()
+            if body_writes:
+                producer.write("d.t", {"n": 2})
+    assert messages(bootstrap, topic) == []
+
+
+@pytest.mark.parametrize("ends", [[1], [3], [0, 2], [2, 1], [1, 1, 2], []])
+def test_ends_that_leave_rows_out_or_make_empty_messages_are_refused(ends: list[int]) -> None:
+    """Rows behind the last end would be dropped, and the relay refuses a message without rows."""
+    kafka = Kafka(bootstrap="127.0.0.1:9", client={"log_level": 0})
+    with RowProducer(kafka, "t", codecs, delivery_timeout_seconds=0.1) as producer:
+        two = pa.record_batch({"n": pa.array([1, 2])})
+        with pytest.raises(ConfigError, match="ends of messages"):
+            producer.write_arrow("d.t", two, np.array(ends, np.int64))
 
 
 def test_a_failure_while_closing_is_noted_on_the_error_under_way() -> None:
