@@ -3,7 +3,8 @@
 Receives Arrow arrays as a reader chose them and the kind they are meant for; gives wire
 arrays. Names of a Tuple's elements and of a Variant's alternatives are those of the `.proto`.
 Leaves are relay.produce.arrow_columns' to convert. Never guesses: what has no place is an
-ArrowInvalid.
+ArrowInvalid, and so is a null where the type has none. Only an element of a Tuple that no row of
+the array has is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
@@ -52,6 +54,13 @@ def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
     raise AssertionError(f"no conversion for {kind.text}")
 
 
+def holds_null(kind: TypeKind) -> bool:
+    """Return whether null is a value where this kind stands in an Array, a Map or a Tuple."""
+    if isinstance(kind, Wrapped):
+        return holds_null(kind.inner)
+    return kind.optional or isinstance(kind, Variant)
+
+
 def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
     if pa.types.is_null(array.type):
         array = array.cast(pa.list_(pa.null()))
@@ -64,8 +73,10 @@ def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
     if not pa.types.is_list(array.type):
         raise pa.ArrowInvalid(f"{array.type} is not a list")
     items = array.flatten()
-    if items.null_count and not isinstance(kind.items, Wrapped | Variant):
+    if items.null_count and not holds_null(kind.items):
         raise pa.ArrowInvalid(f"a null in {kind.text}")
+    if isinstance(kind, Map) and pa.types.is_struct(items.type) and items.type.num_fields < 2:
+        raise pa.ArrowInvalid(f"an entry of {kind.text} without key or value")
     offsets = np.concatenate([[0], np.cumsum(list_lengths(array))])
     lists: pa.Array[Any] = list_of(offsets, to_wire(items, kind.items, leaf), kind.wire)
     return lists
@@ -83,6 +94,8 @@ def _struct(array: Any, kind: Tuple | Variant, leaf: Leaf) -> pa.Array[Any]:
     columns = []
     for name, part in zip(kind.names, kind.parts, strict=True):
         column = given.get(name, pa.nulls(len(array)))
+        if name in given and isinstance(kind, Tuple) and not holds_null(part):
+            _refuse_nulls(array, column, f"{name} is null, and {part.text} is not Nullable")
         wire: Any = to_wire(column, part, leaf)
         if isinstance(part, Wrapped) and isinstance(kind, Variant):
             # Here the message is what says that the alternative is given.
@@ -91,3 +104,9 @@ def _struct(array: Any, kind: Tuple | Variant, leaf: Leaf) -> pa.Array[Any]:
     mask = array.is_null() if array.null_count else None
     struct: pa.Array[Any] = struct_of(kind.wire, columns, mask)
     return struct
+
+
+def _refuse_nulls(struct: Any, column: Any, reason: str) -> None:
+    """Raise ArrowInvalid where the struct is given and this element of it is not."""
+    if column.null_count and pc.any(pc.and_(column.is_null(), struct.is_valid())).as_py():
+        raise pa.ArrowInvalid(reason)

@@ -19,6 +19,7 @@ from google.protobuf import message_factory
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
+from relay.produce.nested_conversion import holds_null
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
@@ -142,11 +143,21 @@ def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
             return _map_encoder(kind, entry, field)
         case Array(items=items):
             return _array_encoder(kind, items, field)
+    return _message_encoder(kind, field)
+
+
+def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
     parts = {
         name: _encoder(part, field.message_type.fields_by_name[name])
         for name, part in _parts(kind).items()
     }
     make = message_factory.GetMessageClass(field.message_type)
+    # A Variant's alternative that is null is one that is not given.
+    needed = (
+        ()
+        if isinstance(kind, Variant)
+        else [n for n, p in _parts(kind).items() if not holds_null(p)]
+    )
 
     def message(value: Any) -> Any:
         if isinstance(kind, Wrapped):
@@ -155,10 +166,13 @@ def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
             value = dict(zip(kind.names, value, strict=len(value) == len(kind.names)))
         elif isinstance(kind, Variant) and value is None:
             value = {}
-        given = {k: v for k, v in _of_type(kind, value, (dict,)).items() if v is not None}
+        held = _of_type(kind, value, (dict,))
+        given = {name: one for name, one in held.items() if one is not None}
+        if any(name in held and name not in given for name in needed):
+            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
         if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
             raise _UnfitValue(f"{value_text(value)} does not fit {kind.text} ({', '.join(parts)})")
-        return make(**{name: parts[name](held) for name, held in given.items()})
+        return make(**{name: parts[name](one) for name, one in given.items()})
 
     return message
 
@@ -174,7 +188,7 @@ def _parts(kind: TypeKind) -> dict[str, TypeKind]:
 
 def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], Any]:
     one = _encoder(items, field)
-    nullable = isinstance(items, Wrapped | Variant)
+    nullable = holds_null(items)
 
     def elements(value: Any) -> list[Any]:
         given = _of_type(kind, value, (list, tuple))

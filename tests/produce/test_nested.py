@@ -101,6 +101,117 @@ def test_variants(value: dict[str, Any], which: int) -> None:
     assert block_value(CODEC.encode_rows(wire)[0].as_py(), "any")["which"] == which
 
 
+NULLS: dict[str, tuple[str, Any, pa.DataType]] = {
+    "a map's value": ("Map(String, Int64)", {"a": None}, pa.map_(pa.string(), pa.int64())),
+    "a text in a map": ("Map(String, String)", {"a": None}, pa.map_(pa.string(), pa.string())),
+    "a map's list": (
+        "Map(String, Array(Int64))",
+        {"a": None},
+        pa.map_(pa.string(), pa.list_(pa.int64())),
+    ),
+    "a map's key": (
+        "Map(String, Int64)",
+        [{"key": None, "value": 1}],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.int64())])),
+    ),
+    "a key that is no map's in protobuf": (
+        "Map(Float64, Int64)",
+        [{"key": None, "value": 1}],
+        pa.list_(pa.struct([("key", pa.float64()), ("value", pa.int64())])),
+    ),
+    "a map in an array": (
+        "Array(Map(String, Int64))",
+        [{"a": None}],
+        pa.list_(pa.map_(pa.string(), pa.int64())),
+    ),
+    "in the place of a map": (
+        "Array(Map(String, Int64))",
+        [None],
+        pa.list_(pa.map_(pa.string(), pa.int64())),
+    ),
+    "in the place of an array": ("Array(Array(Int64))", [None], pa.list_(pa.list_(pa.int64()))),
+    "a tuple in an array": (
+        "Array(Tuple(a Int64, b String))",
+        [{"a": None, "b": "x"}],
+        pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())])),
+    ),
+    "a nested": (
+        "Nested(a Int64, b String)",
+        [{"a": 1, "b": None}],
+        pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())])),
+    ),
+    "a tuple": ("Tuple(a Int64)", {"a": None}, pa.struct([("a", pa.int64())])),
+    "a list in a tuple": (
+        "Tuple(a Array(Int64))",
+        {"a": None},
+        pa.struct([("a", pa.list_(pa.int64()))]),
+    ),
+    "a tuple in a variant": (
+        "Variant(String, Tuple(a Int64))",
+        {"as_tuple_a_int64": {"a": None}},
+        pa.struct([("as_tuple_a_int64", pa.struct([("a", pa.int64())]))]),
+    ),
+}
+
+
+def in_arrow(value: Any, type_: pa.DataType) -> pa.RecordBatch:
+    """The second row of two; the first is a null, whose parts are no nulls of their own."""
+    if pa.types.is_map(type_):
+        value = list(value.items())
+    elif pa.types.is_list(type_) and pa.types.is_map(type_.value_type):
+        value = [one and list(one.items()) for one in value]
+    if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
+        entries = pa.array(value, type_.value_type)
+        array: Any = pa.ListArray.from_arrays([0, 0, len(entries)], entries)
+    else:
+        array = pa.array([None, value], type_)
+    return pa.record_batch({"c": array})
+
+
+@pytest.mark.parametrize("place", NULLS)
+def test_a_null_is_refused_where_the_type_has_none(place: str) -> None:
+    """It would become 0, '' or [], and nobody would see that."""
+    text, value, type_ = NULLS[place]
+    one = codec(ColumnDef("c", text))
+    with pytest.raises(BadValue, match=r"f, row 2, column 'c': .*null"):
+        row_columns(one, in_arrow(value, type_), BatchOrigin("f", 1))
+    if text.startswith("Map") and isinstance(value, list):
+        value = [(None, 1)]
+    with pytest.raises(BadValue, match=r"column 'c'.*null"):
+        RowEncoder(one).encode({"c": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "type_"),
+    [
+        ("Map(String, Nullable(Int64))", {"a": None}, pa.map_(pa.string(), pa.int64())),
+        (
+            "Array(Tuple(a Nullable(Int64)))",
+            [{"a": None}],
+            pa.list_(pa.struct([("a", pa.int64())])),
+        ),
+        (
+            "Array(Variant(Int64, String))",
+            [None],
+            pa.list_(pa.struct([("as_int64", pa.int64())])),
+        ),
+        ("Array(Nullable(Tuple(a Int64)))", [None], pa.list_(pa.struct([("a", pa.int64())]))),
+        ("Nullable(Tuple(a Int64))", None, pa.struct([("a", pa.int64())])),
+        (
+            "Tuple(a Nullable(Tuple(b Int64)))",
+            {"a": None},
+            pa.struct([("a", pa.struct([("b", pa.int64())]))]),
+        ),
+    ],
+)
+def test_a_null_is_taken_where_the_type_has_one(text: str, value: Any, type_: Any) -> None:
+    """The control; nor is what stands in a null a null of its own."""
+    one = codec(ColumnDef("c", text))
+    wire = row_columns(one, in_arrow(value, type_), BatchOrigin("f", 1))
+    rows = [*one.encode_rows(wire).to_pylist(), RowEncoder(one).encode({"c": value})]
+    assert decode(binary([row_batch(rows)]), one, "batch").bad == []
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
