@@ -1,7 +1,8 @@
 """Makes a file's or program's columns into the Arrow columns of a table's row message.
 
 Receives a record batch with whatever types its reader chose and the table's codec; gives a
-record batch in protobuf-side types, checked so that the relay accepts every row. Never guesses:
+record batch in protobuf-side types, checked by the relay's own judgement so that it accepts every
+row, but for one too large for the table's block topic. Never guesses:
 a column the table does not have, one it needs and does not get, and a value that does not fit
 are errors that name file, row, column and value.
 
@@ -18,12 +19,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from relay.errors import ConfigError
 from relay.produce.leaf_conversion import leaf
 from relay.produce.nested_conversion import to_wire
+from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
+from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import live_columns
 from relay.schema.types.kind import Nullable, Scalar
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from relay.records_pb2 import Column, TableSchema
+    from relay.rows.judgement import UnfitValues
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
@@ -116,7 +119,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
     """Return the batch as columns of `codec.wire_schema`, which `encode_rows` takes.
 
     A null, and a column the batch does not have, is a field left out: null in a Nullable
-    column, the DEFAULT in any other.
+    column, the DEFAULT in any other but an EPHEMERAL one, which has to be given.
 
     Raises:
         BadValue: naming file, row, column, value and the type it does not fit.
@@ -132,28 +135,49 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
         if (place := batch.schema.get_field_index(name)) < 0:
             arrays.append(left_out(batch.num_rows, type_.wire))
         else:
-            arrays.append(_checked(batch.column(place), name, type_, origin))
+            arrays.append(_converted(batch.column(place), name, type_, origin))
+    _, misfits = narrow(arrays, codec)
+    if misfits:
+        raise _refused(min(misfits, key=_first), codec, batch, origin)
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
-def _checked(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
-    """One column converted, and within the range of its ClickHouse type."""
+def _converted(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
+    """One column in its wire type."""
     try:
-        converted = convert(array, type_)
+        return convert(array, type_)
     except NOT_CONVERTED as error:
         row = _first_failing(lambda part: convert(part, type_), array)
-        value = array[row].as_py() if len(array) else None
+        value = value_at(array, row) if len(array) else None
         reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
         raise _bad_value(row, name, origin, reason, value, type_) from error
-    _, bad = type_.narrow(converted)
-    if bad is not None:
-        row = pc.index(bad, value=True).as_py()
-        plain = isinstance(type_.kind, Scalar | Nullable)
-        reason = (
-            type_.complaint(array[row].as_py()) if plain else type_.why(converted.slice(row, 1))
-        )
-        raise _bad_value(row, name, origin, reason, array[row].as_py(), type_)
-    return converted
+
+
+def _first(misfit: UnfitValues) -> tuple[int, int]:
+    return int(misfit.rows[0]), misfit.column
+
+
+def _refused(
+    misfit: UnfitValues, codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin
+) -> BadValue:
+    """What the relay would refuse, with the value as it was given."""
+    row, type_ = int(misfit.rows[0]), codec.types[misfit.column]
+    place = batch.schema.get_field_index(misfit.field)
+    value = value_at(batch.column(place), row) if place >= 0 else None
+    plain = misfit.kind == DeadKind.DOES_NOT_FIT and isinstance(type_.kind, Scalar | Nullable)
+    reason = type_.complaint(value) if plain else misfit.why(row)
+    return _bad_value(row, misfit.field, origin, reason, value, type_)
+
+
+def value_at(array: Array, row: int) -> object:
+    """Return a value for an error, also one with a text that is not UTF-8."""
+    one: Any = array.slice(row, 1)
+    try:
+        found: object = one[0].as_py()
+    except UnicodeDecodeError:
+        nested = one.type.num_fields or pa.types.is_dictionary(one.type)
+        found = str(one) if nested else one.cast(pa.large_binary())[0].as_py()
+    return found
 
 
 def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:

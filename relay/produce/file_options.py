@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.produce.arrow_columns import BadValue, BatchOrigin
+from relay.produce.arrow_columns import BadValue, BatchOrigin, value_at
 from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
@@ -71,12 +71,13 @@ def with_dates(
         if times.null_count > array.null_count:
             failed: Any = pc.and_(pc.is_null(times), pc.is_valid(array))
             row = pc.index(failed, value=True).as_py()
+            value = value_at(array, row)
             error = BadValue(
                 f"{origin.file}, row {origin.first_row + row}, column {field.name!r}: "
-                f"{array[row].as_py()!r} is not written as {options.date_format!r}",
+                f"{value!r} is not written as {options.date_format!r}",
                 "correct the value, or name another --date-format",
             )
-            error.value = array[row].as_py()
+            error.value = value
             raise error
         batch = batch.set_column(place, field.name, times)
     return batch

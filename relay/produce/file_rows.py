@@ -99,7 +99,7 @@ class RowFile:
         """
         try:
             yield from _READERS[self.format](self, encoder)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
                 f"{self.label}: {reason}", f"check that the file is {self.format}, and correct it"
@@ -160,6 +160,7 @@ def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
         read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
+            check_utf8=False,  # done where row and column are known
             column_types=dict.fromkeys(names, pa.string()),
             null_values=list(source.options.nulls),
             strings_can_be_null=True,

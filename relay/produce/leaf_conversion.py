@@ -34,6 +34,8 @@ def leaf(array: Array, kind: Scalar) -> Array:
     target = kind.wire
     if array.null_count == len(array):
         return pa.nulls(len(array)).cast(target)
+    if target != pa.binary() and _is_text(array.type):
+        _refuse_other_than_utf8(array)
     if array.type == target:
         return array
     base = base_type(kind.text)
@@ -118,6 +120,16 @@ def _digits(array: Array) -> Array:
     ]
     joined: Array = pc.binary_join_element_wise(*parts, "")
     return joined
+
+
+def _refuse_other_than_utf8(array: Array) -> None:
+    """Raise ArrowInvalid; a reader's strings are not looked at by anybody else."""
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    try:
+        array.cast(pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid("a text is not UTF-8") from error
 
 
 def _no_other_than_0_and_1(array: Array) -> Array:

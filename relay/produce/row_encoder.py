@@ -20,6 +20,7 @@ from google.protobuf import message_factory
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
 from relay.produce.nested_conversion import holds_null
+from relay.rows.judgement import LEFT_OUT, UNEVEN
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
@@ -76,6 +77,12 @@ class RowEncoder:
             )
         }
 
+        needed = zip(codec.column_names, codec.needs_value, codec.types, strict=True)
+        self._needed = [
+            name for name, needs, type_ in needed if needs and not type_.kind.shape.repeated
+        ]
+        self._nested = [[codec.column_names[at] for at in group] for group in codec.flattened]
+
     def check_names(self, columns: Collection[str]) -> None:
         """Raise ConfigError if there is a column that the table does not have."""
         unknown = [name for name in columns if name not in self._fields]
@@ -87,7 +94,7 @@ class RowEncoder:
 
         Raises:
             ConfigError: a column the table does not have.
-            BadValue: a value that does not fit its column.
+            BadValue: a value that does not fit its column, or none where one is needed.
         """
         fields: dict[str, Any] = {}
         for name, value in row.items():
@@ -99,11 +106,25 @@ class RowEncoder:
                     fields[field] = convert_value(value)
                 except _UnfitValue as misfit:
                     raise self._bad_value(name, value, misfit) from misfit
-        try:
-            data: bytes = self.codec.message_class(**fields).SerializeToString()
-        except ValueError as error:  # text that is no Unicode
-            raise BadValue(f"{self.codec.schema.table}: {error}", "correct the value") from error
+                except UnicodeEncodeError as error:  # half a surrogate pair
+                    no_text = _UnfitValue(f"{value_text(value)}: a text is not UTF-8")
+                    raise self._bad_value(name, value, no_text) from error
+        for name in self._needed:
+            if self._fields[name][0] not in fields:
+                raise self._bad_value(name, None, _UnfitValue(LEFT_OUT))
+        for names in self._nested:
+            self._check_even(names, fields, row)
+        data: bytes = self.codec.message_class(**fields).SerializeToString()
         return data
+
+    def _check_even(
+        self, names: list[str], fields: Mapping[str, Any], row: Mapping[str, object]
+    ) -> None:
+        """As relay.schema.types.nested.align: what is left out is filled up."""
+        lengths = {name: len(fields.get(self._fields[name][0], ())) for name in names}
+        for name, length in lengths.items():
+            if length not in {0, max(lengths.values())}:
+                raise self._bad_value(name, row[name], _UnfitValue(UNEVEN))
 
     def _bad_value(self, name: str, value: object, misfit: _UnfitValue) -> BadValue:
         error = BadValue(
@@ -237,6 +258,8 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
 
     def convert_value(value: Any) -> Any:
         if type(value) in direct and (bounds is None or bounds[0] <= value <= bounds[1]):
+            if is_text and isinstance(value, str) and not value.isascii():
+                value.encode()  # raises where protobuf would, later
             return value
         if isinstance(value, UUID | IPv4Address | IPv6Address):
             value = str(value)

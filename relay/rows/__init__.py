@@ -5,7 +5,8 @@ become rows, its reason. No Python object is made per row.
 
 Read `decode` first. It opens messages with `envelope`, takes the compiled path where it may
 (`flat_decoder`, `flat_columns`, `flat_kernel`) and the general one else, and finds bad messages
-with `bisect` and `unknown_fields`. `row_codec` holds a table's compiled row message,
+with `bisect` and `unknown_fields`; `judgement` says which values the table cannot hold, also to
+producers. `row_codec` holds a table's compiled row message,
 `codecs_of_tables` the codec of every table now. The rest are tools of these: `wire_scan`,
 `wire_fields`, `decoder_guards`, `raw_memory`.
 """

@@ -14,7 +14,6 @@ once; only where that raises, parts are tried until the bad messages stand alone
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,18 +23,17 @@ from relay.arrow.array_memory import in_one_piece, size_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
+from relay.rows.judgement import UnfitValues, narrow
 from relay.rows.unknown_fields import find_outdated, find_unexplained
 from relay.schema.dead_reason import DeadKind, DeadReason
-from relay.schema.types.nested import align
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from relay.rows.bisect import Ranges
     from relay.rows.envelope import Integers
     from relay.rows.row_codec import RowCodec
     from relay.rows.wire_scan import Unexplained
-    from relay.schema.types.column_type import ColumnType
 
 __all__ = ["BadMessage", "Decoded", "decode"]
 
@@ -95,8 +93,8 @@ def decode(
     """
     rows = _read(values, codec, framing)
     refused = [one for one in rows.unexplained if unknown_fields == "dead" or not one.unknown]
-    batch, misfits = _narrow(rows.columns, codec)
-    misfits += [_UnfitValues(one.kind, -1, one.field, one.rows, one.why) for one in refused]
+    batch, misfits = narrow(rows.columns, codec)
+    misfits += [UnfitValues(one.kind, -1, one.field, one.rows, one.why) for one in refused]
     if not misfits and not rows.unexplained:
         return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
     # Row number to message: only needed to blame somebody.
@@ -239,58 +237,9 @@ def _unexplained(
     return [*find_unexplained(rows, wire, codec), *find_outdated(wire, codec)]
 
 
-class _UnfitValues(NamedTuple):
-    """Values that the table cannot hold."""
-
-    kind: DeadKind
-    column: int
-    """Its index; -1: what is wrong belongs to no column."""
-    field: str
-    """The column's name; or the field's number, where it belongs to no column."""
-    rows: Integers
-    why: Callable[[int], str]
-    """What is wrong in one of the rows."""
-
-
-def _narrow(
-    wire: list[pa.Array[Any]], codec: RowCodec
-) -> tuple[pa.RecordBatch, list[_UnfitValues]]:
-    def unfit(kind: DeadKind, at: int, rows: Integers, why: Callable[[int], str]) -> _UnfitValues:
-        return _UnfitValues(kind, at, codec.column_names[at], rows, why)
-
-    arrays, misfits = [], []
-    columns, uneven = align(wire, codec.flattened)
-    for at, rows in uneven.items():
-        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, partial(_said, _UNEVEN)))
-    for at, kind in enumerate(codec.types):
-        array = columns[at]
-        narrowed = kind.narrow(array)
-        arrays.append(narrowed.array)
-        if narrowed.bad is not None:
-            rows = np.flatnonzero(narrowed.bad.to_numpy(zero_copy_only=False))
-            why = partial(_value_there, kind, array)
-            misfits.append(unfit(DeadKind.DOES_NOT_FIT, at, rows, why))
-        if codec.needs_value[at] and array.null_count:
-            rows = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, partial(_said, _LEFT_OUT)))
-    return pa.RecordBatch.from_arrays(arrays, schema=codec.arrow_schema), misfits
-
-
-def _said(reason: str, _: int) -> str:
-    return reason
-
-
-def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
-    return kind.why(array.slice(row, 1))
-
-
-_UNEVEN = "the array is not as long as the others of its Nested column"
-_LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
-
-
 def _first_misfits(
-    misfits: list[_UnfitValues], owner: Integers
-) -> dict[int, tuple[int, _UnfitValues]]:
+    misfits: list[UnfitValues], owner: Integers
+) -> dict[int, tuple[int, UnfitValues]]:
     """Per message to blame: its first bad row, and what is wrong there."""
     firsts: dict[int, tuple[int, int, int]] = {}
     for at, misfit in enumerate(misfits):
