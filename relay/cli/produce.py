@@ -97,10 +97,10 @@ def produce(  # noqa: PLR0913 - one per option
     """Write the rows of Parquet, CSV or JSON files into the source topic of an app.
 
     The command finds columns by name; --column renames one. It checks all files before it sends
-    anything. Row numbers in errors count from 1, without a CSV header. Dates and times are ISO 8601
-    (UTC if they name no zone), dates also 2012/1/31 or Jan 31 2012, or as --date-format says; the
-    row message's own numbers are read, too. A FILE of `-` is standard input, which is kept in a
-    temporary file until it is sent.
+    anything. Row numbers in errors count from 1, without a CSV header. In a CSV file of one column
+    a blank line is a row. Dates and times are ISO 8601 (UTC if they name no zone), dates also
+    2012/1/31 or Jan 31 2012, or as --date-format says; the row message's own numbers are read,
+    too. A FILE of `-` is standard input, which is kept in a temporary file until it is sent.
 
     \b
     relay produce --table shop.orders orders.csv

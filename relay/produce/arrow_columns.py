@@ -48,6 +48,13 @@ class BatchOrigin(NamedTuple):
 
     file: str
     first_row: int  # number of the batch's first row in the file, from 1
+    line_of_row: Callable[[int], int] | None = None  # where lines are not simply rows
+
+    def place(self, at: int) -> str:
+        """Return file and row of row `at` (from 0) of the batch; and the line, if not row + 1."""
+        row = self.first_row + at
+        line = row + 1 if self.line_of_row is None else self.line_of_row(row)
+        return f"{self.file}, row {row}" + (f" (line {line})" if line != row + 1 else "")
 
 
 class BadValue(ConfigError):
@@ -193,7 +200,7 @@ def _bad_value(
     row: int, name: str, origin: BatchOrigin, reason: str, value: object, type_: ColumnType
 ) -> BadValue:
     error = BadValue(
-        f"{origin.file}, row {origin.first_row + row}, column {name!r}: {reason}",
+        f"{origin.place(row)}, column {name!r}: {reason}",
         "correct the value, or change the column's type in ClickHouse",
     )
     error.value, error.type = value, type_.clickhouse

@@ -73,7 +73,7 @@ def with_dates(
             row = pc.index(failed, value=True).as_py()
             value = value_at(array, row)
             error = BadValue(
-                f"{origin.file}, row {origin.first_row + row}, column {field.name!r}: "
+                f"{origin.place(row)}, column {field.name!r}: "
                 f"{value!r} is not written as {options.date_format!r}",
                 "correct the value, or name another --date-format",
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,6 +25,7 @@ import pyarrow.parquet
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
+from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
 from relay.program.spelling import did_you_mean
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20  # of text read at a time
 PARQUET_ROWS = 65_536
+
+_CSV_ERROR = re.compile(r"CSV parse error: Row #(\d+): (.*)")
 
 SUFFIXES = {
     ".parquet": "parquet",
@@ -143,22 +147,58 @@ def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
 
 def _csv(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     """Every column as text: what it means is for the table's types to say, not for a guess."""
-    with _stream(source.path) as (_, text), _open_csv(source, text, []) as reader:
+    with (
+        _lines_in_errors(source.path, columns=0),
+        _stream(source.path) as (_, text),
+        _open_csv(source, text, [], 0) as reader,
+    ):
         names = reader.schema.names
     source.check_names(encoder, names)
-    with _stream(source.path) as (raw, text), _open_csv(source, text, names) as reader:
+    with _stream(source.path) as (_, text):
+        blank = blank_lines_ahead(text)
+    with (
+        _lines_in_errors(source.path, len(names)),
+        _stream(source.path) as (raw, text),
+        _open_csv(source, text, names, blank) as reader,
+    ):
         row = 0
         for batch in reader:
-            rows = _encode(source, encoder, batch, row)
+            rows = _encode(source, encoder, batch, row, _csv_line(source.path, len(names)))
             row += batch.num_rows
             yield Piece(rows, raw.tell())
 
 
-def _open_csv(source: RowFile, stream: Any, names: list[str]) -> Any:
+@contextlib.contextmanager
+def _lines_in_errors(path: Path, columns: int) -> Iterator[None]:
+    """Arrow's errors of a row count the header and no blank lines; people look for a line."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        found = _CSV_ERROR.match(str(error))
+        if found is None:
+            raise
+        line = _csv_line(path, columns)(int(found[1]) - 1)
+        raise pa.ArrowInvalid(f"line {line}: {found[2]}") from error
+
+
+def _csv_line(path: Path, columns: int) -> Callable[[int], int]:
+    def line(row: int) -> int:
+        with _stream(path) as (_, text):
+            return line_of(text, row, blank_is_row=columns == 1)
+
+    return line
+
+
+def _open_csv(source: RowFile, stream: Any, names: list[str], blank_ahead: int) -> Any:
+    """With one column, a blank line is a row with an empty value; with several it is none."""
     return pyarrow.csv.open_csv(
         stream,
-        read_options=pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        read_options=pyarrow.csv.ReadOptions(
+            block_size=BLOCK_BYTES, use_threads=False, skip_rows=blank_ahead
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            newlines_in_values=True, ignore_empty_lines=len(names) != 1
+        ),
         convert_options=pyarrow.csv.ConvertOptions(
             check_utf8=False,  # done where row and column are known
             column_types=dict.fromkeys(names, pa.string()),
@@ -319,10 +359,14 @@ def _json_schema(source: RowFile, encoder: RowEncoder) -> Any:
 
 
 def _encode(
-    source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch, rows_before: int
+    source: RowFile,
+    encoder: RowEncoder,
+    batch: pa.RecordBatch,
+    rows_before: int,
+    line_of_row: Callable[[int], int] | None = None,
 ) -> pa.BinaryArray:
     batch = batch.rename_columns(source.options.renamed(batch.schema.names))
-    origin = BatchOrigin(source.label, rows_before + 1)
+    origin = BatchOrigin(source.label, rows_before + 1, line_of_row)
     wire = row_columns(
         encoder.codec, with_dates(batch, encoder.codec, source.options, origin), origin
     )

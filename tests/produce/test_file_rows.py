@@ -110,7 +110,9 @@ def test_rows_are_counted_across_blocks(tmp_path: Path, suffix: str) -> None:
     [
         ("f.csv", "a,e,x,y\n1,1,1,1\n", "d.t has no column 'x', 'y'"),
         ("f.csv", "a,c\n1,1\n", "the file has no column 'e'"),
-        ("f.csv", "a,e\n1,1\n1\n", "Row #3: Expected 2 columns, got 1"),
+        ("f.csv", "a,e\n1,1\n1\n", "f.csv: line 3: Expected 2 columns, got 1"),
+        ("f.csv", "\n\na,e\n1,1\n\n\n1\n", "f.csv: line 7: Expected 2 columns, got 1"),
+        ("f.csv", "\na\n1\n\n\n1,1\n", "f.csv: line 6: Expected 1 columns, got 2"),
         ("f.csv", "a,e,e\n1,1,1\n", "column 'e' occurs twice"),
         ("f.csv", "", "Empty CSV file"),
         ("f.jsonl", '{"a": 1, "e": 1, "a": 2}\n', "row 1: 'a' occurs twice"),
@@ -152,3 +154,58 @@ def test_a_file_without_rows_gives_none(tmp_path: Path) -> None:
     assert read(tmp_path / "f.parquet") == []
     assert read(written(tmp_path / "f.jsonl", "")) == []
     assert read(written(tmp_path / "f.csv", "a,e\n")) == []
+
+
+NOTES = encoder(ColumnDef("note", "Nullable(String)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("note\na\n\nb\n", ["a", None, "b"]),
+        ("note\r\n\r\nb\r\n\r\n", [None, "b", None]),
+        ("\n\nnote\na\n\nb", ["a", None, "b"]),
+        ("\ufeff\r\n\r\nnote\r\na\r\n\r\n", ["a", None]),
+        ("note\n\n\n", [None, None]),
+        ('note\n""\n\n"x\n\ny"\n', ["", None, "x\n\ny"]),
+        ("note\n", []),
+    ],
+)
+def test_a_blank_line_of_one_column_is_a_row(
+    tmp_path: Path, text: str, notes: list[str | None]
+) -> None:
+    """Its only value is empty, as that of a field with nothing in it; not so before the header."""
+    rows = RowFile.of(written(tmp_path / "f.csv", text)).rows(NOTES)
+    found = [one for p in rows for one in NOTES.codec.decode_rows(p.rows).to_pylist()]
+    assert [one["note"] for one in found] == notes
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a,e\n1,1\n\n\n\nx,1\n\n", "row 2 (line 6), column 'a'"),
+        ("\n\na,e\n1,1\nx,1\n", "row 2 (line 5), column 'a'"),
+        ('a,e,c\n1,1,"x\n\ny"\nx,1,z\n', "row 2 (line 5), column 'a'"),
+        ("a,e\r\n1,1\r\nx,1\r\n\r\n", "row 2, column 'a'"),
+        ("a,e\n1,1\n\n1,soon\n", "row 2 (line 4), column 'e'"),
+    ],
+)
+@pytest.mark.parametrize("date_format", ["", "%Y"])
+def test_blank_lines_of_several_columns_are_no_rows_but_lines(
+    tmp_path: Path, text: str, place: str, date_format: str
+) -> None:
+    """The error says the line, where it is another one than header and rows make it."""
+    if date_format:
+        text = text.replace(",1", ",1970")
+    path = written(tmp_path / "f.csv.gz", gzip.compress(text.encode()))
+    with pytest.raises(BadValue) as refused:
+        read(path, date_format=date_format)
+    assert f"{path}, {place}" in refused.value.message
+
+
+def test_a_damaged_row_far_into_a_file_of_one_column_is_named_by_its_line(tmp_path: Path) -> None:
+    """Behind blank lines and behind the first block."""
+    lines = BLOCK_BYTES // 2
+    path = written(tmp_path / "f.csv", "note\n" + "1\n\n" * lines + "1,1\n")
+    with pytest.raises(ConfigError, match=f"line {2 * lines + 2}: Expected 1 columns, got 2"):
+        list(RowFile.of(path).rows(NOTES))
