@@ -141,6 +141,9 @@ def consumer(settings: Settings) -> ClientSettings:
         "partition.assignment.strategy": "roundrobin,range",
         "session.timeout.ms": session,
         **_READS,
+        # Markers of transactions and aborted records take offsets, and nothing else tells that they
+        # are all that is left.
+        "enable.partition.eof": True,
     }
     return {**defaults, **_pass_through(settings.source_kafka, _PRODUCER_ONLY), **owned}
 

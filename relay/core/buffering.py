@@ -60,6 +60,15 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
     return replace(partition, position=offsets[-1] + 1, polled=(*partition.polled, offsets))
 
 
+def at_end(partition: Partition, end: int) -> Partition:
+    """Return the partition after its reader came to the log's end, the offset `end`.
+
+    Behind the last message may lie the marker of its transaction, or aborted records. Retention
+    deletes them in time, and a floor in front of them would then look like unread messages.
+    """
+    return replace(partition, position=max(partition.position, end))
+
+
 def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partition:
     """Return the partition once these buffers are in blocks: marks, floor and count moved on."""
     marks = dict(partition.marks)

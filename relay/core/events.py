@@ -68,6 +68,8 @@ class Polled:
         full: it gave so much that the relay is taken to be behind (relay.process.loop.FULL).
         ends: where partitions that are polled ended when they were last fetched, as far as known;
             needed while the relay may be behind.
+        read_to: the end of each partition that the reader came to: every message before it was
+            given, in this poll or an earlier one.
     """
 
     now_ms: int
@@ -75,6 +77,7 @@ class Polled:
     offsets: Mapping[int, Sequence[int]] = field(default_factory=dict)
     full: bool = False
     ends: Mapping[int, int] = field(default_factory=dict)
+    read_to: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

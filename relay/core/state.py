@@ -116,7 +116,7 @@ class Partition:
 
     Attributes:
         floor: first offset not yet wholly in blocks; committed to the group.
-        position: next source offset to poll.
+        position: next source offset to poll; every message before it was polled.
         marks: per table, those above the floor.
         polled: ascending offsets of the messages from the floor to the position, by poll.
         reference: the last flush point; `count` messages since it lie before the floor.

@@ -34,6 +34,7 @@ from relay.core import events as ev
 from relay.core.buffering import (
     advance,
     append,
+    at_end,
     journal_record,
     passed_over,
     settled,
@@ -157,6 +158,9 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         if index in partitions:
             moved = advance(partitions[index], offsets)
             partitions[index] = replace(moved, buffers=grown.get(index, moved.buffers))
+    for index, end in event.read_to.items():
+        if index in partitions:
+            partitions[index] = at_end(partitions[index], end)
     now_ms = max(state.now_ms, event.now_ms)
     since_ms = now_ms if state.full_since_ms is None else state.full_since_ms
     state = replace(

@@ -71,6 +71,8 @@ class SourceMember:
         fetching: which partitions, and from where.
         rebalanced: one of the two was called in the last poll; its messages may be of before.
         filled: what the last poll gave, as a share of what counts as full; by messages.
+        read_to: partitions whose end the last poll came to, and where that is: what read_committed
+            readers get of what lies before it was given, by this poll or an earlier one.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class SourceMember:
         self._raised: RelayError | None = None
         self.epochs = LeaderEpochs()
         self.rebalanced = False
+        self.read_to: dict[int, int] = {}
         self._fatal: KafkaError | None = None
         self._ids: set[str] = set()
         self._owned: frozenset[int] = frozenset()
@@ -126,7 +129,7 @@ class SourceMember:
         Raises:
             Fenced, Refused, ContractBroken: as the client's errors say.
         """
-        self.rebalanced = False
+        self.rebalanced, self.read_to = False, {}
         self._bootstrap.look(self.consumer)
         bulk, self.filled = self._bulk.begin(full=self.filled >= 1), 0.0
         left = most = min(POLL_MESSAGES, self._messages_of(self._poll_bytes))
@@ -137,12 +140,14 @@ class SourceMember:
             wanted = min(left, batch)
             got = self._one_by_one(wanted, wait if bulk is None else 0, take)
             if self.rebalanced:
+                self.read_to = {}
                 self._ids |= {self.consumer.memberid() or ""} - {""}
                 return
             if bulk is not None and not got:
                 got = self._in_bulk(bulk, wanted, wait, take)
             left -= got
-            self.filled = (most - left) / full
+            # An end takes the place of a message, too.
+            self.filled = (most - left - len(self.read_to)) / full
             if got < wanted:
                 return
             wait = 0  # what is there already, without waiting for more
@@ -194,7 +199,11 @@ class SourceMember:
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
         """Return the leader epochs to commit with these floors."""
         places = [TopicPartition(self._topic, partition) for partition in floors]
-        polled = {at.partition: at.leader_epoch for at in self.consumer.position(places)}
+        # A position before the floor is of records whose epoch may not reach it.
+        polled = {
+            at.partition: at.leader_epoch if at.offset >= floors[at.partition] else None
+            for at in self.consumer.position(places)
+        }
         return self.epochs.to_commit(floors, polled)
 
     def _messages_of(self, size: int) -> int:
@@ -241,6 +250,9 @@ class SourceMember:
 
     def _look_at(self, message: Message | PolledError) -> None:
         if (error := message.error()) is None:
+            return
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self.read_to[message.partition() or 0] = message.offset() or 0
             return
         if error.code() in GONE:
             raise ContractBroken(

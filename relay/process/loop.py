@@ -166,7 +166,8 @@ class RelayProcess:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
             asked = self._state.reading if full or self._state.turns else ()
             ends = self._source.fetching.ends(asked)
-            self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends))
+            read_to = self._source.read_to
+            self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends, read_to))
         if left := self._coverage.left_over():
             log.warning(
                 "no relay of the group has some source partitions, joining again",

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from relay.core.buffering import advance, append, journal_record, passed_over, settled, without
+from relay.core.buffering import (
+    advance,
+    append,
+    at_end,
+    journal_record,
+    passed_over,
+    settled,
+    without,
+)
 from relay.core.records import TableMark
 from relay.core.state import Partition, Seal, SealReason
 from tests.core.build import arrival, buffer, partition
@@ -80,6 +88,28 @@ def test_a_flush_point_becomes_the_reference() -> None:
     record = journal_record(0, before, after, [])
     assert (record.flush_point, record.reference, record.count) == (True, 0, 3)
     assert (settled(after).reference, settled(after).count) == (3, 0)
+
+
+def test_what_lies_behind_the_last_message_is_passed_with_it() -> None:
+    """Markers and aborted records up to the log's end are no messages, and are not counted."""
+    before = at_end(partition(0, 3, buffers={"d.x": buffer(0, 2)}), 9)
+    after = without(before, [seal("d.x", before)], 0)
+
+    record = journal_record(0, before, after, [])
+    assert (record.floor, record.position, record.count, record.flush_point) == (9, 9, 3, True)
+    assert settled(after).reference == 9
+
+
+def test_an_end_passes_no_message_that_is_held() -> None:
+    before = at_end(partition(0, 3, buffers={"d.x": buffer(0, 1), "d.y": buffer(2)}), 9)
+
+    after = without(before, [seal("d.x", before)], 0)
+
+    assert (after.floor, after.position, after.count) == (2, 9, 2)
+
+
+def test_an_end_of_before_later_messages_sets_nothing_back() -> None:
+    assert at_end(partition(0, 3), 2).position == 3
 
 
 def test_no_flush_point_while_a_buffer_is_left() -> None:

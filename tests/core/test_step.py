@@ -591,3 +591,23 @@ def test_only_the_last_effect_is_answered() -> None:
                 assert not any(isinstance(effect, answered) for effect in effects[:-1])
                 tried += 1
     assert tried > 40
+
+
+def test_a_floor_in_front_of_a_marker_is_recorded_at_a_flush_point_and_then_no_more() -> None:
+    """Retention may delete the marker of a quiet partition's last transaction."""
+    chosen = limits(flush_point_interval_ms=1_000)
+    state = with_limits(chosen, p0=partition(10))
+    ends = replace(polled(1), read_to={0: 11, 5: 9})  # 5 is not owned any more
+
+    state, effects = step(state, ends)
+    assert (state.phase, effects, state.partitions[0].floor) == (Phase.READY, (), 10)
+    state, effects = step(state, replace(polled(1_000), read_to={}))
+    assert effects == (ef.Begin(),)
+    answers = (ev.Begun(), ev.Produced(()), ev.JournalWritten({0: 4}), ev.OffsetsSent())
+    state, _ = through(state, *answers, ev.Committed(clean=True))
+    kept = state.partitions[0]
+    assert (kept.floor, kept.reference, kept.count) == (11, 11, 0)
+
+    for now_ms in (2_000, 3_000, 9_000):
+        state, effects = step(state, replace(polled(now_ms), read_to={0: 11}))
+        assert not effects

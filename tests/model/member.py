@@ -42,6 +42,7 @@ class AdapterGuards:
     id_per_partition: bool = True
     fence_before_truth: bool = True
     paused_is_read_again: bool = True
+    end_comes_last: bool = True
 
 
 FAULTS: dict[type[Any], tuple[str, ...]] = {
@@ -189,12 +190,16 @@ class Member:
         offsets: dict[int, tuple[int, ...]] = {}
         full = False
         ends: dict[int, int] = {}
+        read_to: dict[int, int] = {}
         for partition in sorted(self.positions):
             if self.reading is not None and partition not in self.reading:
                 continue
             log = kafka.log((SOURCE, partition))
             ends[partition] = len(log.entries)
-            got = log.committed(self.positions[partition])[:POLL_MESSAGES]
+            left = log.committed(self.positions[partition])
+            got = left[:POLL_MESSAGES]
+            if got == left or not self.guards.end_comes_last:
+                read_to[partition] = log.last_stable
             if not got:
                 continue
             offsets[partition] = tuple(offset for offset, _ in got)
@@ -207,7 +212,7 @@ class Member:
                 rows = sum(not message.bad for _, message in batch)
                 size = sum(message.size for _, message in batch)
                 arrivals.append(Arrival(partition, table, places, rows, size))
-        return ev.Polled(now_ms, tuple(arrivals), offsets, full, ends)
+        return ev.Polled(now_ms, tuple(arrivals), offsets, full, ends, read_to)
 
     def _fence(self, kafka: Kafka, partition: int) -> JournalEnd:
         """What the group shows, then a new epoch of the partition's id, then the journal's end."""

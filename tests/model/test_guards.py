@@ -75,6 +75,14 @@ CONTROLS = {
         frozenset({"move"}),
         fencing=Fencing.PARTITION,
     ),
+    # A log's end that is told before all messages in front of it were given.
+    "the end comes behind the last message": Control(
+        {"adapters": AdapterGuards(end_comes_last=False)},
+        "lost: 0@2 of x is in no block",
+        0,
+        frozenset(),
+        ("x", "x", "x"),
+    ),
 }
 
 

@@ -171,6 +171,27 @@ def test_how_full_a_poll_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares == [1.0, 0.75, 0.0, 0.25, 1.5, 2.0]
 
 
+class Ending:
+    """A client that gives a message, and says that the partition ends."""
+
+    def consume(self, *_: object) -> list[Any]:
+        return [SimpleNamespace(error=lambda: None), Heard(KafkaError._PARTITION_EOF, 11)]
+
+
+def test_the_end_of_a_partition_is_no_message_and_no_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relay.intake.source.Message", SimpleNamespace(error=lambda m: m.error()))
+    monkeypatch.setattr("relay.intake.source.of_messages", lambda messages, _: len(messages))
+    made, taken = source(), []
+    made._raised, made._tables, made._mean_bytes = None, None, FULL_BYTES / 40
+    made.consumer = Ending()
+
+    made.poll(taken.append)
+
+    assert (made.read_to, made.heard, taken, made.filled) == ({0: 11}, [], [1], 1 / 40)
+
+
 def test_how_much_a_poll_may_give() -> None:
     """A part of the memory; where that is small, what counts as full."""
     assert poll_bytes(1_024_000_000) == 64_000_000
@@ -208,6 +229,11 @@ def positioned(epochs: dict[int, int]) -> Any:
 
 def test_a_floor_is_committed_with_the_last_polled_messages_leader_epoch() -> None:
     assert positioned({0: 3, 1: 4}).leader_epochs({0: 5, 1: 6}) == {0: 3, 1: 4}
+
+
+def test_an_epoch_that_may_not_reach_the_floor_is_not_committed() -> None:
+    """Behind the last record that the client counts may be some of a later leader's."""
+    assert positioned({0: 3}).leader_epochs({0: 8}) == {0: UNKNOWN_EPOCH}
 
 
 def test_an_epoch_read_with_a_floor_goes_with_that_floor_only() -> None:
