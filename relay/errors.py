@@ -41,6 +41,13 @@ class ErrorPage(StrEnum):
     PRODUCER = "api#write-rows-in-a-transaction"
 
 
+PERHAPS_NO_MESSAGE = (
+    "if the source is written in transactions, perhaps only their markers and aborted records, "
+    "which are no messages"
+)
+"""Of offsets between a floor and the log's first one: nobody can tell any more what they were."""
+
+
 _NEXT, _MORE = "\n  next: ", "\n  more: "
 _DOCS = "relay docs "
 

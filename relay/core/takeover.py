@@ -14,7 +14,7 @@ from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.state import Partition
-from relay.errors import ErrorPage
+from relay.errors import PERHAPS_NO_MESSAGE, ErrorPage
 
 
 def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
@@ -155,7 +155,7 @@ def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> StopErr
         return _stop(
             found,
             f"offsets {committed.floor} to {found.log_start - 1} were never read and are gone: "
-            f"retention moved the log's start to {found.log_start}",
+            f"retention moved the log's start to {found.log_start} ({PERHAPS_NO_MESSAGE})",
         )
     if committed.floor > found.log_end:
         return _stop(

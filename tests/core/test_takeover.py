@@ -65,7 +65,7 @@ DISAGREEMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         },
         ("from other", "to id"),
     ),
-    "retention passed": ({"log_start": 15}, ("10 to 14", "to 15")),
+    "retention passed": ({"log_start": 15}, ("10 to 14", "to 15", "perhaps only their markers")),
     "log cut off": ({"log_end": 9}, ("floor 10", "end 9")),
 }
 

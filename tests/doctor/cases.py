@@ -277,7 +277,9 @@ KAFKA: dict[str, Case] = {
         "begins at 6", "retention.ms=-1", heads={0: replace(HEAD, journal_start=6)}
     ),
     "source-passed": told(
-        "3 offsets were never read", "retention.ms=-1", heads={0: replace(HEAD, source_start=13)}
+        "3 offsets were never read",
+        "`relay accept CONFIG`",
+        heads={0: replace(HEAD, source_start=13)},
     ),
     "offset-foreign": told("'moved'", "restore the offset", heads={0: FOREIGN}),
     "right-topic": other_topic(

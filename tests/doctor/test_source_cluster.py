@@ -40,6 +40,14 @@ def test_a_group_that_only_shows_names_nothing_that_must_be_there() -> None:
     assert found(heads={0: foreign, 1: gone}) == {}
 
 
+def test_what_is_gone_is_passed_by_a_new_app() -> None:
+    """`relay accept` is refused across clusters."""
+    passed = GroupFloor(floor=5, metadata="{}", journal_offset=3, source_start=6, journal_start=0)
+    mend = found(heads={0: passed})["source-passed"]
+    assert "begin under a new app name" in mend
+    assert "accept" not in mend
+
+
 def test_commands_name_the_cluster_that_they_are_for() -> None:
     mend = found(group_granted=frozenset({"DESCRIBE"}))["right-group"]
     assert "--bootstrap-server s:9092" in mend

@@ -244,3 +244,10 @@ def test_c2_a_loader_that_began_behind_what_was_deleted(
     unsparked.load(load(config), lost=True)
     status, heard = spoken(config, "--deep")
     assert (status, f"begins at n=3, journal offset {low}" in heard) == (0, True), heard
+
+
+def test_a_gap_in_the_source_may_be_of_markers_alone() -> None:
+    """Of a floor that an earlier version left in front of them; nobody can tell any more."""
+    [one] = beginnings({0: WHOLE}, {0: 0}, {0: 11}, {0: 10}, None)
+    assert one.unread
+    assert "perhaps only their markers and aborted records" in "".join(gaps([one]))

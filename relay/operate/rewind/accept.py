@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
+from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.rewind.plan import NEW_APP, PartitionPositions, RewindRefusal, at_head
 from relay.records_pb2 import Commit
 
@@ -108,7 +109,10 @@ def _note(
         )
     elif "retention" in found:
         floor = place.log_start
-        meaning = f"messages from {head.floor} to {floor - 1} that are not in blocks are never read"
+        meaning = (
+            f"messages from {head.floor} to {floor - 1} that are not in blocks are never read "
+            f"({PERHAPS_NO_MESSAGE})"
+        )
     return Note(
         place.partition, tuple(found), "; ".join(found.values()), head.floor, floor, meaning
     )

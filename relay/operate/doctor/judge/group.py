@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic
 from relay.program.plural import several
@@ -45,7 +46,14 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
             yield found(
                 "source-passed",
                 f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
-                f"{head.floor}: {unread} never read",
-                "get the messages from elsewhere, or accept their loss; then "
+                f"{head.floor}: {unread} never read ({PERHAPS_NO_MESSAGE})",
+                f"get the messages from elsewhere, or go on without them: {_go_on(settings)}; then "
                 + set_topic(settings.source_kafka, source, retention_ms=-1),
             )
+
+
+def _go_on(settings: Settings) -> str:
+    """How, where offsets between floor and log are gone."""
+    if settings.crosses:
+        return "begin under a new app name"
+    return "`relay accept CONFIG`"

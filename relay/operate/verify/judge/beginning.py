@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.program.plural import several
 
@@ -196,7 +197,7 @@ def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
             yield (
                 f"partition {one.partition}: the source log begins at offset {one.source_start}, "
                 f"but the journal's floor is {one.floor}: the messages between them were deleted "
-                "before they were in blocks"
+                f"before they were in blocks ({PERHAPS_NO_MESSAGE})"
             )
         if one.unsettled:
             at = "no position" if one.settled is None else f"offset {one.settled}"
