@@ -19,7 +19,7 @@ from relay.names import NO_TABLE
 from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind, DeadReason
-from relay.schema.evolution import evolve, unsupported_columns
+from relay.schema.evolution import evolve, takes_back, unsupported_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -63,6 +63,7 @@ class TableCodecs:
         self._topics = topics
         self._block_column = block_column
         self._alone: set[str] = set()
+        self._lagging: set[str] = set()
         self._meant: dict[str, str] = {}
         self._known: dict[str, RowCodec | DeadReason] = {}
         self._changed: dict[str, RowCodec | DeadReason | None] = {}
@@ -232,10 +233,38 @@ class TableCodecs:
             before = {table: self._registry.current(table) for table in tables}
             found = self._unless_ledgers(self._catalogue.read(tables))
             self._see_alone(found)
-            wanted = (self._wanted(before[t], t, columns) for t, columns in found.items())
-            if self._win([schema for schema in wanted if schema is not None]):
+            if self._win(self._proposals(before, found)):
                 return {t: s for t in found if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
+
+    def _proposals(
+        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+    ) -> list[TableSchema]:
+        """What the registry is to have for the tables found.
+
+        A replica that has not made an ALTER yet which another relay saw elsewhere would take it
+        back. So such a change counts only if this one has made all, and as it is after that.
+        """
+        wanted = self._all_wanted(before, found)
+        doubtful = {
+            t for t, s in wanted.items() if found[t].replicated and takes_back(before[t], s)
+        }
+        if not doubtful:
+            return list(wanted.values())
+        caught_up = self._catalogue.caught_up(doubtful)
+        for table in sorted(doubtful - caught_up - self._lagging):
+            why = "the replica of ClickHouse that was asked has ALTERs still to make"
+            log.warning("a table's change does not count yet", extra={"table": table, "why": why})
+        self._lagging = doubtful - caught_up
+        again = self._unless_ledgers(self._catalogue.read(caught_up))
+        sure = {table: schema for table, schema in wanted.items() if table not in doubtful}
+        return [*sure.values(), *self._all_wanted(before, again).values()]
+
+    def _all_wanted(
+        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+    ) -> dict[str, TableSchema]:
+        wanted = ((t, self._wanted(before[t], t, columns)) for t, columns in found.items())
+        return {table: schema for table, schema in wanted if schema is not None}
 
     def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
         """The tables that rows may go into; remembers which others are ledgers."""
@@ -257,9 +286,9 @@ class TableCodecs:
         """What the registry is to have for these columns; None where it has them."""
         if (agreed := self._agreed.get(table)) and agreed[0] is current and agreed[1] is columns:
             return None
-        wanted = evolve(
-            current, table, columns.uuid, columns.columns, block_column=self._block_column
-        )
+        # Replicas that were made one by one have each a uuid of their own.
+        uuid = current.uuid if columns.replicated and current is not None else columns.uuid
+        wanted = evolve(current, table, uuid, columns.columns, block_column=self._block_column)
         if wanted is None:
             self._agreed[table] = current, columns
         return wanted

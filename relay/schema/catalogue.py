@@ -7,6 +7,7 @@ writes, never decides what a change means: relay.schema.evolution does.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from relay.config.settings import ClickHouse
 
+log = logging.getLogger(__name__)
+
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30
 
@@ -32,9 +35,10 @@ ANSWER_SECONDS = 30
 _TARGETS = """t.database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
   AND t.engine NOT IN ('View', 'Dictionary')"""
 _PLAIN = "t.engine = 'MergeTree' AND t.partition_key = '' AND empty(t.dependencies_table)"
+_REPLICATED = "startsWith(t.engine, 'Replicated')"
 _COLUMNS = """
 SELECT c.database, c.table, toString(t.uuid), {plain} AND position(t.engine_full, ' TTL ') = 0,
-    c.name, c.type, c.default_kind
+    {replicated}, c.name, c.type, c.default_kind
 FROM system.columns AS c
 INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
 WHERE {targets}
@@ -59,6 +63,18 @@ WHERE {targets}
   AND t.database IN {databases:Array(String)} AND t.name IN {names:Array(String)}
   AND concat(t.database, '.', t.name) IN {tables:Array(String)}
 """
+# Asked in this order: an entry that is read in between is in the queue by then. A log without any
+# entry has 0 for both numbers.
+_READ_WHOLE_LOG = """
+SELECT database, table FROM system.replicas
+WHERE NOT is_readonly AND NOT is_session_expired AND zookeeper_exception = ''
+  AND (log_pointer > log_max_index OR log_max_index = 0)
+  AND database IN {databases:Array(String)} AND table IN {names:Array(String)}
+"""
+_ALTERS_TO_MAKE = """
+SELECT DISTINCT database, table FROM system.replication_queue WHERE type = 'ALTER_METADATA'
+  AND database IN {databases:Array(String)} AND table IN {names:Array(String)}
+"""
 _NAMES = "SELECT t.database, t.name FROM system.tables AS t WHERE {targets}"
 _CLOCK_SECONDS = 2
 """A modification time is in whole seconds: one so recent may also be that of the next change."""
@@ -78,6 +94,8 @@ class TableColumns(NamedTuple):
     """Whether an INSERT into it is one step, and its rows stay as they were inserted; else, as with
     views behind it or on several servers, the loader inserts its blocks one by one
     (loader.core.table_rules.Nature, which decides; a budget that goes by this does not)."""
+    replicated: bool = False
+    """Whether other servers have the table, too, each of which makes an ALTER in its own time."""
 
 
 class Catalogue:
@@ -91,6 +109,7 @@ class Catalogue:
         self._clickhouse = clickhouse
         self._client: Client | None = None
         self._known: dict[str, tuple[Digest, TableColumns]] = {}
+        self._may_ask_replicas = True
 
     def read(self, tables: Collection[str] | None = None) -> dict[str, TableColumns]:
         """Return columns of these tables, or of all; a table that is not there is left out.
@@ -129,16 +148,41 @@ class Catalogue:
         }
 
     def _columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
-        about: dict[str, tuple[str, bool]] = {}
+        about: dict[str, tuple[str, bool, bool]] = {}
         columns: dict[str, list[ColumnDef]] = {}
-        for database, table, uuid, stays, *column in self._query_some(_COLUMNS, tables):
+        for database, table, uuid, stays, replicated, *column in self._query_some(_COLUMNS, tables):
             name = f"{database}.{table}"
-            about[name] = uuid, bool(stays)
+            about[name] = uuid, bool(stays), bool(replicated)
             columns.setdefault(name, []).append(ColumnDef(*column))
         return {
-            name: TableColumns(uuid, tuple(columns[name]), stays)
-            for name, (uuid, stays) in about.items()
+            name: TableColumns(uuid, tuple(columns[name]), stays, replicated)
+            for name, (uuid, stays, replicated) in about.items()
         }
+
+    def caught_up(self, tables: Collection[str]) -> set[str]:
+        """Return those of these replicated tables of which the server has made every ALTER.
+
+        All of them, where the user may not know: then what the server shows is believed.
+
+        Raises:
+            Unavailable: as `read`.
+        """
+        if not self._may_ask_replicas:
+            return set(tables)
+        try:
+            read, behind = (
+                {f"{database}.{table}" for database, table in self._query_some(sql, sorted(tables))}
+                for sql in (_READ_WHOLE_LOG, _ALTERS_TO_MAKE)
+            )
+        except Refused as refused:
+            self._may_ask_replicas = False
+            log.warning(
+                "cannot ask whether a replica of ClickHouse has made every ALTER: grant SELECT on "
+                "system.replicas and system.replication_queue, then start again",
+                extra={"why": refused.message},
+            )
+            return set(tables)
+        return (read - behind).intersection(tables)
 
     def names(self) -> list[str]:
         """Return the names of all tables that `read` would give.
@@ -170,6 +214,7 @@ class Catalogue:
             if self._client is None:
                 self._client = connect(self._clickhouse)
             sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
+            sql = sql.replace("{replicated}", _REPLICATED)
             return self._client.query(sql, parameters=parameters).result_rows
         except ClickHouseError as error:
             self.close()

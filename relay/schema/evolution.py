@@ -88,6 +88,11 @@ def evolve(
     return None if unchanged else after
 
 
+def takes_back(before: TableSchema | None, after: TableSchema) -> bool:
+    """Return whether `after`, which `before` became, is more than columns nobody knew of yet."""
+    return before is not None and list(after.columns)[: len(before.columns)] != list(before.columns)
+
+
 def _dropped(schema: TableSchema, column: ColumnDef) -> Column | None:
     """What the column was when it was last there, with values that read alike."""
     alike = (

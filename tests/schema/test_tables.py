@@ -24,12 +24,23 @@ OLD, NEW = ColumnDef("old", "String"), ColumnDef("new", "String")
 
 
 class ClickHouse:
-    """Columns by table, as a catalogue gives them."""
+    """Columns by table, as a catalogue gives them.
 
-    def __init__(self, **tables: list[ColumnDef]) -> None:
+    Attributes:
+        replica: its name, where all tables are Replicated.
+        lags: whether an ALTER of another replica is not made here yet.
+    """
+
+    def __init__(self, replica: str = "", **tables: list[ColumnDef]) -> None:
         self.tables = {f"d.{name}": columns for name, columns in tables.items()}
+        self.replica = replica
+        self.lags = False
         self.viewed: set[str] = set()
         self.listings = 0
+
+    def caught_up(self, tables: Collection[str]) -> set[str]:
+        assert self.replica, "asked of a table that has no replica"
+        return set() if self.lags else {*tables}
 
     def names(self) -> list[str]:
         self.listings += 1
@@ -37,8 +48,11 @@ class ClickHouse:
 
     def read(self, tables: Collection[str]) -> dict[str, TableColumns]:
         there = sorted(self.tables.keys() & set(tables))
+        uuid, replicated = f"u{self.replica}", bool(self.replica)
         return {
-            table: TableColumns("u", tuple(self.tables[table]), table not in self.viewed)
+            table: TableColumns(
+                uuid, tuple(self.tables[table]), table not in self.viewed, replicated
+            )
             for table in there
         }
 
@@ -131,6 +145,79 @@ def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:
         ("old", 2, True),
         ("new", 3, False),
     ]
+
+
+class TwoReplicas:
+    """Of the table d.a, with a relay at each; `first` makes an ALTER before `second`."""
+
+    def __init__(self, *columns: ColumnDef) -> None:
+        self.first, self.second = (ClickHouse(name, a=list(columns)) for name in ("r1", "r2"))
+        self.registries = Registry(), Registry()
+        self.registries[1].topic = self.registries[0].topic
+        pairs = zip((self.first, self.second), self.registries, strict=True)
+        self.relays = [tables(*pair) for pair in pairs]
+        for relay in self.relays:
+            relay.resolve(["d.a"])
+
+    def alter(self, *columns: ColumnDef) -> None:
+        """On the first; the second has not heard of it yet."""
+        self.first.tables["d.a"] = list(columns)
+        self.second.lags = True
+
+    def catch_up(self) -> None:
+        """The second makes it, too."""
+        self.second.tables = self.first.tables
+        self.second.lags = False
+
+    def look(self) -> list[list[str]]:
+        """Both relays look again, three times; return the columns that each carries then."""
+        for _ in range(3):
+            for relay in self.relays:
+                relay.refresh()
+                relay.adopt()
+        return [carried(relay) for relay in self.relays]
+
+    def versions(self) -> int:
+        return len(self.registries[0].topic)
+
+
+def carried(relay: TableCodecs) -> list[str]:
+    """Columns of d.a that its row message has, sorted."""
+    codec = relay.codec("d.a")
+    assert isinstance(codec, RowCodec)
+    return sorted(codec.column_names)
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [[N, OLD, NEW], [N], [N, NEW], [N, OLD._replace(type="Date")], [N._replace(type="Int32"), OLD]],
+    ids=["added", "dropped", "renamed", "of another type", "narrower"],
+)
+def test_a_replica_that_lags_takes_nothing_back(altered: list[ColumnDef]) -> None:
+    """Its relay goes by what the other registered, or a column's values would be left out; once it
+    has made the ALTER, nothing is to be said any more."""
+    both = TwoReplicas(N, OLD)
+    assert (both.look(), both.versions()) == ([["n", "old"]] * 2, 1), "a version for each uuid"
+    both.alter(*altered)
+    names = sorted(column.name for column in altered)
+    assert (both.look(), both.versions()) == ([names] * 2, 2)
+    late = tables(both.second, both.registries[1])
+    late.resolve(["d.a"])
+    assert carried(late) == names, "a relay that starts meanwhile"
+    both.catch_up()
+    assert (both.look(), both.versions()) == ([names] * 2, 2)
+
+
+def test_a_replica_that_makes_an_alter_is_believed_at_once() -> None:
+    """A new column even where it may have to catch up; a change back once it has."""
+    both = TwoReplicas(N, OLD)
+    both.first.lags = True
+    both.alter(N, OLD, NEW)
+    assert both.look() == [["n", "new", "old"]] * 2
+    both.alter(N, OLD)
+    assert both.look() == [["n", "new", "old"]] * 2
+    both.first.lags = False
+    assert both.look() == [["n", "old"]] * 2
 
 
 def test_many_new_tables_are_proposed_together() -> None:

@@ -10,7 +10,7 @@ judges what is missing. On a server with users each is taken away in turn, and m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -173,7 +173,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             "relay",
             "relay run",
             tuple(_of_relay(settings)),
-            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
+            tuple(_of_catalogue(databases)),
         ),
         Role(
             "loader",
@@ -205,9 +205,16 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             "feeder",
             "relay produce, relay.produce.RowProducer: these register tables as the relay does",
             (write_source, *(r for r in _of_relay(settings) if r.kind == "topic")),
-            tuple(ClickHouseRight("SHOW COLUMNS", place) for place in databases),
+            tuple(_of_catalogue(databases)),
         ),
     ]
+
+
+def _of_catalogue(databases: Iterable[str]) -> Iterator[ClickHouseRight]:
+    yield from (ClickHouseRight("SHOW COLUMNS", place) for place in databases)
+    told = "optional: for Replicated tables, where relays ask several servers"
+    for table in ("replicas", "replication_queue"):
+        yield ClickHouseRight("SELECT", f"system.{table}", note=told)
 
 
 def _of_judgement() -> Iterator[ClickHouseRight]:
