@@ -185,7 +185,7 @@ WRITES: list[Callable[[RowProducer], object]] = [
 ]
 
 
-@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("transactional_id", [None, pytest.param("t", marks=pytest.mark.servers)])
 @pytest.mark.parametrize("write", WRITES)
 def test_a_closed_producer_takes_no_row(
     request: pytest.FixtureRequest,
