@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.contents import (
     BlockTopic,
-    SealedStretch,
     given_up,
     landed,
-    source_counts,
 )
 from relay.operate.verify.judge.ledger_history import History
 from relay.records_pb2 import Block, Share
@@ -237,24 +235,3 @@ def test_what_was_given_up_is_told_and_is_no_anomaly() -> None:
         f"block {BLOCKS[1].id} of 10 rows was discarded, rows in the table: 3; test rows"
     ]
     assert list(given_up(BLOCKS, None, {})) == []
-
-
-SEALED = [
-    SealedStretch("d.t", 0, 4, 3),
-    SealedStretch("d.u", 1, 2, 1),
-    SealedStretch("d.t", 5, 9, 2),
-]
-
-
-@pytest.mark.parametrize(
-    ("offsets", "kinds"),
-    [
-        ({"d.t": [0, 2, 3, 5, 8], "d.u": [1]}, []),
-        ({"d.t": [0, 2, 3, 5, 8]}, [AnomalyKind.OVERLAP]),
-        ({"d.t": [0, 2, 5, 8], "d.u": [1]}, [AnomalyKind.OVERLAP]),
-        ({"d.t": [0, 2, 3, 4, 5, 8], "d.u": [1]}, [AnomalyKind.GAP]),
-        ({"d.t": [0, 1, 2, 3, 5, 8], "d.u": [1]}, [AnomalyKind.GAP]),
-    ],
-)
-def test_source_counts(offsets: dict[str, list[int]], kinds: list[AnomalyKind]) -> None:
-    assert [finding.kind for finding in source_counts(SEALED, offsets)] == kinds

@@ -7,10 +7,8 @@ oldest record retained; holds the journal's blocks in memory (about 1 kB each).
 from __future__ import annotations
 
 import time
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
@@ -20,13 +18,12 @@ from relay.operate.verify.judge.contents import (
     BlockTopic,
     LetterJudge,
     LoaderLetter,
-    SealedStretch,
-    source_counts,
 )
-from relay.operate.verify.judge.operator_records import Superseded, by_person
+from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import TopicReader, header, table_of
+from relay.operate.verify.source_messages import SourceJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from relay.operate.verify.judge.anomaly import Anomaly
     from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.record import UnplacedAnomaly
-    from relay.records_pb2 import Block, Commit, DeadLetters
+    from relay.records_pb2 import Block, Commit
 
 
 class Deep:
@@ -145,27 +142,11 @@ class Deep:
         self.not_judged += judge.not_judged
 
     def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
-        commits = Superseded(self._commits[partition]).live
         topic = self._settings.source.topic
         start, stable = self._sources.bounds(topic, partition)
-        first = max(start, commits[0].previous_floor)
-        if by_person(commits[0]):  # none of these says what was sealed beyond its floor
-            first = max([start, commits[0].floor, *(mark.offset for mark in commits[0].marks)])
-        offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))  # 8 bytes a message
-        for message in self._sources.read(topic, partition, first, min(stable, commits[-1].floor)):
+        judge = SourceJudge(self._commits[partition], start)
+        for message in self._sources.read(topic, partition, judge.first, min(stable, judge.next)):
             self.records += 1
-            offsets[table_of(message)].append(message.offset() or 0)
-        yield from source_counts(_sealed(commits, first, commits[-1].floor), offsets)
-
-
-def _sealed(commits: Iterable[Commit], first: int, floor: int) -> Iterator[SealedStretch]:
-    """What was sealed of each table, from `first` to the last floor."""
-    for commit in commits:
-        messages: dict[tuple[str, int, int], int] = defaultdict(int)
-        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
-        for part in parts:
-            place = part.table, part.first_source_offset, part.next_source_offset
-            messages[place] += part.messages
-        for (table, begin, end), count in messages.items():
-            if begin >= first and end <= floor:
-                yield SealedStretch(table, begin, end, count)
+            judge.message(message.offset() or 0, table_of(message))
+        yield from judge.judge()
+        self.not_judged += judge.not_judged(partition)

@@ -15,7 +15,7 @@ from relay.operate.verify.judge.acknowledgements import utc
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from relay.records_pb2 import Commit
+    from relay.records_pb2 import Block, Commit, DeadLetters
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,44 @@ def beginnings(
         return JournalBeginning(p, firsts.get(p), *places, settled, asked, began)
 
     return [of(p, start) for p, start in sorted(journal.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFrom:
+    """From where on retained records tell what became of a source partition's messages.
+
+    Attributes:
+        floor: source offset, of all tables but those in `tables`.
+        tables: source offset, by table.
+    """
+
+    floor: int
+    tables: Mapping[str, int]
+
+    def of(self, table: str) -> int:
+        """Return the source offset before which a deleted record may have sealed the table."""
+        return self.tables.get(table, self.floor)
+
+
+def told_from(oldest: Commit) -> ToldFrom:
+    """Return from where on the records of one source partition tell of each table.
+
+    Tables are sealed at different times, so a busy one was sealed far beyond the floor that a quiet
+    one holds. What was done before a record shows in the record: of a table that it seals, all
+    before what it seals; of another, all before its mark, or before the floor where it has none.
+
+    Args:
+        oldest: the oldest record that is retained, or from which on records count.
+    """
+    if oldest.n <= 1:
+        return ToldFrom(oldest.previous_floor, {})
+    tables = {mark.table: mark.offset for mark in oldest.marks}
+    sealed: dict[str, int] = {}
+    parts: list[Block | DeadLetters] = [*oldest.blocks, *oldest.dead]
+    for part in parts:
+        first = part.first_source_offset
+        sealed[part.table] = min(first, sealed.get(part.table, first))
+    return ToldFrom(oldest.floor, tables | sealed)
 
 
 def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:

@@ -8,9 +8,8 @@ pass, record by record, so that its size does not matter.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import google_crc32c
@@ -249,46 +248,6 @@ def given_up(
             yield (
                 f"block {block.id} of {block.rows} rows was discarded, rows in the table: {rows}; "
                 f"{reasons[block.id]}"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class SealedStretch:
-    """A stretch of a table's messages in a source partition, whose fate the journal tells."""
-
-    table: str
-    first: int
-    next: int
-    messages: int
-
-
-def source_counts(
-    sealed: Iterable[SealedStretch], offsets: Mapping[str, Sequence[int]]
-) -> Iterator[UnplacedAnomaly]:
-    """Yield sealed stretches of one source partition against the messages that a re-read finds.
-
-    Args:
-        sealed: in order of each table; those that begin before the log's start are left out.
-        offsets: of the visible messages, ascending, by table.
-    """
-    taken: dict[str, int] = {}
-    for one in sealed:
-        there = offsets.get(one.table, ())
-        at = taken.get(one.table, 0)
-        while at < len(there) and there[at] < one.first:
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP,
-                f"source message {there[at]} of {one.table!r} is in no block and no dead letter",
-            )
-            at += 1
-        begin, at = at, bisect_left(there, one.next, at)
-        taken[one.table] = at
-        if at - begin != one.messages:
-            kind = AnomalyKind.GAP if at - begin > one.messages else AnomalyKind.OVERLAP
-            yield UnplacedAnomaly(
-                kind,
-                f"{one.table!r} from offset {one.first} to {one.next}: the journal lists "
-                f"{one.messages} messages, but the source topic has {at - begin}",
             )
 
 

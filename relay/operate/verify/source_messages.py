@@ -1,0 +1,130 @@
+"""Judges the messages of a source partition against what its journal says was sealed.
+
+Receives the journal's records and the messages that a re-read finds, gives findings. Pure.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.beginning import ToldFrom, told_from
+from relay.operate.verify.judge.operator_records import Superseded, by_person
+from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.program.plural import several
+from relay.records_pb2 import Block, Commit, DeadLetters
+
+_Stretch = tuple[int, int, int]
+"""First and next source offset of a table's sealed buffer, and how many messages it had."""
+
+
+class SourceJudge:
+    """The messages of one source partition.
+
+    Args:
+        commits: all retained journal records of the partition, in order; at least one.
+        start: of the source partition's log.
+
+    Attributes:
+        first, next: source offsets from and up to which messages have to be read.
+    """
+
+    def __init__(self, commits: Sequence[Commit], start: int) -> None:
+        self._live = Superseded(list(commits)).live
+        self._start, self._told = start, _told_from(self._live)
+        oldest = self._live[0]
+        floor = oldest.floor if by_person(oldest) else oldest.previous_floor
+        self.first = max(start, min([floor, *self._told.tables.values()]))
+        self.next = commits[-1].floor
+        # 8 bytes a message.
+        self._offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))
+        self._before: dict[str, int] = defaultdict(int)
+
+    def message(self, offset: int, table: str) -> None:
+        """Take the next visible message, in order of offsets."""
+        if offset < self._told.of(table):
+            self._before[table] += 1
+        else:
+            self._offsets[table].append(offset)
+
+    def judge(self) -> Iterator[UnplacedAnomaly]:
+        """Yield what is wrong, after the last message."""
+        sealed = _sealed(self._live)
+        for table in {**sealed, **self._offsets}:
+            yield from self._table(table, sealed[table], self._offsets[table])
+
+    def _table(
+        self, table: str, sealed: Sequence[_Stretch], offsets: Sequence[int]
+    ) -> Iterator[UnplacedAnomaly]:
+        """Judge one table: each message is in a stretch, and each stretch has all of its own.
+
+        A stretch that begins before what is judged, or ends after it, has messages that were not
+        read: it cannot be counted, but those that were read are in it.
+        """
+        begins, at = max(self._start, self._told.of(table)), 0
+        for first, following, messages in sealed:
+            here = bisect_left(offsets, first, at)
+            yield from _nowhere(table, offsets[at:here])
+            at = bisect_left(offsets, following, here)
+            if first >= begins and following <= self.next and at - here != messages:
+                kind = AnomalyKind.GAP if at - here > messages else AnomalyKind.OVERLAP
+                yield UnplacedAnomaly(
+                    kind,
+                    f"{table!r} from offset {first} to {following}: the journal lists "
+                    f"{messages} messages, but the source topic has {at - here}",
+                )
+        # All that lies before the floor is done.
+        yield from _nowhere(table, offsets[at:])
+
+    def not_judged(self, partition: int) -> Iterator[str]:
+        """Yield what cannot be known, after the last message, in one sentence at most.
+
+        Args:
+            partition: of the source.
+        """
+        if self._before:
+            tables = several(len(self._before), "table")
+            messages = several(sum(self._before.values()), "source message")
+            beyond = max(map(self._told.of, self._before))
+            yield (
+                f"partition {partition}: {messages} of {tables}, from source offset {self.first} "
+                f"to {beyond}: the journal records that told of them were deleted"
+            )
+
+
+def _told_from(commits: Sequence[Commit]) -> ToldFrom:
+    """From where on these records tell of each table: of one that is read again, from there."""
+    told = told_from(commits[0])
+    tables = dict(told.tables)
+    for commit in commits:
+        for start in commit.rewind.starts:
+            tables[start.table] = min(start.offset, tables.get(start.table, told.floor))
+    return ToldFrom(told.floor, tables)
+
+
+def _nowhere(table: str, offsets: Sequence[int]) -> Iterator[UnplacedAnomaly]:
+    for offset in offsets:
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
+            f"source message {offset} of {table!r} is in no block and no dead letter",
+        )
+
+
+def _sealed(commits: Sequence[Commit]) -> dict[str, list[_Stretch]]:
+    """What was sealed of each table, in order; a table's block and dead letters are of one."""
+    sealed: dict[str, list[_Stretch]] = defaultdict(list)
+    for commit in commits:
+        messages: dict[tuple[str, int, int], int] = defaultdict(int)
+        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
+        for part in parts:
+            place = part.table, part.first_source_offset, part.next_source_offset
+            messages[place] += part.messages
+        for (table, first, following), count in messages.items():
+            sealed[table].append((first, following, count))
+    return sealed
