@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from relay.names import BlockId
 from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.beginning import ToldFrom, told_from
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
@@ -24,12 +25,12 @@ class JournalReach:
     Attributes:
         began_ms: Unix time before the journal was read.
         begins: by source partition whose first records are gone: the epoch of the oldest that is
-            retained, and the source offset before which blocks may be older.
+            retained, and from which source offsets on it and later ones tell of each table.
         epochs: by source partition, the least and the greatest of the records retained.
     """
 
     began_ms: float = float("inf")
-    begins: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    begins: Mapping[int, tuple[int, ToldFrom]] = field(default_factory=dict)
     epochs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def later(self, history: History) -> bool:
@@ -42,8 +43,12 @@ class JournalReach:
             block = BlockId.parse(name)
         except ValueError:
             return False
-        epoch, offset = self.begins.get(block.partition, (-1, -1))
-        return block.epoch < epoch or (block.epoch == epoch and block.first_offset < offset)
+        if block.partition not in self.begins:
+            return False
+        epoch, told = self.begins[block.partition]
+        if block.epoch != epoch:
+            return block.epoch < epoch
+        return block.first_offset < told.of(block.table)
 
     def elsewhere(self, name: str) -> bool:
         """Return whether the block can only be of another journal, deleted and made anew."""
@@ -68,8 +73,7 @@ def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> JournalReac
             one = some[0]
             epochs[partition] = (one.epoch, max(each.epoch for each in some))
             if one.n > 1:
-                offset = max([one.previous_floor, *(mark.offset for mark in one.marks)])
-                begins[partition] = (one.epoch, offset)
+                begins[partition] = (one.epoch, told_from(one))
     return JournalReach(began_ms, begins, epochs)
 
 
