@@ -40,7 +40,7 @@ def once(
     say: Callable[[Anomaly], None],
     keep: Keep = lambda *_: None,
 ) -> None:
-    """Audit all that is visible when it starts, and the committed offsets against it.
+    """Audit all that is visible when it starts, then the committed offsets against it.
 
     Args:
         reader: not started yet.
@@ -53,6 +53,9 @@ def once(
     """
     deadline = time.monotonic() + 2 * GRACE_SECONDS
     reader.grow()
+    # What the group has now is judged by a head that was there before it was asked.
+    audit.begin_round({})
+    _read(reader, audit, say, keep)
     _round(reader, audit, say, keep)
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
@@ -115,10 +118,15 @@ def _round(
     """Offsets first, then the journal up to where it is stable after that."""
     committed = reader.committed()
     audit.begin_round(committed)
+    _read(reader, audit, say, keep)
+    _tell(audit.committed(committed, time.monotonic()), say)
+
+
+def _read(reader: Reader, audit: Audit, say: Callable[[Anomaly], None], keep: Keep) -> None:
+    """The journal up to where it is stable now."""
     for partition, offset, commit in reader.records():
         keep(partition, offset, commit)
         _tell(audit.record(partition, offset, commit), say)
-    _tell(audit.committed(committed, time.monotonic()), say)
 
 
 def _tell(found: list[Anomaly], say: Callable[[Anomaly], None]) -> None:

@@ -63,6 +63,11 @@ def disagreement(
         return None
     if committed.n < before.n:
         text = f"the committed offset names n={committed.n}, but the journal was at n={before.n}"
+        if committed == NOTHING:
+            text = (
+                f"the group has no committed offset, but the journal is at n={before.n}: it "
+                "expired or was deleted"
+            )
         return Anomaly(AnomalyKind.BACKWARD, partition, committed.n, committed.offset, text)
     record = records.get(committed.n, NOTHING)
     if record != committed:

@@ -1,0 +1,175 @@
+"""`relay verify --once` against the group's offsets: one look at all that is there is enough."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from relay import names
+from relay.operate.verify import rounds
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import wait_until
+from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, place_group
+from tests.verify.histories import APP, SOURCE, History, clean
+from tests.verify.test_live import RELAY, once, ran
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relay.operate.verify.read.journal import Reader
+    from relay.records_pb2 import Commit
+    from tests.broker.pipeline import Pipeline
+
+HISTORY = clean(3, 50)
+Offsets = dict[int, tuple[int, str | None] | None]
+
+
+def entry(at: int) -> tuple[int, str]:
+    offset, commit = HISTORY[at]
+    return commit.floor, json.dumps({"n": commit.n, "journal": offset})
+
+
+class Brokers:
+    """A journal that a relay may go on writing, and its group's offsets.
+
+    Args:
+        shown: records that are visible, look by look; the last from then on.
+        told: the group's offsets, likewise.
+    """
+
+    def __init__(self, shown: list[int], told: list[Offsets]) -> None:
+        self._shown, self._told, self._read = shown, told, 0
+
+    def grow(self) -> None:
+        pass
+
+    def committed(self) -> Offsets:
+        return self._told.pop(0) if len(self._told) > 1 else self._told[0]
+
+    def records(self) -> Iterator[tuple[int, int, Commit]]:
+        end = self._shown.pop(0) if len(self._shown) > 1 else self._shown[0]
+        found: History = HISTORY[self._read : end]
+        self._read = max(end, self._read)
+        yield from ((0, offset, commit) for offset, commit in found)
+
+
+def said(shown: list[int], *told: Offsets, may_lag: bool = False) -> list[tuple[AnomalyKind, str]]:
+    audit = Audit(APP, SOURCE, stuck_seconds=10, may_lag=may_lag)
+    reader: Reader = Brokers(shown, list(told))  # type: ignore[assignment]
+    found: list[tuple[AnomalyKind, str]] = []
+    rounds.once(reader, audit, lambda one: found.append((one.kind, one.text)))
+    return found
+
+
+def test_offsets_that_expired_are_said() -> None:
+    """A relay stops there at its next start; it was clean."""
+    assert said([50], {0: None}) == [
+        (
+            AnomalyKind.BACKWARD,
+            (
+                "the group has no committed offset, but the journal is at n=50: it expired or was "
+                "deleted"
+            ),
+        )
+    ]
+
+
+@pytest.mark.parametrize("at", [0, 20, 48])
+def test_offsets_that_were_set_back_with_their_metadata_are_said(at: int) -> None:
+    """As of a backup of the group: they name a record that is there, and not the last."""
+    ((kind, text),) = said([50], {0: entry(at)})
+    assert kind is AnomalyKind.BACKWARD
+    assert f"names n={at + 1}, but the journal was at n=50" in text
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ([50], [{0: entry(49)}]),
+        ([30, 40], [{0: entry(29)}]),
+        ([30, 40], [{0: entry(34)}]),
+        ([30, 40], [{0: entry(39)}]),
+        ([30, 30, 40], [{0: entry(29)}, {0: entry(39)}]),
+        ([30, 40], [{}]),
+        ([0], [{0: None, 1: None}]),
+        ([0], [{}]),
+    ],
+)
+def test_a_relay_that_goes_on_or_never_was_is_no_anomaly(
+    shown: list[int], told: list[Offsets]
+) -> None:
+    """The journal's head may be newer than what was read, and older than the offset."""
+    assert said(shown, *told) == []
+
+
+@pytest.mark.parametrize("told", [None, entry(3)])
+def test_a_group_that_is_only_told_may_still_lag(told: tuple[int, str] | None) -> None:
+    assert said([50], {0: told}, may_lag=True) == []
+
+
+def test_an_audit_of_all_keeps_no_record_to_compare_later() -> None:
+    """A journal has millions; only what an offset names is kept."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    reader: Reader = Brokers([50], [{0: None}])  # type: ignore[assignment]
+    most = 0
+
+    def keep(_partition: int, _offset: int, _commit: Commit) -> None:
+        nonlocal most
+        most = max(most, sum(map(len, audit._recent.values())))
+
+    rounds.once(reader, audit, lambda _: None, keep)
+    assert most <= 1
+
+
+# ---- on a real broker
+
+
+def delete_offsets(pipeline: Pipeline, _config: Path) -> str:  # noqa: F811
+    group = names.group_id(pipeline.app)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+
+    def empty() -> bool:  # a static member stays for its session's time
+        return not admin.describe_consumer_groups([group])[group].result(30).members
+
+    wait_until(empty, "the member's end")
+    admin.delete_consumer_groups([group])[group].result(30)
+    return "the group has no committed offset, but the journal is at n="
+
+
+def set_back(pipeline: Pipeline, config: Path) -> str:  # noqa: F811
+    """To what it was before another relay went on, with the metadata."""
+    places = pipeline.committed()
+    relay = pipeline.start("a", config)
+    pipeline.send(range(300, 350))
+    pipeline.send(range(350, 400), partition=1)
+    pipeline.exactly_once()
+    relay.terminate()
+    assert relay.wait(30) == 0
+    place_group(pipeline, places)
+    return "but the journal was at n="
+
+
+@pytest.mark.parametrize("lose", [delete_offsets, set_back])
+def test_offsets_at_which_a_relay_would_stop_are_said(
+    pipeline: Pipeline,  # noqa: F811
+    lose: Callable[[Pipeline, Path], str],
+) -> None:
+    """Status 1 while a start ends with status 6; 0 before, and after a person took note of it."""
+    config = ran(pipeline)
+    assert once(config)[::2] == (0, [])
+    text = lose(pipeline, config)
+    status, _, anomalies = once(config)
+    assert status == 1
+    assert [one["partition"] for one in anomalies] == [0, 1]
+    assert all(one["kind"] == "backward" and text in one["text"] for one in anomalies)
+    assert ended(pipeline, pipeline.start("a", config))[0] == 6
+    accept = ["accept", config, "--run", "--why", "lost by a test"]
+    subprocess.run([RELAY, *accept], check=True, timeout=90)
+    assert once(config)[::2] == (0, [])
