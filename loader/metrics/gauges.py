@@ -74,10 +74,14 @@ class LoaderGauges(Collector):
     def _unmoved(self, look: LedgerLook) -> dict[int, float]:
         """Seconds for which a partition's oldest waiting block was seen to be the same one.
 
-        Not since it was sealed: that is a relay's wall clock, and this machine's may be set.
+        Not since it was sealed: that is a relay's wall clock, and this machine's may be set. Not
+        until now: it may be loaded since the last look. Nor while a server was waited for.
         """
-        now = self._recorder.clock()
-        return {p: now - look.since.get(p, now) for p in look.ends.keys() | look.since.keys()}
+        answered = self._recorder.answered_at
+        return {
+            p: max(0.0, look.at - max(answered, look.since.get(p, look.at)))
+            for p in look.ends.keys() | look.since.keys()
+        }
 
     def _waiting(self, look: LedgerLook) -> dict[int, float]:
         """Seconds, by journal partition; 0 where no block waited when it was looked at."""

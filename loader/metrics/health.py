@@ -40,8 +40,8 @@ class LoaderHealth:
         started: whether Spark's query runs.
         executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
-        waiting: by journal partition, for how long the block that waits longest is seen to wait;
-            0 where none does.
+        waiting: by journal partition, for how long the block that waits longest was seen to wait
+            at the last look, since the servers answer; 0 where none does.
     """
 
     now: float
@@ -95,7 +95,7 @@ def _executors(there: int | None) -> Check:
 
 def _partitions(facts: LoaderHealth, limit: float) -> Check:
     """Check each partition: one may stand still while the others flow."""
-    if facts.away:
+    if facts.away or facts.unseen:
         return Check("partitions", ok=True, why="not judged while a server does not answer")
     late = sorted(p for p, seconds in facts.waiting.items() if seconds > limit)
     if not late:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 30.0
 """The ledger's counts go over all of its rows."""
+GAP_SECONDS = 2 * EVERY_SECONDS
+"""From one look to the next no more counts as seen. Where it took longer, a server gave no answer
+or this process was stopped, and nobody saw whether a block waited."""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +45,8 @@ class LedgerLook:
         ends: last stable offset by journal partition.
         blocks: by journal partition, how many sealed blocks were seen to wait.
         sealed_ms: and when the oldest of them was sealed, Unix milliseconds.
-        since: by journal partition, since when its oldest waiting block is seen to wait; monotonic.
+        since: by journal partition, since when its oldest waiting block is seen to wait, moved on
+            by the time in which nobody looked; monotonic.
         failed: why the last look was in vain; the rest is of the one before.
     """
 
@@ -66,6 +70,25 @@ def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, in
             blocks[partition] = blocks.get(partition, 0) + 1
             sealed_ms[partition] = min(sealed_ms.get(partition, sealed), sealed)
     return blocks, sealed_ms
+
+
+def seen_since(
+    before: LedgerLook | None, sealed_ms: Mapping[int, int], now: float
+) -> dict[int, float]:
+    """Return since when each partition's oldest waiting block is seen to wait, monotonic seconds.
+
+    What was seen the last time keeps its time: wall clocks may be set meanwhile.
+
+    Args:
+        before: the look before; None: this is the first.
+        sealed_ms: by partition, when the block that waits now was sealed.
+        now: monotonic seconds.
+    """
+    if before is None:
+        return dict.fromkeys(sealed_ms, now)
+    unseen = max(0.0, now - before.at - GAP_SECONDS)
+    same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
+    return {p: before.since.get(p, now) + unseen if p in same else now for p in sealed_ms}
 
 
 class LedgerWatch:
@@ -118,12 +141,6 @@ class LedgerWatch:
         ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
         self._reader.rest()
         counts = self._ledger.counts()
-        since = self._since(sealed_ms)
-        return LedgerLook(self._clock(), counts, positions, ends, blocks, sealed_ms, since)
-
-    def _since(self, sealed_ms: Mapping[int, int]) -> dict[int, float]:
-        """What was seen the last time keeps its time: wall clocks may be set meanwhile."""
-        before = self.latest or LedgerLook(self._clock())
-        same = {p for p, sealed in sealed_ms.items() if before.sealed_ms.get(p) == sealed}
         now = self._clock()
-        return {p: before.since.get(p, now) if p in same else now for p in sealed_ms}
+        since = seen_since(self.latest, sealed_ms, now)
+        return LedgerLook(now, counts, positions, ends, blocks, sealed_ms, since)

@@ -36,6 +36,7 @@ class LoaderRecorder(LoaderObserver):
         batch_since: when the open micro-batch began; None: none is open.
         open_blocks: of it, not settled yet.
         away: which server is waited for; empty: none.
+        answered_at: when one that was waited for answered again; before the first, the beginning.
         started: whether the query runs.
         executors: counts Spark's; None: tasks run in the driver.
     """
@@ -48,7 +49,7 @@ class LoaderRecorder(LoaderObserver):
         self._m = made(RECORDED, registry)
         self._table = Bounded()
         self.clock = clock
-        self.heard_at = clock()
+        self.heard_at = self.answered_at = clock()
         self.batch_since: float | None = None
         self.open_blocks = 0
         self.away = ""
@@ -71,7 +72,7 @@ class LoaderRecorder(LoaderObserver):
         self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
     ) -> None:
         """Count what the workers attempted."""
-        self.heard_at, self.away = self.clock(), ""
+        self._answered()
         self._m["loader_round_seconds"].observe(seconds)
         for one in outcomes:
             self.open_blocks -= self._attempt(one, blocks[one.block])
@@ -140,10 +141,16 @@ class LoaderRecorder(LoaderObserver):
 
     def settled(self, seconds: float) -> None:
         """Count a micro-batch that ended."""
-        self.heard_at, self.batch_since, self.away = self.clock(), None, ""
+        self._answered()
+        self.batch_since = None
         self._m["loader_batches_total"].inc()
         self._m["loader_batch_seconds"].observe(seconds)
         self._m["loader_batch_rows"].observe(self._rows)
+
+    def _answered(self) -> None:
+        self.heard_at = self.clock()
+        if self.away:
+            self.answered_at, self.away = self.heard_at, ""
 
     def restarted(self) -> None:
         """Count a start of the query."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import CURRENT, RECORDED
 from loader.metrics.gauges import LoaderGauges
 from loader.metrics.health import LoaderHealthLimits, liveness, readiness
-from loader.metrics.ledger_watch import LedgerLook, waiting
+from loader.metrics.ledger_watch import GAP_SECONDS, LedgerLook, seen_since, waiting
 from loader.metrics.recorder import LoaderRecorder, why
 from relay.program.metric import HISTOGRAM, Metric, registry
 from relay.records_pb2 import Block
@@ -312,13 +313,18 @@ def test_a_micro_batch_that_comes_to_nothing(rig: Rig) -> None:
     assert failed(rig) == ["batch"]
 
 
+def stands_still(rig: Rig, seconds: float, sealed_ms: int = 100_000) -> None:
+    """Partition 1 has one block, the same at each look; the query is heard all the while."""
+    begun = rig.now if rig.look is None else rig.look.since.get(1, rig.now)
+    rig.now += seconds
+    rig.look = LedgerLook(rig.now, {}, {}, {0: 5, 1: 5, 2: 5}, {1: 1}, {1: sealed_ms}, {1: begun})
+    rig.recorder.query_event("progress")
+
+
 def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
-    rig.look = LedgerLook(100.0, ends={0: 5, 1: 5, 2: 5}, sealed_ms={1: 100_000}, since={1: 100.0})
-    rig.now += LIMITS.partition_seconds
-    rig.recorder.query_event("progress")
+    stands_still(rig, LIMITS.partition_seconds)
     assert failed(rig) == []
-    rig.now += 0.1
-    rig.recorder.query_event("progress")
+    stands_still(rig, 0.1)
     assert failed(rig) == ["partitions"]
     (said,) = (one for one in liveness(rig.current.facts(), LIMITS) if not one.ok)
     assert said.why == "blocks of journal partitions 1 have waited for 30 s"
@@ -327,12 +333,65 @@ def test_one_journal_partition_of_many_that_stands_still(rig: Rig) -> None:
 @pytest.mark.parametrize("sealed_ms", [0, 100_000, 700_000])
 def test_the_relays_wall_clock_is_not_asked_for_health(rig: Rig, sealed_ms: int) -> None:
     """Set back or forward by 600 s, a block waits as long as it is seen to wait."""
-    rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: sealed_ms}, since={0: 100.0})
-    rig.now += LIMITS.partition_seconds
-    rig.recorder.query_event("progress")
+    stands_still(rig, LIMITS.partition_seconds, sealed_ms)
     assert failed(rig) == []
-    rig.now += 0.1
+    stands_still(rig, 0.1, sealed_ms)
     assert failed(rig) == ["partitions"]
+
+
+def test_a_loader_at_rest_is_alive_however_long_the_journal_cannot_be_read(rig: Rig) -> None:
+    """Its last look saw a block that was loaded a moment later; no batch waits for anything."""
+    rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: 1}, since={0: 100.0})
+    rig.look = replace(rig.look, failed="journal: no answer")
+    rig.now += 1000
+    rig.recorder.query_event("idle")
+    assert failed(rig) == ["ledger"]
+
+
+def test_a_look_that_gets_no_answer_lets_no_block_grow_old(rig: Rig) -> None:
+    """A server may take minutes to say that it has no answer."""
+    rig.look = LedgerLook(100.0, ends={0: 5}, sealed_ms={0: 1}, since={0: 100.0})
+    rig.now += 1000
+    rig.recorder.query_event("idle")
+    assert failed(rig) == []
+
+
+def test_what_was_late_before_the_servers_went_away_is_judged_when_they_are_back(rig: Rig) -> None:
+    stands_still(rig, LIMITS.partition_seconds + 0.1)
+    assert rig.look is not None
+    rig.look = replace(rig.look, failed="journal: no answer")
+    assert failed(rig) == ["ledger"]
+    stands_still(rig, 0.1)
+    assert failed(rig) == ["partitions"]
+
+
+def test_a_server_that_answers_again_gives_blocks_their_time_anew(rig: Rig) -> None:
+    """Looks went well all the while, and the last one is older than the first good round."""
+    rig.recorder.began(0, [block()])
+    stands_still(rig, 1)
+    rig.recorder.waiting("no ClickHouse")
+    stands_still(rig, LIMITS.partition_seconds)
+    rig.recorder.waiting("no ClickHouse")
+    assert failed(rig) == ["servers"]
+    rig.attempted(Outcome("b", "loaded", 7, ""))
+    assert failed(rig) == []
+    rig.recorder.settled(1.0)
+    stands_still(rig, LIMITS.partition_seconds)
+    assert failed(rig) == []
+    stands_still(rig, 0.1)
+    assert failed(rig) == ["partitions"]
+
+
+@pytest.mark.parametrize("failed", ["", "journal: no answer"])
+def test_time_in_which_nobody_looked_is_not_time_that_a_block_was_seen_to_wait(failed: str) -> None:
+    """Servers did not answer, or the process was stopped, for 1 000 s; else a look comes in 30."""
+    sealed = {0: 7, 1: 8}
+    before = LedgerLook(100.0, sealed_ms=sealed, since={0: 40.0, 1: 90.0}, failed=failed)
+    assert seen_since(before, sealed, 130.0) == {0: 40.0, 1: 90.0}
+    later = seen_since(before, {**sealed, 2: 9}, 1100.0)
+    assert later == {0: 1100.0 - 60 - GAP_SECONDS, 1: 1100.0 - 10 - GAP_SECONDS, 2: 1100.0}
+    assert seen_since(before, {0: 9}, 1100.0) == {0: 1100.0}
+    assert seen_since(None, sealed, 1100.0) == {0: 1100.0, 1: 1100.0}
 
 
 def test_alive_and_not_ready_while_a_server_is_away(rig: Rig) -> None:
