@@ -35,7 +35,8 @@ class PartitionHealth:
     Attributes:
         waiting_since: since when messages wait to be read, none was, and the broker that has
             them is connected; None: none wait.
-        overdue_seconds: how much longer its oldest buffer waits than its table's blocks may.
+        overdue_seconds: how much longer its oldest buffer waits than its table's blocks may; they
+            may longer while the relay is behind.
     """
 
     partition: int

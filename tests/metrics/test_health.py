@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relay.core import events as ev
+from relay.core.records import Arrival
 from relay.core.state import Turn, Turns
 from relay.program.health import PartitionHealth, RelayHealth, answer, liveness, readiness
 from tests.core.build import arrival, found, limits, partition, polled, with_limits
@@ -203,6 +204,62 @@ def test_one_partition_of_many_that_is_not_sealed(rig: Rig) -> None:
     rig.step(polled(now_ms, arrival("d.b", 0, p=1)))
     assert rig.failed() == []
     rig.now += 0.1
+    assert rig.failed() == ["partitions"]
+
+
+def behind_with_a_slow_table() -> Rig:
+    """Behind from the second poll on: blocks of d.slow may be 60 s old, so 600 s for now."""
+    slow = limits(max_age_ms=1000, table_max_age_ms={"d.slow": 60_000})
+    rig = Rig(with_limits(slow, p0=partition()))
+    rig.step(ev.Assigned(frozenset({0})))
+    rig.hear("consumer", consumer_statistics())
+    rig.step(full_poll(rig, arrival("d.slow", 0)))
+    return rig
+
+
+def full_poll(rig: Rig, *arrivals: Arrival, full: bool = True) -> ev.Polled:
+    rig.recorder.polled(0.1, 1, 10)
+    return replace(polled(round(rig.now * 1000), *arrivals), full=full)
+
+
+def let_pass(rig: Rig, seconds: float, *, full: bool) -> None:
+    """In polls of 5 s; what they seal is not committed, so that only d.slow's age counts."""
+    until = rig.now + seconds
+    while rig.now < until:
+        rig.now = min(until, rig.now + 5)
+        rig.step(full_poll(rig, full=full))
+
+
+def test_a_relay_that_works_off_a_backlog_may_hold_buffers_ten_times_as_long() -> None:
+    """It is killed for them no sooner than the core itself would have them in blocks."""
+    rig = behind_with_a_slow_table()
+    let_pass(rig, 599, full=True)
+    assert rig.state.transaction is None
+    assert rig.failed() == []
+
+
+def test_a_buffer_that_is_not_sealed_even_so_is_blamed() -> None:
+    """Negative control: the core is kept from it by a commit interval that never ends."""
+    rig = behind_with_a_slow_table()
+    never = replace(rig.state.limits, commit_interval_ms=10**9)
+    rig.state = replace(rig.state, limits=never)
+    let_pass(rig, 600 + LIMITS.partition_seconds, full=True)
+    assert rig.failed() == []
+    let_pass(rig, 1, full=True)
+    assert rig.failed() == ["partitions"]
+    let_pass(rig, 1, full=False)  # nor does the end of the backlog excuse it
+    assert rig.failed() == ["partitions"]
+
+
+def test_the_end_of_a_backlog_leaves_time_to_seal_what_it_left() -> None:
+    """Hundreds of buffers are past their age at once, and INSERTs are counted."""
+    rig = behind_with_a_slow_table()
+    never = replace(rig.state.limits, commit_interval_ms=10**9)
+    rig.state = replace(rig.state, limits=never)
+    let_pass(rig, 500, full=True)
+    let_pass(rig, LIMITS.partition_seconds, full=False)
+    assert rig.failed() == []
+    let_pass(rig, 1, full=False)
     assert rig.failed() == ["partitions"]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from relay.core import events as ev
+from relay.core.sealing import BEHIND_FACTOR, behind
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.program.health import PartitionHealth, RelayHealth
@@ -57,6 +58,7 @@ class Vitals:
         self._open_since: float | None = None
         self._pending_since: float | None = None
         self._assigned = False
+        self._behind_at: float | None = None
 
     def polled(self) -> None:
         """Note that the loop has come round, so that no server is waited for."""
@@ -71,6 +73,7 @@ class Vitals:
         """Note that the core has taken a step."""
         now = self.clock()
         self.state = after
+        self._stands(after, now)
         match event:
             case ev.Polled():
                 begun = dict.fromkeys(after.reading - before.reading)
@@ -87,6 +90,11 @@ class Vitals:
                 self._assigned = False
             case ev.Failed(ev.Failure.FENCED, why):
                 self.fenced = why
+
+    def _stands(self, after: RelayState, now: float) -> None:
+        """Note since when it stands as it does."""
+        if behind(after):
+            self._behind_at = now
         self._pending_since = (self._pending_since or now) if after.pending else None
         if after.phase not in IN_TRANSACTION or after.phase is Phase.BEGINNING:
             self._open_since = None
@@ -137,7 +145,16 @@ class Vitals:
         return PartitionHealth(index, since, max(overdue, default=0.0))
 
     def _overdue(self, table: str, opened_at_ms: int) -> float:
+        """How much longer a buffer waits than it may, in seconds.
+
+        Until the relay was no longer behind it might grow older. What that left is past its age all
+        at once, and is sealed as INSERTs are allowed.
+        """
         assert self.state is not None
         limits = self.state.limits
         longest = limits.table_max_age_ms.get(table, limits.max_age_ms)
-        return max(0, self.now_ms() - opened_at_ms - longest) / 1000
+        age = self.now_ms() - opened_at_ms
+        late, too_late = (max(0, age - n * longest) / 1000 for n in (1, BEHIND_FACTOR))
+        if self._behind_at is None:
+            return late
+        return max(too_late, min(late, self.clock() - self._behind_at))
