@@ -195,7 +195,7 @@ class ServerRecords:
                 queries = sorted({query for _, _, _, query, _ in found})
                 return self._stays(claim, queries, ended, since_ms)
         if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
-            return ServerRecord("never")
+            return ServerRecord("never", said="the server's query log has none that wrote a row")
         kinds = sorted({kind for kind, *_ in found})
         return ServerRecord(
             "unclear",

@@ -27,7 +27,7 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
   number means something; the same statement again under the same token while the table surely
   remembers it; what the server recorded of the statement; none of its rows. Where nothing proves
-  it, the block is parked.
+  it, or rows are there that by the record nobody inserted, the block is parked.
 * Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
   So what a statement wrote has to be where it wrote it, and a statement under a claim that the
   ledger does not have shows that the ledger was set back.
@@ -648,7 +648,7 @@ def _decide(run: Run) -> Effect:
     nothing = counted == 0 and run.rows > 0
     if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
-    if (limit := _remembered(run)) is not None:
+    if (limit := _remembered(run, counted)) is not None:
         return Insert(limit)
     return AskRecord()
 
@@ -673,7 +673,7 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
 def _for_letters(run: Run, counted: int | None) -> Effect:
     """A message becomes a dead letter only where none of its rows is in the table."""
     facts = run.facts
-    if run.since >= 0 and facts.inserted == 0:
+    if run.since >= 0 and facts.inserted == 0 and not counted:
         return WriteLetters()
     if counted == 0 and not facts.fewer and not facts.views:
         return WriteLetters()
@@ -682,7 +682,7 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     return AskRecord()
 
 
-def _remembered(run: Run) -> int | None:
+def _remembered(run: Run, counted: int | None) -> int | None:
     """The greatest insert counter at which the table surely remembers the claims' tokens.
 
     Then the same statement under the same token adds what is missing, in partitions and in
@@ -692,7 +692,8 @@ def _remembered(run: Run) -> int | None:
     if not makers or run.since < 0 or facts.inserted is None:
         return None
     if facts.inserted == 0:
-        return facts.newest  # not even an earlier claim's INSERT can have come
+        # Not even an earlier claim's INSERT can have come; unless its rows say that one has.
+        return None if counted else facts.newest
     # Under one token, rows of another version would be taken for the same ones; blocks that were
     # sent together had another token (loader.blocks.insert_groups); and a window that the table got
     # since has not what was inserted before.
@@ -715,9 +716,9 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         if record.state == "never" and not counted:
             return WriteLetters()
         return Park(run.attempt, _undecided(run, counted, record))
-    # Rows that a person inserted by hand are in no record, and the person found none.
-    by_hand = run.human == "absent" and bool(counted)
-    if (record.state == "never" and not by_hand) or facts.repeatable:
+    # Rows that are there without an INSERT of them on record: the record is another server's, or
+    # lacks something, or a person inserted them by hand.
+    if (record.state == "never" and not counted) or facts.repeatable:
         return Insert(None)
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
     if counted == 0 and not facts.fewer and not facts.views and not removed:

@@ -500,6 +500,17 @@ WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never
         (plan.InsertFacts(counted=0), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
         (plan.InsertFacts(counted=0, fewer="TTL"), {"record": NEVER}, plan.Insert(None)),
         (plan.InsertFacts(), {"record": NEVER}, plan.Insert(None)),
+        (plan.InsertFacts(counted=0, views=("v",)), {"record": NEVER}, plan.Insert(None)),
+        # Rows are there, of which the record says that nobody wrote them: one of the two is wrong.
+        (plan.InsertFacts(counted=10, views=("v",)), {"record": NEVER}, plan.Park),
+        (plan.InsertFacts(counted=4), {"record": NEVER}, plan.Park),
+        (plan.InsertFacts(counted=4), {"record": NEVER, "human": "retry"}, plan.Park),
+        (plan.InsertFacts(counted=4), {"record": NEVER, "human": "dead"}, plan.Park),
+        (plan.InsertFacts(counted=4, repeatable=True), {"record": NEVER}, plan.Insert(None)),
+        (plan.InsertFacts(inserted=0, margin=50, newest=7, counted=4), {}, plan.Park),
+        (plan.InsertFacts(inserted=0, newest=7, counted=10, views=("v",)), {}, plan.Park),
+        (plan.InsertFacts(inserted=0, newest=7, counted=4), {"human": "dead"}, plan.Park),
+        (plan.InsertFacts(inserted=0, newest=7, counted=0), {}, plan.Insert(7)),
         # Its rows were there. A person removed them; or, under a claim that the ledger does not
         # have, both were set back, and what the table has now is all of it.
         (plan.InsertFacts(counted=0), {"record": plan.ServerRecord("gone", "other")}, plan.Park),
