@@ -18,6 +18,7 @@ from loader.clickhouse.client import error_code, failure, is_permanent
 from loader.clickhouse.hidden_rows import shown_only
 from loader.core.plan import ServerRecord
 from relay import names
+from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table
 
 if TYPE_CHECKING:
@@ -171,7 +172,8 @@ class ServerRecords:
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
         self._flushed()
-        return {str(row[0]) for row in self._ask(_RECORDED, since_ms, blocks=list(blocks)) or ()}
+        asked = (self._ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
+        return {str(row[0]) for rows in asked for row in rows or ()}
 
     def record(self, block: str, rows: Mapping[str, int], since_ms: int) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.

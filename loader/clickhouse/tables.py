@@ -19,6 +19,7 @@ from loader.clickhouse.server_records import ServerRecords, inserted_since, why_
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from relay import names
+from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.statement_settings import for_few_rows
@@ -140,6 +141,13 @@ class Tables:
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """Return the tables that exist, by name."""
+        found: dict[str, Target] = {}
+        for some in in_urls(sorted(tables), len):
+            found |= self._look(frozenset(some))
+        return found
+
+    def _look(self, tables: Collection[str]) -> dict[str, Target]:
+        """Look at as many as one question takes."""
         databases, plain = _split(tables)
         found = self._ask(
             "SELECT database || '.' || name, engine, engine_full, partition_key, "  # noqa: S608 - a constant
@@ -250,13 +258,16 @@ class Tables:
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
         """Return rows by block id, of a table that has the block-id column."""
         stamp = quoted(self._block_column)
-        rows = self._ask(
-            f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-            f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
-            blocks=list(blocks),
-            few=False,
-        )
-        return {str(block): int(count) for block, count in rows}
+        found: dict[str, int] = {}
+        for some in in_urls(blocks, len):
+            rows = self._ask(
+                f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
+                f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
+                blocks=some,
+                few=False,
+            )
+            found |= {str(block): int(count) for block, count in rows}
+        return found
 
     def _count(self, block: Block) -> int:
         return self.counted(block.table, [block.id]).get(block.id, 0)

@@ -236,7 +236,11 @@ _SERVER = _of(
     (209, "SOCKET_TIMEOUT", "as 95"),
     (210, "NETWORK_ERROR", "as 95"),
     (279, "ALL_CONNECTION_TRIES_FAILED", "as 95"),
-    (1000, "POCO_EXCEPTION", "an error of the network or the disk that ClickHouse did not foresee"),
+    (
+        1000,
+        "POCO_EXCEPTION",
+        "an unforeseen error of network or disk; one of a request's size is recognised by its text",
+    ),
     (1001, "STD_EXCEPTION", "as 1000; a lack of memory too"),
     (225, "NO_ZOOKEEPER", "Keeper is unavailable"),
     (244, "UNEXPECTED_ZOOKEEPER_ERROR", "as 225"),
@@ -270,6 +274,7 @@ CODES = {
 _PARTITIONS = re.compile(r"[Tt]oo many partitions")
 _DICTIONARY = re.compile(r"[Dd]ictionary")
 _OF_ONE_QUERY = re.compile(r"[Qq]uery memory limit|\(for query\)|for query memory limit")
+_FORM = re.compile(r"HTML Form Exception")
 _FIXED = re.compile(r"Setting \w+ is readonly")
 _CODE = re.compile(r"\bCode: (\d+)|error code (\d+)", re.IGNORECASE)
 
@@ -291,12 +296,14 @@ def about(text: str, code: int | None = None) -> About:
     if code is None:  # the client's own word, before the server is asked, or the network's
         return About.USER if _FIXED.match(text) else About.SERVER
     # Two meanings each. More partitions than one INSERT may write are as many at every try; a
-    # dictionary that is missing is missing for every row; a limit of one statement leaves the
-    # server as it is.
+    # dictionary that is missing is missing for every row; a limit of one statement, or of its
+    # parameters (http_max_field_value_size), leaves the server as it is.
     if code == 252 and _PARTITIONS.search(text):
         return About.BLOCK
     if code == 36 and _DICTIONARY.search(text):
         return About.TABLE
     if code == 241 and _OF_ONE_QUERY.search(text):
+        return About.SIZE
+    if code == 1000 and _FORM.search(text):
         return About.SIZE
     return CODES[code].about if code in CODES else About.UNKNOWN

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 URL_BYTES = 20_000
-"""Of the values of one question: parameters travel in the URL, whose size servers bound."""
+"""Of the values of one question. Servers bound the URL, and each value of a form, in which the
+client sends parameters that would make the URL long (http_max_field_value_size, 131,072)."""
 
 
 class _Whole(HTTPConnectionPool):

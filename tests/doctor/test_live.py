@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from loader.journal.startup import ledger_of
+from relay.clickhouse import http_pool
 from relay.config import settings_file
 from relay.operate.doctor import examine
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -335,3 +336,35 @@ def test_tables_of_the_configuration_are_looked_at(pipeline: Pipeline) -> None: 
     config = pipeline.config(f'[block.tables]\n"{pipeline.table}" = {{ max_age_seconds = 9.0 }}')
     found = examine.examine(settings_file.load(config), ExaminationScope(3600.0))
     assert "window-zero" in codes(found)
+
+
+@pytest.mark.parametrize("denies", [False, True])
+def test_more_tables_than_one_question_takes(
+    pipeline: Pipeline,  # noqa: F811
+    server: ClickHouseQuestions,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    denies: bool,
+) -> None:
+    """Each is looked at, and what this user may not read is said once."""
+    other = f"{pipeline.database}.other"
+    client.command(f"CREATE TABLE {other} (id Int64) ENGINE = MergeTree ORDER BY id")
+    asked: list[str] = []
+    query = server._client.query
+
+    def noted(sql: str, **arguments: Any) -> Any:
+        some = arguments.get("parameters", {}).get("tables")
+        if "FROM system.columns" in sql and some:
+            asked.extend(some)
+            if denies:
+                raise DatabaseError("Code: 497. Not enough privileges", code=497)
+        return query(sql, **arguments)
+
+    monkeypatch.setattr(server._client, "query", noted)
+    monkeypatch.setattr(http_pool, "URL_BYTES", 1)
+    facts = server.look([pipeline.table, other])
+    assert sorted(asked) == [other, pipeline.table]
+    assert len(facts.unasked) == denies
+    found = [of.columns.keys() for of in (facts.tables[other], facts.tables[pipeline.table]) if of]
+    assert found == ([{}.keys()] * 2 if denies else [{"id"}, {"id", "v"}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -41,7 +41,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield server
 
 
-def unstamped(engine: Engine, user: str, database: str = "books") -> frozenset[str]:
+def unstamped(
+    engine: Engine, user: str, database: str = "books", others: Sequence[str] = ()
+) -> frozenset[str]:
     settings = Settings.model_validate(
         {
             "app": "shop",
@@ -51,7 +53,7 @@ def unstamped(engine: Engine, user: str, database: str = "books") -> frozenset[s
             "loader": {"checkpoint": "c", "database": database},
         }
     )
-    return tables._unstamped(settings, [TABLE])
+    return tables._unstamped(settings, [TABLE, *others])
 
 
 @pytest.mark.parametrize(("user", "right"), [("blind", "SHOW TABLES"), ("shown", "SELECT")])
@@ -66,3 +68,8 @@ def test_a_ledger_that_may_not_be_read_stops_a_rewind(
 def test_a_ledger_that_is_there_is_read_and_one_that_is_not_is_none(engine: Engine) -> None:
     assert unstamped(engine, "reader") == {"old"}
     assert unstamped(engine, "reader", "none") == frozenset()
+
+
+def test_more_tables_than_one_question_takes(engine: Engine) -> None:
+    others = [f"shop.{'x' * 24}{number:06}" for number in range(6000)]
+    assert unstamped(engine, "reader", others=others) == {"old"}

@@ -9,6 +9,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from loader.clickhouse.tables import Tables as Looked
+from relay.clickhouse.errors import About, about
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
 from relay.schema.catalogue import Catalogue, TableColumns, translated
@@ -173,3 +174,36 @@ def _settled(catalogue: Catalogue, table: str) -> TableColumns:
         assert time.monotonic() < deadline
         before = now
     return now
+
+
+INVENTED = [f"shop.{'x' * 24}{number:06}" for number in range(6000)]
+
+
+def test_however_many_tables_are_asked_about(
+    catalogue: Catalogue, client: Any, database: str
+) -> None:
+    """Messages may name anything, and what a server takes of one value is bounded."""
+    table = f"{database}.t"
+    client.command(f"CREATE TABLE {table} (z Int64) ENGINE = MergeTree ORDER BY z")
+    assert catalogue.read([*INVENTED, table]).keys() == {table}
+
+
+def test_the_loader_asks_about_as_many(client: Any, database: str) -> None:
+    """Tables and ids of the blocks of a micro-batch, after an outage or a restored ledger."""
+    table = f"{database}.t"
+    client.command(f"CREATE TABLE {table} (_block String) ENGINE = MergeTree ORDER BY _block")
+    client.command(f"INSERT INTO {table} VALUES ('{INVENTED[-1]}')")
+    looked = Looked(client, "_block")
+    assert looked.look([*INVENTED, table]).keys() == {table}
+    assert looked.counted(table, INVENTED) == {INVENTED[-1]: 1}
+    comment = {"log_comment": f"{INVENTED[0]},{INVENTED[-1]}"}
+    client.command(f"INSERT INTO {table} VALUES ('')", settings=comment)
+    asked = looked.evidence.recorded(INVENTED, since_ms=int(time.time() * 1000))
+    assert asked == {INVENTED[0], INVENTED[-1]}
+
+
+def test_more_in_one_value_than_the_server_takes_is_no_absent_server(client: Any) -> None:
+    """The server is there: to wait for it would stop every other table."""
+    with pytest.raises(DatabaseError) as refused:
+        client.query("SELECT length({x:Array(String)})", parameters={"x": INVENTED})
+    assert about(str(refused.value), refused.value.code) is About.SIZE

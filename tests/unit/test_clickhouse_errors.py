@@ -32,6 +32,10 @@ ONE_QUERY = (
     "MiB: while executing 'FUNCTION _CAST'. (MEMORY_LIMIT_EXCEEDED)"
 )
 ONE_QUERY_BEFORE = "Code: 241. DB::Exception: Memory limit (for query) exceeded: would use 9 GiB."
+LONG_VALUE = (
+    "Poco::Exception. Code: 1000, e.code() = 0, HTML Form Exception: Field value too long (version "
+    "26.9.2.1)"
+)
 WHOLE_SERVER = "Code: 241. DB::Exception: (total) memory limit exceeded: would use 21.38 GiB."
 ONE_USER = "Code: 241. DB::Exception: User memory limit exceeded: would use 21.38 MiB."
 
@@ -68,6 +72,8 @@ def test_the_server_calls_them_by_these_names(client: Client) -> None:
         (PARTS, About.TABLE_NOW),
         (ONE_QUERY, About.SIZE),
         (ONE_QUERY_BEFORE, About.SIZE),
+        (LONG_VALUE, About.SIZE),
+        ("Poco::Exception. Code: 1000, e.code() = 104, Connection reset by peer", About.SERVER),
         (WHOLE_SERVER, About.SERVER),
         (ONE_USER, About.SERVER),
         ("Code: 115. DB::Exception: Unknown setting 'x'. (UNKNOWN_SETTING)", About.CONNECTION),
@@ -89,7 +95,9 @@ def test_two_meanings_are_told_by_the_text_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(errors, "_PARTITIONS", re.compile(r"(?!)"))
     monkeypatch.setattr(errors, "_OF_ONE_QUERY", re.compile(r"(?!)"))
     monkeypatch.setattr(errors, "_DICTIONARY", re.compile(r"(?!)"))
-    assert [about(text) for text in (PARTITIONS, ONE_QUERY)] == [About.TABLE_NOW, About.SERVER]
+    monkeypatch.setattr(errors, "_FORM", re.compile(r"(?!)"))
+    found = [about(text) for text in (PARTITIONS, ONE_QUERY, LONG_VALUE)]
+    assert found == [About.TABLE_NOW, About.SERVER, About.SERVER]
 
 
 def test_only_the_first_code_counts() -> None:

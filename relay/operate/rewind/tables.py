@@ -68,7 +68,9 @@ def _target(table: TargetFacts | None, column: str, unstamped: frozenset[str]) -
 
 def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
     """Blocks whose rows, if there are any, may be without their id."""
-    return _of_ledger(settings, _UNSTAMPED, tables=sorted(tables))
+    pieces = in_urls(sorted(tables), len)
+    found = (_of_ledger(settings, _UNSTAMPED, tables=some) for some in pieces)
+    return frozenset[str]().union(*found)
 
 
 def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:

@@ -15,6 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.balancer import servers
+from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import TableEngine
 from relay.errors import Refused
@@ -185,7 +186,8 @@ class ClickHouseQuestions:
     def _by_table(
         self, what: str, sql: str, source: str, tables: list[str]
     ) -> dict[str, Sequence[Any]]:
-        return {row[0]: row[1:] for row in self._try(what, sql, source, tables=tables)}
+        asked = (self._try(what, sql, source, tables=some) for some in in_urls(tables, len))
+        return {row[0]: row[1:] for rows in asked for row in rows}
 
     def _policies(self) -> Policies:
         """Row policies for this user."""
@@ -242,7 +244,9 @@ class ClickHouseQuestions:
             return []
 
     def _cannot(self, what: str, error: Exception, mend: str) -> None:
-        self._unasked.append(Unasked(what, " ".join(str(error).split())[:300], mend))
+        told = Unasked(what, " ".join(str(error).split())[:300], mend)
+        if told not in self._unasked:  # one question may be asked in pieces
+            self._unasked.append(told)
 
 
 def _on(policies: Policies, table: str) -> tuple[str, ...]:
