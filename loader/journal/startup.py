@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,8 +29,6 @@ from relay.kafka.topics import READ, Topics
 from relay.program.waiting import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from loader.console import Say
     from loader.journal.checkpoint import Checkpoint
     from loader.journal.source import Start
@@ -38,6 +37,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two tries of a server that is away."""
+Rest = Callable[[float, str], None]
+"""Waits so many seconds between two tries; is told what for. May raise, to end it."""
+
+
+def _sleep(seconds: float, _: str) -> None:
+    time.sleep(seconds)
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
@@ -75,7 +80,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
 def waited(
     settings: Settings,
     call: Callable[[], T],
-    rest: Callable[[float], None] = time.sleep,
+    rest: Rest = _sleep,
     tell: Say = say,
 ) -> T:
     """Call until the server answers, for loader.wait_for_servers_seconds at most.
@@ -83,7 +88,7 @@ def waited(
     Args:
         settings: of the app.
         call: repeated while it raises Unavailable.
-        rest: waits so many seconds between two tries; may raise, to end it.
+        rest: waits between two tries.
         tell: a line for people before each.
     """
     limit, begun = settings.loader.wait_for_servers_seconds, time.monotonic()
@@ -95,10 +100,9 @@ def waited(
             if limit and time.monotonic() - begun > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
-            pause = next(later)
-            text = f"waiting, next try in {pause:.1f} s: {error.message}{step}"
-            tell(text, level=logging.WARNING)
-        rest(pause)  # the back-off itself; `call` is the condition
+            pause, why = next(later), f"{error.message}{step}"
+            tell(f"waiting, next try in {pause:.1f} s: {why}", level=logging.WARNING)
+        rest(pause, why)  # the back-off itself; `call` is the condition
 
 
 def start(settings: Settings, ledger: Ledger | None) -> Start:
@@ -125,7 +129,7 @@ def begin(
     checkpoint: Checkpoint,
     *,
     lost: bool = False,
-    rest: Callable[[float], None] = time.sleep,
+    rest: Rest = _sleep,
     tell: Say = say,
 ) -> Start:
     """Decide where to begin; record in the ledger what it did not know.

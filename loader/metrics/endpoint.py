@@ -1,6 +1,7 @@
 """`loader run --http`: /metrics, /healthz and /readyz, served by the driver.
 
-Receives settings and where the loader begins; gives an observer for the job and the server.
+Receives settings, and where the loader begins once that is known; gives an observer for the job and
+the server.
 """
 
 from __future__ import annotations
@@ -34,21 +35,23 @@ micro-batch may take long to begin on a crowded cluster."""
 class LoaderMonitor:
     """Everything that is known of one loader while it runs; a context manager.
 
+    It serves from construction: who waits for a server at the start says so.
+
     Args:
         listen: HOST:PORT.
-        start: of the loader.
+        settings: of the app.
 
     Attributes:
         observer: for the job.
         address: that is served.
     """
 
-    def __init__(self, listen: str, start: Start) -> None:
+    def __init__(self, listen: str, settings: Settings) -> None:
         metrics = registry()
         self.observer = LoaderRecorder(metrics)
-        self._limits, self._app = limits(start.settings), start.settings.app
-        info = (__version__, start.settings.app, pyspark.__version__)
-        self._looking = LedgerWatch(start)
+        self._limits, self._app = limits(settings), settings.app
+        info = (__version__, settings.app, pyspark.__version__)
+        self._looking: LedgerWatch | None = None
         self._current = LoaderGauges(info, self.observer, self._latest, self._checks)
         metrics.register(self._current)
         ProcessCollector(registry=metrics)
@@ -65,7 +68,12 @@ class LoaderMonitor:
         trace: TracebackType | None,
     ) -> None:
         self._serving.close()
-        self._looking.close()
+        if self._looking is not None:
+            self._looking.close()
+
+    def look(self, start: Start) -> None:
+        """Look at ledger and journal from now on."""
+        self._looking = LedgerWatch(start)
 
     def _routes(self, metrics: CollectorRegistry) -> Mapping[str, Route]:
         facts = self._current.facts
@@ -76,7 +84,7 @@ class LoaderMonitor:
         }
 
     def _latest(self) -> LedgerLook | None:
-        return self._looking.latest
+        return None if self._looking is None else self._looking.latest
 
     def _checks(self, facts: LoaderHealth) -> tuple[Check, ...]:
         return (*liveness(facts, self._limits), *readiness(facts))

@@ -65,6 +65,7 @@ class LoaderGauges(Collector):
             heard_at=recorder.heard_at,
             batch_open=recorder.batch_since is not None,
             away=recorder.away,
+            begins=recorder.begins,
             started=recorder.started,
             executors=None if recorder.executors is None else recorder.executors(),
             unseen="not read yet" if look is None else look.failed,

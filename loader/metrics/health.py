@@ -20,7 +20,8 @@ class LoaderHealthLimits:
 
     Attributes:
         query_seconds: Spark without any sign of life, between two micro-batches.
-        batch_seconds: a micro-batch without a round of attempts that comes back.
+        batch_seconds: a micro-batch without a round of attempts that comes back; before the query
+            begins, no try of a server that does.
         partition_seconds: a sealed block of a journal partition that is not settled.
     """
 
@@ -37,6 +38,7 @@ class LoaderHealth:
         heard_at: Spark's last event, or the last step of a micro-batch.
         batch_open: whether a micro-batch is under way.
         away: which server is away while the loader waits for it; else empty.
+        begins: whether the servers have answered all that is asked before the query begins.
         started: whether Spark's query runs.
         executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
@@ -48,6 +50,7 @@ class LoaderHealth:
     heard_at: float
     batch_open: bool = False
     away: str = ""
+    begins: bool = True
     started: bool = False
     executors: int | None = None
     unseen: str = ""
@@ -57,15 +60,9 @@ class LoaderHealth:
 def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ...]:
     """Check whether a restart would help; return every check, failed or not."""
     silent = facts.now - facts.heard_at
-    between = 0.0 if facts.batch_open else silent
     inside = silent if facts.batch_open else 0.0
     return (
-        Check(
-            "query",
-            between <= limits.query_seconds,
-            f"Spark's query last reported {silent:.1f} s ago, limit {limits.query_seconds:g} s "
-            "between two micro-batches",
-        ),
+        _query(facts, limits, silent),
         Check(
             "batch",
             inside <= limits.batch_seconds,
@@ -74,6 +71,23 @@ def liveness(facts: LoaderHealth, limits: LoaderHealthLimits) -> tuple[Check, ..
             else "no micro-batch is open",
         ),
         _partitions(facts, limits.partition_seconds),
+    )
+
+
+def _query(facts: LoaderHealth, limits: LoaderHealthLimits, silent: float) -> Check:
+    """Check that Spark is heard of, or before it is started that servers are tried."""
+    if not facts.begins:
+        return Check(
+            "query",
+            silent <= limits.batch_seconds,
+            f"the query has not begun, and the last try of a server ended {silent:.1f} s ago, "
+            f"limit {limits.batch_seconds:g} s",
+        )
+    return Check(
+        "query",
+        facts.batch_open or silent <= limits.query_seconds,
+        f"Spark's query last reported {silent:.1f} s ago, limit {limits.query_seconds:g} s "
+        "between two micro-batches",
     )
 
 

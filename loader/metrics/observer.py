@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class LoaderObserver:
     """Every method: what just happened; none raises."""
 
+    def found(self) -> None:
+        """Note that the servers have answered all that is asked before the query begins."""
+
     def engine(self, executors: Callable[[], int] | None) -> None:
         """Note that Spark has started; `executors` counts the registered ones; None: not needed."""
 

@@ -37,6 +37,7 @@ class LoaderRecorder(LoaderObserver):
         open_blocks: of it, not settled yet.
         away: which server is waited for; empty: none.
         answered_at: when one that was waited for answered again; before the first, the beginning.
+        begins: whether the servers have answered all that is asked before the query begins.
         started: whether the query runs.
         executors: counts Spark's; None: tasks run in the driver.
     """
@@ -53,9 +54,14 @@ class LoaderRecorder(LoaderObserver):
         self.batch_since: float | None = None
         self.open_blocks = 0
         self.away = ""
-        self.started = False
+        self.begins = self.started = False
         self.executors: Callable[[], int] | None = None
         self._rows = 0
+
+    def found(self) -> None:
+        """Note that the query begins."""
+        self._answered()
+        self.begins = True
 
     def engine(self, executors: Callable[[], int] | None) -> None:
         """Take Spark's counter of executors."""

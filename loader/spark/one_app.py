@@ -69,6 +69,7 @@ class Load:
         self._beside, self._starts = beside, starts
         self._stopping = threading.Event()
         self._job: Job | None = None
+        self._observer: LoaderObserver = NOTHING
 
     @property
     def runs(self) -> bool:
@@ -99,25 +100,12 @@ class Load:
 
     def _run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
         try:
-            ledger = waited(
-                self._settings,
-                lambda: ledger_of(self._settings, make=True),
-                self._rest,
-                self._say,
-            )
-            self._try(ledger)
-            start = startup.begin(
-                self._settings,
-                ledger,
-                Checkpoint(checkpoint, engine),
-                lost=self._lost,
-                rest=self._rest,
-                tell=self._say,
-            )
-            with self._watched(start) as observer:
+            with self._watched() as look:
+                ledger, start = self._found(Checkpoint(checkpoint, engine))
+                look(start)
                 spark = engine()
                 self._job = Job(
-                    self._settings, ledger, self._say, observer, self._beside, self._starts
+                    self._settings, ledger, self._say, self._observer, self._beside, self._starts
                 )
                 if self._stopping.is_set():
                     return
@@ -131,6 +119,18 @@ class Load:
         finally:
             self._job = None
 
+    def _found(self, checkpoint: Checkpoint) -> tuple[Ledger, Start]:
+        """Wait for the servers; return the ledger, and where to begin."""
+        ledger = waited(
+            self._settings, lambda: ledger_of(self._settings, make=True), self._rest, self._say
+        )
+        self._try(ledger)
+        start = startup.begin(
+            self._settings, ledger, checkpoint, lost=self._lost, rest=self._rest, tell=self._say
+        )
+        self._observer.found()
+        return ledger, start
+
     def _try(self, ledger: Ledger) -> None:
         """Check that this server drops repeated INSERTs, on which everything rests."""
         database = self._settings.loader.database
@@ -143,21 +143,23 @@ class Load:
         if untried:
             self._say(untried, level=logging.WARNING)
 
-    def _rest(self, seconds: float) -> None:
+    def _rest(self, seconds: float, why: str) -> None:
+        self._observer.waiting(why)
         if self._stopping.wait(seconds):
             raise Stopped
 
     @contextlib.contextmanager
-    def _watched(self, start: Start) -> Iterator[LoaderObserver]:
-        """Yield the job's observer; serve metrics and health meanwhile if asked to."""
+    def _watched(self) -> Iterator[Callable[[Start], None]]:
+        """Serve metrics and health meanwhile if asked to; yield what takes where to begin."""
         if self._listen is None:
-            yield NOTHING
+            yield lambda _: None
             return
         from loader.metrics.endpoint import LoaderMonitor  # noqa: PLC0415 - heavy, and seldom wanted
 
-        with LoaderMonitor(self._listen, start) as watch:
+        with LoaderMonitor(self._listen, self._settings) as watch:
+            self._observer = watch.observer
             self._say(f"serving metrics and health at {watch.address}", address=watch.address)
-            yield watch.observer
+            yield watch.look
 
 
 def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:

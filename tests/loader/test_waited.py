@@ -25,7 +25,9 @@ def test_what_is_waited_for_has_its_next_step() -> None:
     def tell(text: str, **_: Any) -> None:
         lines.append(text)
 
-    assert waited(settings(), call, lambda _: None, tell) == "answer"
+    told: list[str] = []
+    assert waited(settings(), call, lambda _, why: told.append(why), tell) == "answer"
     first, second = lines
+    assert [line.partition(" s: ")[2] for line in lines] == told
     assert "topic shop.journal is not there (next: Start `relay run` once.)" in first
     assert second.endswith(": no answer")

@@ -274,6 +274,7 @@ def failed(rig: Rig) -> list[str]:
 def rig() -> Rig:
     """A loader at rest: its query runs, ledger and journal were looked at, nothing waits."""
     made = Rig()
+    made.recorder.found()
     made.recorder.query_event("started")
     made.look = LedgerLook(100.0, ends={0: 5, 1: 5})
     assert failed(made) == []
@@ -406,3 +407,19 @@ def test_alive_and_not_ready_while_a_server_is_away(rig: Rig) -> None:
 
 def test_not_ready_before_the_query_runs() -> None:
     assert failed(Rig()) == ["started", "ledger"]
+
+
+def test_alive_and_not_ready_while_a_server_is_away_at_the_start() -> None:
+    """A try may last as long as a round; once all have answered, Spark's time begins."""
+    rig = Rig()
+    for _ in range(10):
+        rig.recorder.waiting("topic shop.journal does not exist")
+        rig.now += LIMITS.batch_seconds
+        assert failed(rig) == ["started", "servers", "ledger"]
+    rig.now += 0.1
+    assert failed(rig) == ["query", "started", "servers", "ledger"]
+    rig.recorder.found()
+    rig.now += LIMITS.query_seconds
+    assert failed(rig) == ["started", "ledger"]
+    rig.now += 0.1
+    assert failed(rig) == ["query", "started", "ledger"]
