@@ -181,7 +181,7 @@ def _check_rewinds(
     ledger: Ledger,
     facts: begin_plan.StartFacts,
     found: begin_plan.StartPlan,
-    rest: Callable[[float], None],
+    rest: Rest,
     tell: Say,
 ) -> None:
     """Stop where the tables may hold rows of blocks that a rewind superseded."""
