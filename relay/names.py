@@ -34,6 +34,21 @@ def is_table_name(name: str) -> bool:
     return _TABLE.fullmatch(name) is not None
 
 
+def header_name(raw: bytes) -> str:
+    """Return a header's name; bytes that are not UTF-8 stand in it as lone surrogates."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def header_bytes(name: str) -> bytes:
+    """Return the reverse of `header_name`."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def shown_header(name: str) -> str:
+    r"""Return a header's name as text that can be written: a byte that is not UTF-8 as `\xff`."""
+    return header_bytes(name).decode("utf-8", "backslashreplace")
+
+
 def is_app_name(name: str) -> bool:
     """Return whether `name` can prefix topics, groups and transactional ids."""
     return _APP.fullmatch(name) is not None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -23,6 +23,7 @@ from relay.clickhouse.errors import About
 from relay.config import kafka_clients
 from relay.errors import RelayError, Unavailable
 from relay.failpoints import reached
+from relay.kafka import librdkafka
 from relay.kafka.errors import TransactionFailed, answered, ended
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.record_limits import RecordLimits, record_bytes
@@ -234,8 +235,7 @@ class DeadLetterWriter:
         self, block: Block, one: LeftOut, message: Message, key: bytes
     ) -> tuple[bytes | None, list[tuple[str, str | bytes | None]]]:
         value, source = message.value(), RecordPlace(block.partition, one.offset)
-        known: Any = message.headers() or []
-        origin = Origin(message.key(), known)
+        origin = Origin(message.key(), librdkafka.headers(message))
         reason = DeadReason(DeadKind.REJECTED, one.reason)
         headers = headers_of(self._source, source, block.table, reason, origin, block.id)
         most = self._limits.most(self._topic)
@@ -296,8 +296,8 @@ class DeadLetterWriter:
 
 
 def _check_table(message: Message, block: Block) -> None:
-    known: Any = message.headers() or []
-    found = [value for name, value in known if name == names.TABLE_HEADER]
+    headers = librdkafka.headers(message)
+    found = [value for name, value in headers if name == names.TABLE_HEADER]
     if found != [block.table.encode()]:
         raise _Missing(
             f"the message at {message.offset()} in {message.topic()}[{message.partition()}] names "
@@ -306,7 +306,7 @@ def _check_table(message: Message, block: Block) -> None:
 
 
 def _header(message: Message, name: str) -> object:
-    return dict(message.headers() or []).get(name)
+    return dict(librdkafka.headers(message)).get(name)
 
 
 def _answered(call: Callable[[], T]) -> T | plan.NoAnswer:

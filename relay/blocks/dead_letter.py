@@ -120,7 +120,7 @@ def headers_of(
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
-    if len(origin.headers) > MANY:
+    if len(origin.headers) > MANY or not all(map(_is_text, origin.headers)):
         headers.append((_PACKED, _pack(origin.headers)))
     else:
         headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
@@ -213,11 +213,16 @@ def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
     return Origin(found.get(_KEY), kept)
 
 
+def _is_text(header: tuple[str, bytes | None]) -> bool:
+    """Whether the header's name is UTF-8, as the client library writes no other."""
+    return names.shown_header(header[0]) == header[0]
+
+
 def _pack(headers: Headers) -> bytes:
     """All of them, in order."""
     parts = []
     for name, value in headers:
-        raw = name.encode()
+        raw = names.header_bytes(name)
         parts += [_LENGTHS.pack(len(raw), -1 if value is None else len(value)), raw, value or b""]
     return b"".join(parts)
 
@@ -239,6 +244,6 @@ def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
         at = begin + max(of_value, 0)
         if at > len(packed):
             raise ValueError(f"packed headers end early, at byte {len(packed)} of {at}")
-        name = packed[begin - of_name : begin].decode()
+        name = names.header_name(packed[begin - of_name : begin])
         found.append((name, None if of_value < 0 else packed[begin:at]))
     return found

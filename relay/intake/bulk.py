@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from confluent_kafka import KafkaError
 
+from relay import names
 from relay.intake.message_batch import Batch, TableHeaders
 from relay.kafka import librdkafka
 
@@ -218,7 +219,7 @@ class Bulk:
         found: list[tuple[str, bytes | None]] = []
         given = [ctypes.byref(one) for one in (name, value, size)]
         while not self._library.rd_kafka_header_get_all(headers, len(found), *given):
-            text = ctypes.string_at(name.value or 0).decode(errors="backslashreplace")
+            text = names.header_name(ctypes.string_at(name.value or 0))
             at = value.value
             found.append((text, None if at is None else ctypes.string_at(at, size.value)))
         return found

@@ -62,7 +62,7 @@ def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
         return f"it has header 'table' {len(found)} times"
     if found:
         return f"its header 'table' is {_shown(found[0])}"
-    others = list(dict.fromkeys(name for name, _ in headers))
+    others = list(dict.fromkeys(names.shown_header(name) for name, _ in headers))
     if not others:
         return "it has no header (of more than 100,000 headers the client library reads none)"
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""

@@ -19,6 +19,7 @@ from confluent_kafka import Message
 
 from relay import names
 from relay.arrow.byte_column import NULL, gather_one_by_one
+from relay.kafka import librdkafka
 from relay.names import NO_TABLE
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:
     The binding's getters are mapped in C: what runs per message here is no Python code.
     """
     count = len(messages)
-    getter: Any = Message.headers  # typed for what may be produced too
-    headers: list[Headers] = list(map(getter, messages))
+    headers = _headers(messages)
     numbers, others = tables.numbers(headers)
     values, value_sizes, of_values = _bytes(list(map(Message.value, messages)))
     keys, key_sizes, of_keys = _bytes(list(map(Message.key, messages)))
@@ -88,6 +88,17 @@ def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:
         lambda at: messages[at].timestamp()[1],
         (of_values, of_keys),
     )
+
+
+def _headers(messages: Sequence[Message]) -> list[Headers]:
+    getter: Any = Message.headers  # typed for what may be produced too
+    found: list[Headers] = []
+    try:
+        found.extend(map(getter, messages))
+    except SystemError as error:  # a name is not UTF-8, of the message behind those that were read
+        found.append(librdkafka.mended_headers(messages[len(found)], error))
+        found.extend(map(librdkafka.headers, messages[len(found) :]))
+    return found
 
 
 def _bytes(values: list[Any]) -> tuple[Integers, Integers, Any]:

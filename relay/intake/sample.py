@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from relay.config import kafka_clients
 from relay.errors import Refused
 from relay.intake.message_batch import TableHeaders
+from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
@@ -133,6 +134,6 @@ def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> lis
     place = TopicPartition(topic, index, chosen.first)
     messages: list[SampledMessage] = []
     for one in records(reader, place, chosen.end, SECONDS):
-        headers: Any = one.headers() or []
+        headers = librdkafka.headers(one)
         messages.append(SampledMessage(index, one.offset() or 0, one.value(), headers))
     return messages

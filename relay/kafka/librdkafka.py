@@ -1,21 +1,29 @@
-"""librdkafka behind its Python binding: the functions that the binding does not offer.
+"""librdkafka behind its Python binding: what the binding does not offer, or does wrongly.
 
 Receives a consumer of the binding, gives librdkafka's own handle of it, and the functions as
 rdkafka.h declares them. Only where the binding's version is one whose consumers are known to begin
-with that handle.
+with that handle. Receives a message, gives its headers, whatever their names are.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import cimpl
+from confluent_kafka import Message, cimpl
+
+from relay import names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from confluent_kafka import Consumer
+
+LOST_NAME = "\N{REPLACEMENT CHARACTER}"
+"""In the place of a name that is not UTF-8 and that the binding does not tell."""
 
 KNOWN = ((2, 14), (2, 17))
 """Versions of the binding, from and below, whose consumers are known to begin as `handle` says."""
@@ -92,3 +100,57 @@ def handle(consumer: Consumer) -> int:
 def add_brokers(consumer: Consumer, servers: str) -> None:
     """Let it connect to these, beside the brokers that it knows; it may know them."""
     library().rd_kafka_brokers_add(handle(consumer), servers.encode())
+
+
+def headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """Return a message's headers, in the order written; names as relay.names.header_name gives.
+
+    Where names are not UTF-8 the binding raises, leaves a hole in the place of each, and tells only
+    the first of them: the others of the message are LOST_NAME.
+
+    Raises:
+        SystemError: the binding failed for another reason.
+    """
+    getter: Any = Message.headers  # typed for what may be produced too
+    try:
+        # Through `map`, which sees the binding's error: a plain call that CPython has specialized
+        # does not, and the error would come out of whatever is called next.
+        return next(map(getter, (message,))) or []
+    except SystemError as error:
+        return mended_headers(message, error)
+
+
+def mended_headers(message: Message, error: SystemError) -> list[tuple[str, bytes | None]]:
+    """Return what `headers` does, of a message that the binding has just failed at.
+
+    Raises:
+        SystemError: this one, if it has another reason.
+    """
+    told = _undecoded(error)
+    if told is None:
+        raise error
+    given: Any = message
+    # To touch a hole ends the process, so none is left for who asks the message again.
+    found = list(_without_holes(given.headers(), told))
+    given.set_headers(found)
+    return found
+
+
+def _undecoded(error: BaseException | None) -> bytes | None:
+    """Return the bytes that were no UTF-8, of an error or what caused it."""
+    while error is not None:
+        if isinstance(error, UnicodeDecodeError):
+            return error.object
+        error = error.__cause__
+    return None
+
+
+def _without_holes(pairs: list[Any], told: bytes) -> Iterator[tuple[str, bytes | None]]:
+    name = names.header_name(told)
+    for pair in pairs:
+        found = gc.get_referents(pair)  # what it holds, without touching a hole
+        if len(found) == len(pair):
+            yield pair
+        else:
+            yield name, found[0]
+            name = LOST_NAME

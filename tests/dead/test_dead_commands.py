@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from relay.cli import cli
 from relay.program.command import run_main
+from tests.broker import raw_headers
 from tests.broker.pipeline import row_batch
 
 if TYPE_CHECKING:
@@ -118,6 +119,39 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     assert listed[nameless["place"]]["table"] == pipeline.table
     assert sum(mark is None for mark in listed.values()) == 1
     assert "sent 1 messages" in relay.dead("replay", "--run"), "the new dead letter, not the old"
+    assert process.poll() is None
+
+
+def test_names_of_headers_that_are_not_utf8(
+    pipeline: Pipeline, relay: Relay, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are loaded, dead letters keep the name, and whoever reads source or letters goes on."""
+    table, odd = (b"table", pipeline.table.encode()), (b"caf\xe9", b"x")
+    messages: list[tuple[bytes, raw_headers.Named]] = [
+        (row_batch([1]), [odd, table]),
+        (row_batch([2]), [table, odd]),
+        (row_batch([3]), [odd]),
+        (b"\x0a\x63 no batch", [odd, table]),
+    ]
+    raw_headers.send(pipeline.bootstrap, pipeline.source, messages)
+    process = pipeline.start("a")
+    pipeline.until(lambda: pipeline.floor(0) == len(messages), "the floor behind the last")
+    assert process.poll() is None
+
+    letters = {one["source_offset"]: one for one in relay.objects("ls")}
+    assert letters.keys() == {2, 3}
+    assert r"its headers are 'caf\\xe9'" in letters[2]["reason"]
+    [shown] = relay.objects("show", letters[3]["place"])
+    assert [one["name"] for one in shown["headers"]] == [r"caf\xe9", "table"]
+    assert r"  caf\xe9: " in relay.dead("show", letters[3]["place"])
+
+    relay.dead("replay", letters[2]["place"], "--as-table", pipeline.table, "--run")
+    pipeline.until(lambda: pipeline.rows().total() == 3, "the replayed row")
+    pipeline.sent.update([1, 2, 3])
+    pipeline.exactly_once()
+    config = str(pipeline.config())
+    for command in (["verify", "--deep", config], ["doctor", "--sample", "10", config]):
+        assert run_main(cli, "relay", command) not in {2, 70}, capfd.readouterr().err
     assert process.poll() is None
 
 

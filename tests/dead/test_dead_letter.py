@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.blocks.dead_letter import MANY, Origin, RecordPlace, headers_of, headers_without, parse
+from relay.names import header_bytes, header_name
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=4)
@@ -40,6 +41,18 @@ def test_parse_gives_back_what_was_written(
         value,
         reason,
     )
+
+
+def test_names_that_are_not_utf8_come_back_byte_for_byte() -> None:
+    """The client library writes text alone in names, so they are in a value."""
+    headers = [(header_name(b"caf\xe9"), b"x"), ("table", b"d.t"), (header_name(b"\xff"), None)]
+    written = headers_of("rows", RecordPlace(3, 41), "d.t", NO, Origin(None, headers))
+    assert all(name.encode() for name, _ in written)
+    kept = [(name, value) for name, value in written if isinstance(value, bytes)]
+    found = parse(RecordPlace(0, 0), 0, b"", kept).origin
+    assert found == Origin(None, headers)
+    assert found is not None
+    assert header_bytes(found.headers[0][0]) == b"caf\xe9"
 
 
 @pytest.mark.parametrize("more", [0, 1])

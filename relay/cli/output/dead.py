@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
+from relay.names import shown_header
 from relay.operate.dead import inspect
 from relay.operate.dead.replay_plan import ReplayMark, ReplayTally
 from relay.operate.dead.selection import LetterGroup
@@ -134,7 +135,10 @@ def whole_as_json(
         "key_base64": None if origin is None else _base64(origin.key),
         "headers": None
         if origin is None
-        else [{"name": name, "value_base64": _base64(raw)} for name, raw in origin.headers],
+        else [
+            {"name": shown_header(name), "value_base64": _base64(raw)}
+            for name, raw in origin.headers
+        ],
         "value_base64": _base64(letter.value),
         "rows": [asdict(row) for row in rows.rows],
         "problem": rows.problem,
@@ -159,7 +163,7 @@ def whole(
         yield f"key          {_shown(letter.origin.key)}"
         yield f"headers      {len(letter.origin.headers)}"
         for name, raw in letter.origin.headers:
-            yield f"  {name}: {_shown(raw)}"
+            yield f"  {shown_header(name)}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
     yield f"value        {size if letter.whole else 'only in the source topic'}"
     for line in inspect.hexdump(letter.value or b"", most):

@@ -6,7 +6,7 @@ Receives settings, gives dead letters and marks as a read_committed reader sees 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -15,6 +15,7 @@ from relay.blocks import dead_letter as letters
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
 from relay.errors import ConfigError, ContractBroken, ErrorPage
+from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
@@ -111,7 +112,7 @@ class DeadReader:
 
     def _letter(self, message: Message) -> DeadLetter:
         place = RecordPlace(message.partition() or 0, message.offset() or 0)
-        headers: Any = message.headers() or []
+        headers = librdkafka.headers(message)
         try:
             return letters.parse(place, message.timestamp()[1], message.value(), headers)
         except ValueError as problem:

@@ -154,12 +154,16 @@ def decide(
 
 
 def _headers(letter: DeadLetter, as_table: str | None) -> Headers:
-    """The original ones; with `as_table` each header `table` makes room for that one."""
+    """The original ones; with `as_table` each header `table` makes room for that one.
+
+    The client library writes no name that is not UTF-8: such a one goes as it is shown.
+    """
     if letter.origin is None:
         return [(names.TABLE_HEADER, (as_table or letter.table).encode())]
+    sendable = [(names.shown_header(name), value) for name, value in letter.origin.headers]
     if as_table is None:
-        return letter.origin.headers
-    others = [header for header in letter.origin.headers if header[0] != names.TABLE_HEADER]
+        return sendable
+    others = [header for header in sendable if header[0] != names.TABLE_HEADER]
     return [*others, (names.TABLE_HEADER, as_table.encode())]
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
+from relay.kafka.librdkafka import headers
 from relay.kafka.partition_reader import PartitionReader, records
 
 if TYPE_CHECKING:
@@ -76,19 +77,14 @@ def _unread(topic: str, partition: int, error: KafkaException) -> Unavailable:
     )
 
 
-def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    found: Any = message.headers()  # a list, whatever the stubs allow
-    return found or []
-
-
 def header(message: Message, name: str) -> bytes | None:
     """Return a header's value, or None."""
-    return next((value for key, value in _headers(message) if key == name), None)
+    return next((value for key, value in headers(message) if key == name), None)
 
 
 def table_of(message: Message) -> str:
     """Return the table that a source message names in exactly one header; else ""."""
-    named = [value for key, value in _headers(message) if key == names.TABLE_HEADER]
+    named = [value for key, value in headers(message) if key == names.TABLE_HEADER]
     return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
 
 
