@@ -344,7 +344,8 @@ class Worker:
             case plan.AskRecord():
                 rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
-                attempt.answer(evidence.record(block.id, rows, since_ms))
+                tables = {block.table, self._ledger.table}
+                attempt.answer(evidence.record(block.id, rows, since_ms, tables))
             case plan.AskLetters(since):
                 attempt.answer(self._letters.look(block, since))
             case plan.WriteLetters():

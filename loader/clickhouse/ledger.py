@@ -77,7 +77,7 @@ class Ledger:
     def __init__(self, client: HttpClient, database: str, app: str) -> None:
         self.client = client
         self.app = app
-        self.name = f"{quoted(database)}.ledger"
+        self.table, self.name = f"{database}.ledger", f"{quoted(database)}.ledger"
         self.holds = HOLDS.replace("LEDGER", self.name)
         self.holding = HOLDING.replace("LEDGER", self.name)
 

@@ -41,6 +41,14 @@ _COMPLETE = (
 """Whether a log has everything since the claim: the server writes it in memory first, so a
 server that was started since may have lost the last entries of the one before. And it has to have
 one of the time of the claim, which left some: retention takes old ones first, a person all."""
+_SHARED = (
+    "SELECT countIf(startsWith(engine, 'Shared')), countIf(startsWith(engine, 'Replicated')) "
+    "FROM system.tables WHERE database || '.' || name IN {tables:Array(String)}"
+)
+_ON_ONE_REPLICA = (
+    "SELECT count() FROM system.replicas "
+    "WHERE database || '.' || table IN {tables:Array(String)} AND total_replicas = 1"
+)
 _PARTS = (
     "SELECT countIf(rows > 0 AND error = 0), countIf((rows = 0 OR table_uuid NOT IN "  # noqa: S608 - constants
     "(SELECT uuid FROM system.tables WHERE database = {database:String} AND name = {name:String})) "
@@ -175,13 +183,16 @@ class ServerRecords:
         asked = (self._ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
         return {str(row[0]) for rows in asked for row in rows or ()}
 
-    def record(self, block: str, rows: Mapping[str, int], since_ms: int) -> ServerRecord:
+    def record(
+        self, block: str, rows: Mapping[str, int], since_ms: int, tables: Collection[str]
+    ) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         Args:
             block: its id.
             rows: that an INSERT of each earlier claim writes, by claim.
             since_ms: Unix time of the oldest claim, by the server's clock.
+            tables: without which no server can run one: the block's, and the ledger.
         """
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
@@ -196,13 +207,15 @@ class ServerRecords:
             if kind == "QueryFinish" and written >= max(needed, 1):
                 queries = sorted({query for _, _, _, query, _ in found})
                 return self._stays(claim, queries, ended, since_ms)
-        if self._wrote_nothing([(kind, query) for kind, _, _, query, _ in found], since_ms):
+        statements = [(kind, query) for kind, _, _, query, _ in found]
+        if not (doubt := self._doubt(statements, since_ms, tables)):
             return ServerRecord("never", said="the server's query log has none that wrote a row")
         kinds = sorted({kind for kind, *_ in found})
+        listed = f" ({', '.join(kinds)})" if kinds else ""
         return ServerRecord(
             "unclear",
             said="the server's query log has no INSERT of this block that succeeded"
-            + (f" ({', '.join(kinds)})" if kinds else ", and the log may lack some"),
+            f"{listed}, and {doubt}",
         )
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
@@ -218,21 +231,42 @@ class ServerRecords:
             )
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
-    def _wrote_nothing(self, statements: Sequence[tuple[str, str]], since_ms: int) -> bool:
-        """Return whether the logs have every INSERT of the block, each ended, and without a part.
+    def _doubt(
+        self, statements: Sequence[tuple[str, str]], since_ms: int, tables: Collection[str]
+    ) -> str:
+        """Return why an INSERT of the block may have written something.
+
+        "": the logs have every one that any server ran, each ended, and without a part.
 
         Args:
             statements: kind of the entry, and query id.
             since_ms: Unix time of the oldest claim.
+            tables: as of `record`.
         """
         begun = {query for kind, query in statements if kind == "QueryStart"}
         ended = {query for kind, query in statements if kind != "QueryStart"}
-        if self._several or begun - ended or not self._complete("query_log", since_ms):
-            return False
+        if begun - ended:
+            return "the log may lack the end of one"
+        if self._several or self._elsewhere(tables):
+            return "another replica may have run one, whose log this is not"
+        if not self._complete("query_log", since_ms):
+            return "the log may lack some"
         if not ended:
-            return True
+            return ""
         parts = self._ask(_MADE_PARTS, since_ms, queries=sorted(ended))
-        return bool(parts and not int(parts[0][0]) and self._complete("part_log", since_ms))
+        if parts and not int(parts[0][0]) and self._complete("part_log", since_ms):
+            return ""
+        return "those that failed may have written some rows"
+
+    def _elsewhere(self, tables: Collection[str]) -> bool:
+        """Return whether another server may have all of these tables, with the same rows."""
+        kinds = self._ask(_SHARED, 0, tables=list(tables))
+        if not kinds or kinds[0][0]:  # of shared ones no server knows the others
+            return True
+        if not (replicated := int(kinds[0][1])):
+            return False
+        alone = self._ask(_ON_ONE_REPLICA, 0, tables=list(tables))
+        return not alone or int(alone[0][0]) < replicated
 
     def _complete(self, log: str, since_ms: int) -> bool:
         if not self._flushed():

@@ -288,3 +288,35 @@ def test_a_window_that_is_smaller_on_another_replica(
         (outcome,) = worker.load([block])
     rows = rig.replicas[0].rows(f"SELECT count() FROM {table} WHERE id >= 0")[0][0]
     assert (outcome.outcome, rows) == (("parked", ROWS) if known else ("loaded", 2 * ROWS))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_record_of_another_replica_is_no_proof(
+    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """clickhouse.url named r1, whose INSERT got no answer; then r2, whose log has none of it.
+
+    Negative control: a loader that takes r2's log for that of all.
+    """
+    if not known:
+        monkeypatch.setattr(ServerRecords, "_elsewhere", lambda *_: False)
+    table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
+    window = "replicated_deduplication_window = 1"
+    rig.make(table, columns, f"ORDER BY id SETTINGS {window}, {QUICKLY}")
+    first, second, _ = rig.replicas
+    journal.quorum = None
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings(url=first.front.url))) as worker:
+        answer_lost(worker, [block])
+    for one in (table, f"{journal.settings().loader.database}.ledger"):
+        second.command(f"SYSTEM SYNC REPLICA {one}")
+    forgets(second, table)
+    for i in range(5):
+        second.command(f"INSERT INTO {table} VALUES ({-i - 2}, 'other')")
+    wait_until(lambda: forgets(second, table), "forgotten tokens", 60)
+    with contextlib.closing(Worker(journal.settings(url=second.front.url))) as worker:
+        (outcome,) = worker.load([block])
+    rows = second.rows(f"SELECT count() FROM {table} WHERE id >= 0")[0][0]
+    found = ("parked", ROWS) if known else ("loaded", 2 * ROWS)
+    assert (outcome.outcome, rows) == found, outcome.reason
+    assert ("another replica" in outcome.reason) == known
