@@ -41,6 +41,9 @@ _COMPLETE = (
 """Whether a log has everything since the claim: the server writes it in memory first, so a
 server that was started since may have lost the last entries of the one before. And it has to have
 one of the time of the claim, which left some: retention takes old ones first, a person all."""
+_FAILED_FLUSHES = "SELECT sum(value) FROM system.events WHERE event = 'SystemLogErrorOnFlush'"
+"""Since the server was started. Entries of a log that it cannot write (no memory, a full disk) are
+thrown away, and it goes on. ClickHouse before 25.2 does not count it."""
 _SHARED = (
     "SELECT countIf(startsWith(engine, 'Shared')), countIf(startsWith(engine, 'Replicated')) "
     "FROM system.tables WHERE database || '.' || name IN {tables:Array(String)}"
@@ -250,13 +253,13 @@ class ServerRecords:
         if self._several or self._elsewhere(tables):
             return "another replica may have run one, whose log this is not"
         if not self._complete("query_log", since_ms):
-            return "the log may lack some"
+            return self._lost() or "the log may lack some"
         if not ended:
             return ""
         parts = self._ask(_MADE_PARTS, since_ms, queries=sorted(ended))
         if parts and not int(parts[0][0]) and self._complete("part_log", since_ms):
             return ""
-        return "those that failed may have written some rows"
+        return self._lost() or "those that failed may have written some rows"
 
     def _elsewhere(self, tables: Collection[str]) -> bool:
         """Return whether another server may have all of these tables, with the same rows."""
@@ -268,11 +271,21 @@ class ServerRecords:
         alone = self._ask(_ON_ONE_REPLICA, 0, tables=list(tables))
         return not alone or int(alone[0][0]) < replicated
 
+    def _lost(self) -> str:
+        """Return why the server may have lost entries of its logs since it was started."""
+        failed = self._ask(_FAILED_FLUSHES, 0)
+        if failed is None:
+            return (
+                "whether the server lost entries of its logs is not known (the user needs SELECT "
+                "on system.events)"
+            )
+        return "the server could not write all entries of its logs" if failed[0][0] else ""
+
     def _complete(self, log: str, since_ms: int) -> bool:
         if not self._flushed():
             return False
         rows = self._ask(_COMPLETE.replace("LOG", log), since_ms)
-        return bool(rows and rows[0][0])
+        return bool(rows and rows[0][0]) and not self._lost()
 
     def _flushed(self) -> bool:
         """Have the server flush its logs; return whether it did."""
@@ -366,6 +379,8 @@ def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> 
     if of.window.counter == "none" or since < 0:
         return None
     if parts is not None:
-        return parts.inserted
+        # A table numbers each inserted part. Merges and mutations give their parts the numbers of
+        # those before; what else takes numbers, as ATTACH does, makes this only larger.
+        return max(parts.inserted, newest - since)
     # Of a table without partitions the newest part goes only together with all others.
     return newest - since if since <= newest and not of.partitioned else None

@@ -734,6 +734,11 @@ def test_lightweight_updates(settings: str, *, patched: bool) -> None:
         # One partition of several may have come and gone without a trace.
         (Nature(Window(9, None, "parts"), partitioned=True), 3, 4, None, None),
         (Nature(Window(9, None, "parts"), partitioned=True), 3, 4, Parts(11, 0), 11),
+        # The log lacks parts that the table has numbered; or the newest ones went again.
+        (Nature(Window(9, None, "parts")), 3, 5, Parts(0, 0), 2),
+        (Nature(Window(9, None, "parts"), partitioned=True), 3, 5, Parts(1, 0), 2),
+        (Nature(Window(9, None, "parts")), 3, 1, Parts(1, 0), 1),
+        (Nature(Window(9, None, "parts")), 3, -1, Parts(1, 0), 1),
         # With a dropped partition go its tokens.
         (Nature(Window(9, None, "parts")), 3, 5, Parts(2, 1), None),
         (Nature(Window(9, 60, "log")), 3, 5, None, 2),

@@ -27,7 +27,13 @@ READ_BY_LOADER = (
     "system.merge_tree_settings",
     "system.replicated_merge_tree_settings",
 )
-EVIDENCE = ("system.parts", "system.query_log", "system.part_log", "system.mutations")
+EVIDENCE = (
+    "system.parts",
+    "system.query_log",
+    "system.part_log",
+    "system.mutations",
+    "system.events",
+)
 """What else the loader reads of what became of a block, where it may; it works without."""
 LOGS = ("part_log", "query_log")
 JUDGED_BY: Mapping[str, str] = {
