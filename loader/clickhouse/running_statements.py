@@ -254,8 +254,11 @@ class Running:
             known |= set(every)
         whole = known and known <= answers.keys()
         missing = ", ".join(sorted(known - answers.keys())) or "of the table"
-        said = "" if whole else f"no connection to {balancer.url} reached replica {missing}{why}"
-        return list(answers.items()), said
+        said = (
+            f"no connection to {balancer.url} reached replica {missing}{why}; if it leads to one "
+            "server only, name each replica in clickhouse.url"
+        )
+        return list(answers.items()), "" if whole else said
 
 
 class _AskedServer:

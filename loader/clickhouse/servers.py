@@ -10,13 +10,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from loader.clickhouse.client import failure, is_permanent
+from relay import names
 from relay.clickhouse.balancer import servers
 from relay.clickhouse.replicas import is_shared, pin
 from relay.errors import ErrorPage, Refused
 
 if TYPE_CHECKING:
+    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import ClickHouse
 
+_ACTIVE = (
+    "SELECT length(mapFilter((_, active) -> active, replica_is_active)) FROM system.replicas "
+    "WHERE database = {database:String} AND table = {name:String}"
+)
 MEND = 'set clickhouse.insert_quorum = "auto", or name one replica itself in clickhouse.url'
 
 
@@ -55,3 +64,35 @@ def several(clickhouse: ClickHouse, engine: str) -> bool:
     if is_shared(engine):
         pin(clickhouse)
     return False
+
+
+def unmet(clickhouse: ClickHouse, ledger: Ledger) -> str:
+    """Return what keeps the loader from asking all replicas what runs; "": nothing is known to.
+
+    With a quorum a single address is taken for a balancer's. Where it is one replica's own, or the
+    balancer keeps to one server, the others are never reached.
+
+    Args:
+        clickhouse: how to reach it.
+        ledger: whose replicas are counted.
+
+    Raises:
+        Unavailable: no answer.
+    """
+    if len(clickhouse.urls) > 1 or clickhouse.insert_quorum is None:
+        return ""
+    database, name = names.split_table(ledger.table)
+    about = {"database": database, "name": name}
+    try:
+        active = ledger.client.query(_ACTIVE, parameters=about).result_rows
+    except ClickHouseError as error:
+        if is_permanent(error):
+            return ""  # nor may this user ask what runs
+        raise failure(error, f"the replicas of {ledger.name}") from error
+    if not active or active[0][0] < 2 or len(met := servers(clickhouse)) != 1:
+        return ""
+    return (
+        f"{ledger.table} has {active[0][0]} active replicas, but every connection to "
+        f"{clickhouse.url} reached {met[0]}. A block whose INSERT gets no answer waits until all "
+        "replicas have said that they do not run it: name each of them in clickhouse.url"
+    )

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from loader.blocks.made_rows import transforms
-from loader.clickhouse import dedup_trial
+from loader.clickhouse import dedup_trial, servers
 from loader.journal import startup
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.checkpoint_lock import alone, used
@@ -132,7 +132,10 @@ class Load:
         return ledger, start
 
     def _try(self, ledger: Ledger) -> None:
-        """Check that this server drops repeated INSERTs, on which everything rests."""
+        """Check that this server drops repeated INSERTs, on which everything rests.
+
+        And say it if not all replicas can be asked what runs.
+        """
         database = self._settings.loader.database
         untried = waited(
             self._settings,
@@ -142,6 +145,12 @@ class Load:
         )
         if untried:
             self._say(untried, level=logging.WARNING)
+        clickhouse = self._settings.clickhouse
+        unmet = waited(
+            self._settings, lambda: servers.unmet(clickhouse, ledger), self._rest, self._say
+        )
+        if unmet:
+            self._say(unmet, level=logging.WARNING)
 
     def _rest(self, seconds: float, why: str) -> None:
         self._observer.waiting(why)

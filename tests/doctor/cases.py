@@ -120,6 +120,10 @@ def replicated(
     return Case(lambda: of_clickhouse(facts), shows, mended_by, frozenset(beside.split()))
 
 
+THREE = Replica(readonly=False, replicas=3, active=3)
+ONE_OF_THREE = clickhouse(ledger=table(**REPLICATED, replica=THREE), servers=("r1 on a",))
+QUORUM = {"url": "http://c:8123", "insert_quorum": "auto"}
+
 JOURNAL = {0: (0, 9), 1: (0, 0)}
 
 
@@ -449,6 +453,12 @@ CLICKHOUSE: dict[str, Case] = {
         "insert_quorum_parallel = 1",
         Replica(readonly=False, replicas=3, active=3),
         insert_quorum_parallel="0",
+    ),
+    "replicas-unmet": Case(
+        lambda: of_clickhouse(ONE_OF_THREE, settings(clickhouse=QUORUM)),
+        "relay.ledger: 3 active replicas, but every connection to clickhouse.url http://c:8123 "
+        "reached r1 on a",
+        "name each replica in clickhouse.url",
     ),
     "several-servers": a_server(
         "several servers answered at clickhouse.url http://c:8123: r1 on a and r2 on b",

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse import servers
 from loader.clickhouse.ledger import NewEntry
 from loader.clickhouse.running_statements import Running, Still
 from loader.clickhouse.server_records import ServerRecords
@@ -320,3 +321,33 @@ def test_the_record_of_another_replica_is_no_proof(
     found = ("parked", ROWS) if known else ("loaded", 2 * ROWS)
     assert (outcome.outcome, rows) == found, outcome.reason
     assert ("another replica" in outcome.reason) == known
+
+
+def test_one_address_that_always_leads_to_the_same_replica(
+    rig: Rig, journal: Replicated, table: str
+) -> None:
+    """A block without an answer waits for the others, who are never asked: the start says so, and
+    the reason what to do. Nothing is said where all are met, or asked by their own addresses."""
+    assert rig.balancer is not None
+    journal.seal(table, batch(ROWS, ROWS))
+    journal.url = rig.replicas[0].front.url
+    done = loaded(journal.configuration())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"3 active replicas, but every connection to {journal.url} reached r1" in done.stderr
+    assert "reached replica r2, r3" in done.stderr  # a first start asks, too
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        answer_lost(worker, [block])
+        (outcome,) = worker.load([block])
+    assert outcome.outcome == "retry"
+    assert "reached replica r2, r3" in outcome.reason
+    assert "name each replica in clickhouse.url" in outcome.reason
+    journal.url = rig.urls()
+    ledger = ledger_of(journal.settings())
+    for url in (journal.url, rig.balancer.url):
+        assert servers.unmet(journal.reached(url), ledger) == ""
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        tried_until_settled(worker, block)
+    for one in rig.replicas:
+        one.command(f"SYSTEM SYNC REPLICA {table}")
+        assert one.rows(f"SELECT count() FROM {table} WHERE id < {ROWS}") == [(ROWS,)]

@@ -128,6 +128,8 @@ WARNINGS: Mapping[str, str] = {
     "partitions-per-block": "an INSERT into more partitions is refused, and its block is parked",
     "quorum-one": "one replica acknowledges an INSERT; if that replica is lost, so are rows that "
     "the ledger lists as loaded",
+    "replicas-unmet": "a block whose INSERT gets no answer waits until every replica has said that "
+    "it does not run it, and some of them are never reached",
     "quorum-serial": "of two INSERTs at the same time one fails (code 286) and has to be tried "
     "again",
     "ledger-missing": "blocks wait in Kafka until a loader runs; and if a ledger was lost, a "

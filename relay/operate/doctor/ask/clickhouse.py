@@ -7,7 +7,7 @@ writes.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,9 @@ class ClickHouseQuestions:
         rights = self._rights(there, ledger)
         policies = self._policies() if there or ledger else []
         if ledger is not None:
-            ledger = replace(ledger, policies=_on(policies, f"{database}.ledger"))
+            place = f"{database}.ledger"
+            replica = self._replicas({place: ledger}).get(place)
+            ledger = replace(ledger, policies=_on(policies, place), replica=replica)
         return ClickHouseFacts(
             user=self._user,
             settings={
@@ -167,21 +169,26 @@ class ClickHouseQuestions:
         asked = sorted(tables)
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
         parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
-        replicated = [n for n in asked if TableEngine(tables[n].engine).is_replicated]
-        replicas: dict[str, Sequence[Any]] = {}
-        if replicated:
-            replicas = self._by_table("replicas", _REPLICAS, "system.replicas", replicated)
+        replicas = self._replicas(tables)
         return {
             name: replace(
                 table,
                 columns={column: tuple(kind) for column, kind in columns.get(name, [[]])[0]},
                 partitions=parts[name][0] if name in parts else None,
-                replica=Replica(bool(r[0]), r[1], r[2]) if (r := replicas.get(name)) else None,
+                replica=replicas.get(name),
                 missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
                 policies=_on(policies, name),
             )
             for name, table in tables.items()
         }
+
+    def _replicas(self, tables: Mapping[str, TargetFacts]) -> dict[str, Replica]:
+        """What those of these tables that are replicated say of it."""
+        asked = sorted(n for n, one in tables.items() if TableEngine(one.engine).is_replicated)
+        if not asked:
+            return {}
+        found = self._by_table("replicas", _REPLICAS, "system.replicas", asked)
+        return {name: Replica(bool(r[0]), r[1], r[2]) for name, r in found.items()}
 
     def _by_table(
         self, what: str, sql: str, source: str, tables: list[str]

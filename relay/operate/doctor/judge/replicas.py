@@ -78,6 +78,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
             'set clickhouse.insert_quorum = "auto", or name one replica\'s own address in '
             "clickhouse.url",
         )
+    yield from _unmet(settings, facts)
     replicated = [
         name
         for name, table in facts.tables.items()
@@ -102,6 +103,22 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
             f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
             f"INSERT INTO {place} SELECT * FROM {place}_local",
         )
+
+
+def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
+    """One server behind the only URL, though there are more, each of which may run an INSERT."""
+    if settings.clickhouse.insert_quorum is None or len(facts.servers) != 1:
+        return
+    tables = {**facts.tables, f"{settings.loader.database}.ledger": facts.ledger}
+    for name, table in tables.items():
+        if table is not None and table.replica is not None and table.replica.active > 1:
+            yield found(
+                "replicas-unmet",
+                f"{name}: {table.replica.active} active replicas, but every connection to "
+                f"clickhouse.url {settings.clickhouse.url} reached {facts.servers[0]}",
+                "name each replica in clickhouse.url",
+            )
+            return
 
 
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
