@@ -185,15 +185,33 @@ def _astray(tracked: Iterable[str]) -> set[str]:
     return {name for name in top - TOP_LEVEL if not name.startswith(".")}
 
 
-def test_nothing_stands_at_the_top_level_by_mistake() -> None:
+def _tracked() -> list[str]:
     git = ["git", "ls-files"]
-    tracked = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert _astray(tracked.split()) == set()
+    return subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_nothing_stands_at_the_top_level_by_mistake() -> None:
+    assert _astray(_tracked()) == set()
 
 
 def test_what_a_program_left_behind_is_found() -> None:
     """A crashed JVM's report, once added with everything else."""
     assert _astray(["relay/log.py", ".gitignore", "hs_err_pid1.log"]) == {"hs_err_pid1.log"}
+
+
+def _unmerged(text: str) -> list[str]:
+    """Lines that a merge left where two changes met."""
+    return re.findall(r"^(?:<{7}|>{7}) .*$", text, re.MULTILINE)
+
+
+def test_no_file_holds_both_sides_of_a_merge() -> None:
+    texts = {one: (ROOT / one).read_text(errors="replace") for one in _tracked()}
+    assert [name for name, text in texts.items() if _unmerged(text)] == []
+
+
+def test_both_sides_of_a_merge_are_found() -> None:
+    """Negative control."""
+    assert _unmerged(f"a\n{'<' * 7} HEAD\nb\n{'=' * 7}\nc\n") == [f"{'<' * 7} HEAD"]
 
 
 @pytest.mark.parametrize("module", written())
