@@ -49,10 +49,10 @@ _FEW_ROWS = 10_000
 """More rows may be worth a second thread."""
 _ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
-_ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
 _GROWN = "others inserted into the table meanwhile"
 """These three are said by throwIf, and told by their text: the table may throw for reasons of its
 own."""
+_ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
 
 
 def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:

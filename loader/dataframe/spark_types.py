@@ -94,8 +94,9 @@ def units(kind: TypeKind) -> list[str]:
             return units(items)
         case Tuple(parts=parts) | Variant(parts=parts):
             return [unit for part in parts for unit in units(part)]
-    bare = isinstance(kind, Scalar) and not pa.types.is_temporal(arrow_type(kind))
-    return [kind.unit] if bare and isinstance(kind, Scalar) and kind.unit else []
+    if not isinstance(kind, Scalar) or pa.types.is_temporal(arrow_type(kind)):
+        return []
+    return [kind.unit] if kind.unit else []
 
 
 def converted(kind: TypeKind, array: Any) -> Any:

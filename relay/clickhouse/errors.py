@@ -169,7 +169,7 @@ _TABLE = _of(
     (774, "TABLE_IS_PERMANENTLY_READ_ONLY", "its storage cannot be written to"),
     (1016, "TABLE_SIZE_LIMIT_EXCEEDED", "it has reached its size limit"),
 )
-_USER = _of(
+_UNKNOWN_USER = _of(
     About.USER,
     (192, "UNKNOWN_USER", "the name is wrong, or the user was dropped"),
     (193, "WRONG_PASSWORD", "the password was changed"),
@@ -178,6 +178,11 @@ _USER = _of(
     (516, "AUTHENTICATION_FAILED", "as 192 and 193, which newer servers do not tell apart"),
     (720, "USER_EXPIRED", "as 192"),
     (767, "REQUIRED_SECOND_FACTOR", "a program has none"),
+)
+UNKNOWN_USERS = frozenset(code.number for code in _UNKNOWN_USER)
+"""By these a server does not let a user in."""
+_PROFILE = _of(
+    About.USER,
     (
         452,
         "SETTING_CONSTRAINT_VIOLATION",
@@ -185,6 +190,7 @@ _USER = _of(
     ),
     (472, "READONLY_SETTING", "as 452"),
 )
+_USER = (*_UNKNOWN_USER, *_PROFILE)
 _SERVER = _of(
     About.SERVER,
     (74, "CANNOT_READ_FROM_FILE_DESCRIPTOR", "a disk fails"),
@@ -263,11 +269,18 @@ _CONNECTION = _of(
     About.CONNECTION,
     (115, "UNKNOWN_SETTING", "the server was replaced by one that knows fewer settings"),
 )
-UNKNOWN_USERS = frozenset({192, 193, 194, 195, 516, 720, 767})
-"""Codes by which a server does not let a user in."""
 CODES = {
     code.number: code
-    for code in (*_BLOCK, *_SIZE, *_TABLE_NOW, *_TABLE, *_USER, *_SERVER, *_CONNECTION)
+    for code in (
+        *_BLOCK,
+        *_SIZE,
+        *_TABLE_NOW,
+        *_TABLE,
+        *_UNKNOWN_USER,
+        *_PROFILE,
+        *_SERVER,
+        *_CONNECTION,
+    )
 }
 """By number; a test sees that no number stands twice."""
 

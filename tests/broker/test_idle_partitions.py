@@ -39,7 +39,7 @@ def _lives(pipeline: Pipeline, config: Path) -> float:
     pipeline.until(
         lambda: "the group assigned source partitions" in pipeline.log(relay), "a take-over"
     )
-    time.sleep(0.5)
+    time.sleep(0.5)  # its life, in which nothing is to happen
     relay.kill()
     relay.wait()
     return time.monotonic() - began

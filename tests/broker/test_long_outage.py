@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.dev import broker, layout
-from tests.chaos.clusters import broker_alone
+from relay.dev import broker
+from tests.broker.own_broker import bootstrap, own_broker  # noqa: F401 - one is a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,20 +28,8 @@ ROWS = 4000
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Directory of a broker that the tests kill and start again."""
-    directory = tmp_path_factory.mktemp("outage") / "broker"
-    try:
-        broker_alone(directory)
+    with own_broker(tmp_path_factory.mktemp("outage")) as directory:
         yield directory
-    finally:
-        broker.kill(directory, 0)
-
-
-@pytest.fixture
-def bootstrap(own: Path) -> str:
-    """Of the pipeline's broker, in the place of the shared one."""
-    plan = layout.read(own)
-    assert plan is not None
-    return plan.bootstrap
 
 
 @pytest.fixture

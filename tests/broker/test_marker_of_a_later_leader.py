@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from relay.dev import broker, layout
+from relay.dev import broker
+from tests.broker.own_broker import bootstrap, own_broker  # noqa: F401 - one is a fixture
 from tests.broker.pipeline import row_batch
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import stop
-from tests.chaos.clusters import broker_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,20 +22,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
     """Directory of a broker that the test kills and starts again."""
-    directory = tmp_path / "broker"
-    try:
-        broker_alone(directory)
+    with own_broker(tmp_path) as directory:
         yield directory
-    finally:
-        broker.kill(directory, 0)
-
-
-@pytest.fixture
-def bootstrap(own: Path) -> str:
-    """Of the pipeline's broker, in the place of the shared one."""
-    plan = layout.read(own)
-    assert plan is not None
-    return plan.bootstrap
 
 
 def test_a_floor_behind_it_is_no_log_that_lost_its_end(pipeline: Pipeline, own: Path) -> None:

@@ -38,7 +38,7 @@ from relay.rows.envelope import open_messages
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef
 from relay.schema.registry import Registry
-from tests.broker.pipeline import create_topics
+from tests.broker.pipeline import create_topics, wait_until
 from tests.produce.codecs import codec
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))
@@ -251,8 +251,7 @@ def test_threads_that_write_until_close_lose_nothing(bootstrap: str, topic: str)
     threads = [threading.Thread(target=write, args=(n,)) for n in (0, 10_000_000)]
     for thread in threads:
         thread.start()
-    while len(accepted) < 100:
-        time.sleep(0.001)
+    wait_until(lambda: len(accepted) >= 100, "rows that were accepted")
     producer.close()
     for thread in threads:
         thread.join()

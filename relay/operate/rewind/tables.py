@@ -68,9 +68,7 @@ def _target(table: TargetFacts | None, column: str, unstamped: frozenset[str]) -
 
 def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
     """Blocks whose rows, if there are any, may be without their id."""
-    pieces = in_urls(sorted(tables), len)
-    found = (_of_ledger(settings, _UNSTAMPED, tables=some) for some in pieces)
-    return frozenset[str]().union(*found)
+    return _of_ledger(settings, _UNSTAMPED, "tables", tables)
 
 
 def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:
@@ -80,18 +78,23 @@ def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:
         Unavailable: ClickHouse did not answer.
         Refused: it said no.
     """
-    found = (_of_ledger(settings, _NOTED, rows=some) for some in in_urls(sorted(rows), len))
-    return frozenset[str]().union(*found)
+    return _of_ledger(settings, _NOTED, "rows", rows)
 
 
-def _of_ledger(settings: Settings, question: str, **asked: list[str]) -> frozenset[str]:
+def _of_ledger(
+    settings: Settings, question: str, name: str, asked: Collection[str]
+) -> frozenset[str]:
+    """Ask the ledger about these, which the question has as the parameter `name`, in pieces."""
     places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
     try:
         client = connect(settings.clickhouse)
         with contextlib.closing(client):
             if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
                 return frozenset()
-            rows = client.query(question, parameters={**places, **asked})
-            return frozenset(str(row[0]) for row in rows.result_rows)
+            answers = (
+                client.query(question, parameters={**places, name: some})
+                for some in in_urls(sorted(asked), len)
+            )
+            return frozenset(str(row[0]) for rows in answers for row in rows.result_rows)
     except ClickHouseError as error:
         raise translated(error, settings.clickhouse, "read the ledger") from error
