@@ -144,7 +144,7 @@ def _registry(settings: Settings) -> Registry:
 
 def _tables(settings: Settings, registry: Registry) -> TableCodecs:
     topics = Topics(settings)
-    topics.ensure_own()
+    topics.ensure_own(grow=False)
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
     blocks = BlockTopics(settings.app, topics)
     return TableCodecs(catalogue, registry, blocks, column, settings.targets())

@@ -6,22 +6,36 @@ table's names; and for a value that does not fit, the option that was probably m
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, value_at
+from relay.produce.leaf_conversion import as_strings
+from relay.schema.types.column_type import parse_type
+from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from relay.rows.row_codec import RowCodec
+    from relay.schema.types.column_type import ColumnType
 
 NULL_TEXTS = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "-", "?", "\\n"})
 """What other programs write for null, in small letters."""
+
+_DAY = 86_400
+_OF_YEAR = re.compile(r"%[^A-Za-z%]*[EO]?[jUW]")
+"""Directives that count from the beginning of a year."""
+_DIRECTIVE = re.compile(r"%[^A-Za-z%]*[EO]?([A-Za-z])")
+_YEAR, _DAYS = frozenset("YycxDFs"), frozenset("mbBhdejcxDFs")
+_WEEK, _WEEK_READ, _WEEKDAY = frozenset("UWV"), frozenset("UW"), frozenset("aAwu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,9 @@ class FileOptions:
         columns: of a file by its own name, with the table's name for it.
         date_format: of text in columns of dates and times, as strptime has it; empty: ISO 8601
             and other dates that can be meant in one way only.
+
+    Raises:
+        ConfigError: the format says no year, or a week without its day.
     """
 
     nulls: tuple[str, ...] = ("",)
@@ -43,10 +60,29 @@ class FileOptions:
     date_format: str = ""
     columns: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        says = set(_DIRECTIVE.findall(self.date_format.replace("%%", "")))
+        lacks = ""
+        if self.date_format and not says & _YEAR:
+            lacks = "a year that is read (%Y or %y)"
+        elif says & _WEEK and not (says & _DAYS or (says & _WEEK_READ and says & _WEEKDAY)):
+            lacks = "a day: of week numbers %U and %W are read, with %w, %u or %a"
+        if lacks:
+            raise ConfigError(
+                f"--date-format {self.date_format!r} lacks {lacks}",
+                "name year, month and day, as '%d/%m/%Y' does",
+            )
+
     def renamed(self, names: Iterable[str]) -> list[str]:
         """Return the table's names for these columns of a file."""
         table_names = dict(self.columns)
         return [table_names.get(name, name) for name in names]
+
+
+def is_date(type_: ColumnType) -> bool:
+    """Return whether a column's own values, not parts of them, are dates or dates with a time."""
+    kind = type_.kind.inner if isinstance(type_.kind, Nullable) else type_.kind
+    return isinstance(kind, Scalar) and base_type(kind.text).startswith("Date")
 
 
 def with_dates(
@@ -55,42 +91,94 @@ def with_dates(
     """Return the batch with texts of date and time columns as times, by the format named.
 
     Raises:
-        BadValue: a text is not written so.
+        BadValue: a text is not written so, or there is no such day or second.
     """
     if not options.date_format:
         return batch
     types = dict(zip(codec.column_names, codec.types, strict=True))
     for place, field in enumerate(batch.schema):
         type_ = types.get(field.name)
-        if type_ is None or not base_type(type_.clickhouse).startswith("Date"):
+        if type_ is None or not is_date(type_):
             continue
-        array = batch.column(place)
+        array = as_strings(batch.column(place))
         if not pa.types.is_string(array.type):
             continue
         times = _times(array, options.date_format)
         if times.null_count > array.null_count:
             failed: Any = pc.and_(pc.is_null(times), pc.is_valid(array))
             row = pc.index(failed, value=True).as_py()
-            value = value_at(array, row)
-            error = BadValue(
-                f"{origin.place(row)}, column {field.name!r}: "
-                f"{value!r} is not written as {options.date_format!r}",
-                "correct the value, or name another --date-format",
-            )
-            error.value = value
-            raise error
+            where = f"{origin.place(row)}, column {field.name!r}"
+            raise _misfit(where, value_at(array, row), options.date_format)
         batch = batch.set_column(place, field.name, times)
     return batch
 
 
-def time_of(text: str, date_format: str) -> object:
-    """Return one text as a datetime; as it is, where it is not written so."""
+@lru_cache(maxsize=1024)
+def time_of(text: str, date_format: str, column: str) -> object:
+    """Return one text of a date or time column as a datetime.
+
+    Raises:
+        BadValue: it is not written so, or there is no such day or second.
+    """
     (found,) = _times(pa.array([text]), date_format).to_pylist()
-    return text if found is None else found
+    if found is None:
+        raise _misfit(f"column {column!r}", text, date_format)
+    time: object = found
+    return time
+
+
+def _misfit(where: str, value: object, date_format: str) -> BadValue:
+    reason = f"{value!r} is not written as {date_format!r}"
+    if isinstance(value, str) and not _parsed(pa.array([value]), date_format).null_count:
+        reason = f"{value!r}, read as {date_format!r}, is a day or second that does not exist"
+    error = BadValue(f"{where}: {reason}", "correct the value, or name another --date-format")
+    error.value = value
+    return error
 
 
 def _times(texts: Any, date_format: str) -> Any:
+    """Null where a text is not written so, or says a day or second that does not exist.
+
+    The C library makes 1 May of 31 April, and takes a second 60. The same text with another day
+    and second behind it, of which the last one counts, is at the beginning of the text's own
+    month, whatever its zone; how much later the time itself is shows day and second as written.
+    """
+    times = _parsed(texts, date_format)
+    counted = _naive(times).cast(pa.int64())
+    month = _naive(_parsed(_joined(texts, " 1 0"), f"{date_format} %d %S")).cast(pa.int64())
+    since: Any = pc.subtract(counted, month)
+    days: Any = pc.divide(since, _DAY)
+    seconds: Any = pc.subtract(since, pc.multiply(days, _DAY))
+    within = _middle(month)
+    end: Any = pc.ceil_temporal(within, unit="month")
+    begin: Any = pc.floor_temporal(within, unit="month")
+    length: Any = pc.divide(pc.subtract(end.cast(pa.int64()), begin.cast(pa.int64())), _DAY)
+    exists: Any = pc.and_(pc.less(days, length), pc.less(seconds, pa.scalar(60)))
+    # Python's years, in which errors show a value, begin with 1.
+    exists = pc.and_(exists, pc.greater_equal(pc.year(_naive(times)), pa.scalar(1)))
+    if _OF_YEAR.search(date_format):
+        # Day 366 and week 53 end in another year than the text's own.
+        new_year = _parsed(_joined(texts, " 1 1"), f"{date_format} %m %d")
+        year: Any = pc.year(_middle(_naive(new_year).cast(pa.int64())))
+        exists = pc.and_(exists, pc.equal(pc.year(within), year))
+    return pc.if_else(exists, times, pa.scalar(None, times.type))
+
+
+def _parsed(texts: Any, date_format: str) -> Any:
     return pc.strptime(texts, format=date_format, unit="s", error_is_null=True)
+
+
+def _joined(texts: Any, more: str) -> Any:
+    return pc.binary_join_element_wise(texts, more, "")
+
+
+def _naive(times: Any) -> Any:
+    return times.cast(pa.int64()).cast(pa.timestamp("s"))
+
+
+def _middle(begin_of_month: Any) -> Any:
+    """A time in the same month, also where the zone has put the beginning a day aside."""
+    return pc.add(begin_of_month, 15 * _DAY).cast(pa.timestamp("s"))
 
 
 def advise(error: BadValue, options: FileOptions, *, csv: bool) -> None:
@@ -103,7 +191,7 @@ def advise(error: BadValue, options: FileOptions, *, csv: bool) -> None:
         error.next_step = (
             f"if {text!r} means null, say so: --null '{text}'{also}; else correct the value"
         )
-    elif base_type(error.type).startswith("Date") and not options.date_format:
+    elif error.type and is_date(parse_type(error.type)) and not options.date_format:
         error.next_step = (
             "if all are written like this, say how with --date-format, as '%d/%m/%Y' or "
             "'%m/%d/%Y %H:%M'; else correct the value"

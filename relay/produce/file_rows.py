@@ -26,10 +26,9 @@ import pyarrow.parquet
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
-from relay.produce.file_options import FileOptions, advise, time_of, with_dates
+from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
 from relay.program.spelling import did_you_mean
-from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from relay.produce.row_encoder import RowEncoder
@@ -232,7 +231,7 @@ def _jsonl(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
 
 
 def _json_block(
-    source: RowFile, encoder: RowEncoder, block: bytes, pinned: Any, first: int
+    source: RowFile, encoder: RowEncoder, block: bytes, pinned: list[Any], first: int
 ) -> tuple[pa.BinaryArray, int]:
     """The block's rows, and how many lines it has."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
@@ -247,12 +246,26 @@ def _json_block(
     return _json_rows(source, encoder, block, first), lines
 
 
-def _json_columns(block: bytes, pinned: Any) -> pa.RecordBatch:
+def _json_columns(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
+    """The block as columns; Arrow's guess at texts that look like times is not taken.
+
+    What it guesses is another thing than what the texts mean elsewhere: it knows no format of a
+    person. From then on `pinned` says that these columns are text.
+    """
+    batch = _read_json(block, pinned)
+    guessed = [one.name for one in batch.schema if pa.types.is_temporal(one.type)]
+    if not guessed:
+        return batch
+    pinned.extend(pa.field(name, pa.string()) for name in guessed)
+    return _read_json(block, pinned)
+
+
+def _read_json(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
     text: Any = pa.BufferReader(block)
     table = pyarrow.json.read_json(
         text,
         read_options=pyarrow.json.ReadOptions(block_size=len(block) + 1, use_threads=False),
-        parse_options=pyarrow.json.ParseOptions(explicit_schema=pinned),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=pa.schema(pinned)),
     )
     batch: pa.RecordBatch = table.combine_chunks().to_batches()[0]
     return batch
@@ -294,9 +307,10 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
         type_ = types.get(name)
         if type_ is None and options.ignore_unknown:
             continue
-        is_date = type_ is not None and base_type(type_.clickhouse).startswith("Date")
-        text_of_date = is_date and isinstance(value, str) and options.date_format
-        chosen[name] = time_of(str(value), text_of_date) if text_of_date else value
+        if options.date_format and isinstance(value, str) and type_ and is_date(type_):
+            chosen[name] = time_of(value, options.date_format, name)
+        else:
+            chosen[name] = value
     return chosen
 
 
@@ -342,7 +356,7 @@ def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> Non
         source.check_names(encoder, list(row))
 
 
-def _json_schema(source: RowFile, encoder: RowEncoder) -> Any:
+def _json_schema(source: RowFile, encoder: RowEncoder) -> list[Any]:
     """Types that Arrow's reader must not guess; dates and times may be text or numbers."""
     codec = encoder.codec
     file_names = {of_table: of_file for of_file, of_table in source.options.columns}
@@ -352,10 +366,10 @@ def _json_schema(source: RowFile, encoder: RowEncoder) -> Any:
         name = file_names.get(of_table, of_table)
         if of_table in elsewhere:
             continue  # the file's column of this name is another one of the table
-        if not base_type(type_.clickhouse).startswith("Date"):
+        if not is_date(type_):
             kind = pa.string() if type_.wire == pa.binary() else type_.wire
             pinned.append(pa.field(name, kind))
-    return pa.schema(pinned)
+    return pinned
 
 
 def _encode(

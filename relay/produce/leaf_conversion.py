@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.produce.date_texts import iso_dates
-from relay.schema.types.ticks import DATES, base_type, ticks
+from relay.schema.types.ticks import base_type, ticks
 
 if TYPE_CHECKING:
     from relay.schema.types.kind import Scalar
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
-_ZONED = r"\d:\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
+_ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _DIGITS_MOST = 76
 """Of a Decimal, in ClickHouse and in Arrow."""
@@ -151,6 +151,21 @@ def _is_text(type_: pa.DataType) -> bool:
     )
 
 
+def as_strings(array: Any) -> Array:
+    """Return texts of whatever Arrow type as its strings, also those that are not UTF-8.
+
+    Other arrays are returned as they are.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    found: Array = array
+    if _is_text(array.type):
+        found = array.cast(options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    return found
+
+
 def _time(array: Array, base: str) -> Array:
     """Dates and times as the integers on the wire: days, seconds or ticks."""
     if pa.types.is_integer(array.type):
@@ -178,10 +193,9 @@ def _time_texts(texts: Any, base: str) -> Array:
     if base.startswith("Time"):
         whole: Array = texts.cast(pa.int64())
         return whole
-    local: Any = pa.date32() if base in DATES else pa.timestamp(fine)
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
         ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
-        ticks(pc.if_else(plain, texts, none).cast(local), base),
+        ticks(pc.if_else(plain, texts, none).cast(pa.timestamp(fine)), base),
     )
     return counts

@@ -1,0 +1,213 @@
+"""Dates of files: none that does not exist is sent as another, and every way of reading agrees."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relay.errors import ConfigError
+from relay.produce.arrow_columns import BadValue
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import RowFile
+from relay.schema.evolution import ColumnDef
+from tests.produce.codecs import encoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TYPES = ("Date", "Date32", "DateTime", "DateTime('Asia/Tokyo')", "DateTime64(3)", "DateTime64(9)")
+WAYS = ("csv", "parquet", "columns.jsonl", "rows.jsonl")
+
+
+def read(
+    folder: Path, way: str, texts: list[str], date_format: str, type_: str = "DateTime64(0)"
+) -> list[int]:
+    """What is sent for the texts; a blank line makes JSON be read row by row."""
+    path = folder / f"f.{way}"
+    if way == "csv":
+        path.write_text("\n".join(["d,a", *(f'"{text}",1' for text in texts)]), encoding="utf-8")
+    elif way == "parquet":
+        pyarrow.parquet.write_table(pa.table({"d": texts, "a": [1] * len(texts)}), path)
+    else:
+        lines = "".join(json.dumps({"d": text, "a": 1}) + "\n" for text in texts)
+        path.write_text(lines + "\n" * way.startswith("rows"), encoding="utf-8")
+    table = encoder(ColumnDef("d", type_), ColumnDef("a", "Int8"))
+    pieces = RowFile.of(path, None, FileOptions(date_format=date_format)).rows(table)
+    return [row["d"] for piece in pieces for row in table.codec.decode_rows(piece.rows).to_pylist()]
+
+
+def second(*time: int) -> int:
+    return int(dt.datetime(*time, tzinfo=dt.UTC).timestamp())  # type: ignore[misc,arg-type]
+
+
+IMPOSSIBLE = [
+    *((f"{day}/2024", "%d/%m/%Y") for day in ("31/04", "31/06", "31/09", "31/11", "30/02", "31/2")),
+    ("29/02/2023", "%d/%m/%Y"),
+    ("29/02/1900", "%e/%m/%Y"),
+    ("02/30/24", "%D"),
+    ("2024-02-30", "%F"),
+    ("20230229", "%Y%m%d"),
+    ("Feb 31 2024", "%b %d %Y"),
+    ("2024-04-31 23:59 +0200", "%Y-%m-%d %H:%M %z"),
+    ("2024-04-31 00:00 -0900", "%Y-%m-%d %H:%M %z"),
+    ("2024-01-01 23:59:60", "%Y-%m-%d %H:%M:%S"),
+    ("2024-01-01 23:59:61", "%F %T"),
+    ("2024-01-01 11:59:60 PM", "%Y-%m-%d %r"),
+    ("2023-366", "%Y-%j"),
+    ("2023-53-6", "%Y-%U-%w"),
+    ("0000-01-01", "%Y-%m-%d"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("text", "date_format"), IMPOSSIBLE)
+def test_what_does_not_exist_is_refused(
+    tmp_path: Path, way: str, text: str, date_format: str
+) -> None:
+    with pytest.raises(BadValue) as error:
+        read(tmp_path, way, [text], date_format)
+    assert "row 1" in error.value.message
+    assert f"column 'd': {text!r}, read as {date_format!r}, is a day" in error.value.message
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("text", "date_format", "time"),
+    [
+        ("1/2/2024", "%d/%m/%Y", (2024, 2, 1)),
+        (" 1/ 2/2024", "%e/%m/%Y", (2024, 2, 1)),
+        ("1/2/2024", "%-d/%-m/%Y", (2024, 2, 1)),
+        ("29/02/2024", "%d/%m/%Y", (2024, 2, 29)),
+        ("31.12.99", "%d.%m.%y", (1999, 12, 31)),
+        ("20240229", "%Y%m%d", (2024, 2, 29)),
+        ("202402290102", "%Y%m%d%H%M", (2024, 2, 29, 1, 2)),
+        ("2024366", "%Y%j", (2024, 12, 31)),
+        ("2023-365", "%Y-%j", (2023, 12, 31)),
+        ("2024-10-1", "%Y-%U-%w", (2024, 3, 11)),
+        ("Mon 2024-W10", "%a %Y-W%W", (2024, 3, 4)),
+        ("february 29 2024", "%b %d %Y", (2024, 2, 29)),
+        ("Thu Feb 29 01:02:03 2024", "%c", (2024, 2, 29, 1, 2, 3)),
+        ("2024", "%Y", (2024, 1, 1)),
+        ("2024-02", "%Y-%m", (2024, 2, 1)),
+        ("2024-01-31   5", "%Y-%m-%d %H", (2024, 1, 31, 5)),
+        ("2024-01-31 5", "%Y-%m-%d %k", (2024, 1, 31, 5)),
+        ("2024-01-31 12:30 am", "%Y-%m-%d %I:%M %p", (2024, 1, 31, 0, 30)),
+        ("11:59:59 PM 31.1.2024", "%r %d.%m.%Y", (2024, 1, 31, 23, 59, 59)),
+        ("2024-12-31 23:00 -0230", "%Y-%m-%d %H:%M %z", (2025, 1, 1, 1, 30)),
+        ("2024-03-01 00:00 +14:00", "%Y-%m-%d %H:%M %z", (2024, 2, 29, 10)),
+        ("2024-02-29T23:59:59Z", "%Y-%m-%dT%H:%M:%S%z", (2024, 2, 29, 23, 59, 59)),
+        ("2024-01-31 00:00 CET", "%Y-%m-%d %H:%M %Z", (2024, 1, 31)),
+        ("100% 31.1.2024", "100%% %d.%m.%Y", (2024, 1, 31)),
+        ("2024-02-01", "%Y-%d-%m", (2024, 1, 2)),
+        ("2024-02-01 03:04:05", "%Y-%d-%m %S:%M:%H", (2024, 1, 2, 5, 4, 3)),
+    ],
+)
+def test_every_directive_is_read(
+    tmp_path: Path, way: str, text: str, date_format: str, time: tuple[int, ...]
+) -> None:
+    """Also the last two, which Arrow's reader of JSON takes for ISO 8601."""
+    assert read(tmp_path, way, [text] * 2, date_format) == [second(*time)] * 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_iso_is_no_way_out_where_a_format_is_named(tmp_path: Path, way: str) -> None:
+    """2024-05-31 has no month 31; that it is ISO 8601, too, does not count."""
+    with pytest.raises(BadValue, match=r"row 2.*'2024-05-31' is not written as"):
+        read(tmp_path, way, ["2024-02-01", "2024-05-31"], "%Y-%d-%m")
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array(["2024-02-01"], kind) for kind in (pa.large_string(), pa.binary())]
+    + [pa.array(["2024-02-01"]).dictionary_encode()]
+)  # fmt: skip
+def test_a_format_is_for_every_text_of_parquet(tmp_path: Path, column: Any) -> None:
+    pyarrow.parquet.write_table(pa.table({"d": column}), tmp_path / "f.parquet")
+    table = encoder(ColumnDef("d", "Date"))
+    source = RowFile.of(tmp_path / "f.parquet", None, FileOptions(date_format="%Y-%d-%m"))
+    (piece,) = source.rows(table)
+    assert table.codec.decode_rows(piece.rows).to_pylist() == [{"d": second(2024, 1, 2) // 86_400}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "SimpleAggregateFunction(max, DateTime)",
+        "SimpleAggregateFunction(anyLast, Nullable(DateTime))",
+    ],
+)
+def test_an_aggregate_of_times_is_a_column_of_times(tmp_path: Path, way: str, type_: str) -> None:
+    assert read(tmp_path, way, ["01/02/2024"], "%d/%m/%Y", type_) == [second(2024, 2, 1)]
+    with pytest.raises(BadValue) as error:
+        read(tmp_path, way, ["01/02/2024"], "", type_)
+    assert "--date-format" in error.value.next_step
+
+
+@pytest.mark.parametrize(
+    "date_format", ["%d/%m", "%H:%M", "%G-W%V-%u", "%Y-W%V-%u", "%Y-W%W", "%%Y %m", "%C-%m-%d"]
+)
+def test_a_format_that_says_no_day_of_a_year_is_refused(date_format: str) -> None:
+    """What is not said, or not read, would be 1900 or the first of January."""
+    with pytest.raises(ConfigError, match=r"--date-format .* lacks a (year|day)"):
+        FileOptions(date_format=date_format)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("text", "type_", "sent"),
+    [
+        ("2024-02-01 00:00:00", "Date", second(2024, 2, 1) // 86_400),
+        ("2024-02-01T00:00:00Z", "Date", second(2024, 2, 1) // 86_400),
+        ("2024/2/1 00:00", "Date32", second(2024, 2, 1) // 86_400),
+        ("2024-02-01 02Z", "DateTime", second(2024, 2, 1, 2)),
+        ("2024-02-01T02+01", "DateTime64(3)", second(2024, 2, 1, 1) * 1000),
+        ("2024-02-01 02", "DateTime", second(2024, 2, 1, 2)),
+    ],
+)
+def test_iso_is_read_alike_in_every_file(
+    tmp_path: Path, way: str, text: str, type_: str, sent: int
+) -> None:
+    assert read(tmp_path, way, [text], "", type_) == [sent]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_time_of_day_is_more_than_a_date(tmp_path: Path, way: str) -> None:
+    with pytest.raises(BadValue, match="a time of day is more than the type holds"):
+        read(tmp_path, way, ["2024-02-01 00:00:01"], "", "Date")
+
+
+DAYS = ("2024-02-01", "2024-12-31", "2024-02-30", "1900-01-01", "2300-05-06", "1969-12-31",
+        "2024/2/1", "Feb 1 2024", "24-02-01", "20240201", "60", "")  # fmt: skip
+CLOCKS = ("", "", " 00:00:00", "T00:00", " 01", "T01:02:03", " 23:59:60", "T24:00:00", " 01:02:03")
+ENDS = ("", "", "", "Z", "+01:00", "-0230", "+01", ".5", ".123Z", ".123456789", ".0", " +01:00")
+TEXTS = st.builds("{}{}{}".format, *(st.sampled_from(some) for some in (DAYS, CLOCKS, ENDS)))
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    texts=st.lists(TEXTS, min_size=1, max_size=3),
+    type_=st.sampled_from(TYPES),
+    date_format=st.sampled_from(["", "", "%Y-%d-%m", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]),
+)
+def test_every_way_of_reading_agrees(
+    tmp_path: Path, texts: list[str], type_: str, date_format: str
+) -> None:
+    """The same numbers, or a refusal."""
+    results: dict[str, list[int] | None] = {}
+    for way in WAYS:
+        try:
+            results[way] = read(tmp_path, way, texts, date_format, type_)
+        except ConfigError:
+            results[way] = None
+    assert all(result == results["csv"] for result in results.values()), results
