@@ -16,7 +16,7 @@ from relay import names
 from relay.clickhouse.error_text import answer_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.replicas import connected, reading
+from relay.clickhouse.replicas import IS_ALTER, READ_WHOLE_LOG, connected, reading
 from relay.errors import ErrorPage, Refused, Unavailable
 from relay.schema.evolution import ColumnDef
 
@@ -64,18 +64,15 @@ WHERE {targets}
   AND t.database IN {databases:Array(String)} AND t.name IN {names:Array(String)}
   AND concat(t.database, '.', t.name) IN {tables:Array(String)}
 """
-# Asked in this order: an entry that is read in between is in the queue by then. A log without any
-# entry has 0 for both numbers.
-_READ_WHOLE_LOG = """
-SELECT database, table FROM system.replicas
-WHERE NOT is_readonly AND NOT is_session_expired AND zookeeper_exception = ''
-  AND (log_pointer > log_max_index OR log_max_index = 0)
-  AND database IN {databases:Array(String)} AND table IN {names:Array(String)}
-"""
-_ALTERS_TO_MAKE = """
-SELECT DISTINCT database, table FROM system.replication_queue WHERE type = 'ALTER_METADATA'
-  AND database IN {databases:Array(String)} AND table IN {names:Array(String)}
-"""
+# Asked in this order.
+_READ_WHOLE_LOG = f"""
+SELECT database, table FROM system.replicas WHERE {READ_WHOLE_LOG}
+  AND database IN {{databases:Array(String)}} AND table IN {{names:Array(String)}}
+"""  # noqa: S608 - a constant
+_ALTERS_TO_MAKE = f"""
+SELECT DISTINCT database, table FROM system.replication_queue WHERE {IS_ALTER}
+  AND database IN {{databases:Array(String)}} AND table IN {{names:Array(String)}}
+"""  # noqa: S608 - a constant
 _NAMES = "SELECT t.database, t.name FROM system.tables AS t WHERE {targets}"
 _CLOCK_SECONDS = 2
 """A modification time is in whole seconds: one so recent may also be that of the next change."""
@@ -226,8 +223,12 @@ class Catalogue:
             raise translated(error, self._clickhouse, "read the tables' columns") from error
 
 
-def connect(clickhouse: ClickHouse) -> Client:
+def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
     """Return a client over HTTP; queries of several threads may share it.
+
+    Args:
+        clickhouse: where, and as whom.
+        seconds: how long an answer may take; None: ANSWER_SECONDS.
 
     Raises:
         ClickHouseError: see `translated`.
@@ -237,7 +238,7 @@ def connect(clickhouse: ClickHouse) -> Client:
         clickhouse.secret(),
         lambda error: getattr(error, "code", None) is not None,
         connect_timeout=CONNECT_SECONDS,
-        send_receive_timeout=ANSWER_SECONDS,
+        send_receive_timeout=int(seconds or ANSWER_SECONDS),
         settings=reading(clickhouse),
     )
 

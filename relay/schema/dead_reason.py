@@ -69,6 +69,11 @@ class DeadKind(StrEnum):
         "the value is another format than a RowBatch",
         "correct the producer, or `source.framing`",
     )
+    TOO_MANY_ROWS = (
+        "too-many-rows",
+        "the message's rows take more than four times `block.max_decoded_bytes` as columns",
+        "send fewer rows in a message; raise the setting, then replay",
+    )
     UNREADABLE_ROW = (
         "unreadable-row",
         "a row's bytes are no protobuf message, or one that is nested too deep",

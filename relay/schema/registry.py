@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 
 from relay import names
 from relay.config import kafka_clients
-from relay.errors import ContractBroken, Refused, Unavailable
+from relay.errors import NUMBERS_LOST, ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import PASSING
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import Renewal
@@ -73,21 +73,30 @@ class Registry:
     Args:
         kafka: how to reach the brokers.
         app: whose registry.
+        anew: whether it is filled on purpose, though it is empty and there are blocks.
 
-    Raises (every method but `current`, `version` and `tables`):
+    Raises (every method but those that say "as of the last `catch_up`"):
         Unavailable: the brokers did not answer within 30 s.
         Refused: they said no, or the topic is not there.
-        ContractBroken: records are missing from the topic's beginning, or one is foreign.
+        ContractBroken: records are missing from the topic's beginning, all of them perhaps, or one
+            is foreign.
     """
 
-    def __init__(self, kafka: Kafka, app: str) -> None:
+    def __init__(self, kafka: Kafka, app: str, *, anew: bool = False) -> None:
         self._kafka = kafka
         self._topic = names.schemas_topic(app)
+        self._blocks = names.blocks_prefix(app)
+        self._may_be_empty = anew
         self._versions: Versions = {}
         self._next = 0
         self._consumer: PartitionReader | None = None
         self._producer: Producer | None = None
         self._failed: KafkaError | None = None
+
+    @property
+    def versions(self) -> Versions:
+        """All that count, as of the last `catch_up`."""
+        return self._versions
 
     def tables(self) -> list[str]:
         """Return tables with a schema, as of the last `catch_up`, sorted."""
@@ -205,9 +214,35 @@ class Registry:
                 f"{self._topic} begins at offset {low} and ends at {high}, but it must begin "
                 f"at 0 and was read to {self._next} already: records were deleted, so field "
                 "numbers could be given twice",
-                "restore the topic from a backup, or start under a new app name",
+                NUMBERS_LOST,
+                page=ErrorPage.GAP,
             )
+        if high == 0 and not self._may_be_empty:
+            self._see_no_blocks(consumer)
         return int(high)
+
+    def _see_no_blocks(self, consumer: PartitionReader) -> None:
+        """See that the topic is empty because the app begins; a table is in it before its blocks.
+
+        Raises:
+            ContractBroken: it was made anew.
+        """
+        listed = consumer.list_topics(timeout=_END_SECONDS).topics
+        for topic in sorted(one for one in listed if one.startswith(self._blocks)):
+            for partition in listed[topic].partitions:
+                place = TopicPartition(topic, partition)
+                if consumer.get_watermark_offsets(place, _END_SECONDS)[1] == 0:
+                    continue
+                own = TopicPartition(self._topic, 0)
+                if consumer.get_watermark_offsets(own, _END_SECONDS)[1] > 0:
+                    return  # another process gave numbers meanwhile
+                raise ContractBroken(
+                    f"{self._topic} is empty, but {topic} holds blocks: the field numbers of all "
+                    "tables are lost",
+                    NUMBERS_LOST,
+                    page=ErrorPage.GAP,
+                )
+        self._may_be_empty = True  # what comes is known
 
     def _take(self, message: Message | None) -> None:
         if message is None:
@@ -256,12 +291,17 @@ class Registry:
         return Refused(said, f"grant Read and Write on topic {self._topic}, then start again")
 
 
-def read_to_its_end(kafka: Kafka, app: str) -> Registry:
+def read_to_its_end(kafka: Kafka, app: str, *, anew: bool = False) -> Registry:
     """Return the registry as it is now, closed: what it knows stays.
+
+    Args:
+        kafka: as of Registry.
+        app: as of Registry.
+        anew: as of Registry.
 
     Raises:
         Unavailable, Refused, ContractBroken: as Registry.catch_up.
     """
-    with contextlib.closing(Registry(kafka, app)) as registry:
+    with contextlib.closing(Registry(kafka, app, anew=anew)) as registry:
         registry.catch_up()
     return registry

@@ -68,7 +68,8 @@ def underway(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [20, pytest.param(COUNT, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [20, COUNT])
 def test_every_row_is_accounted_for(underway: Underway, count: int) -> None:
     """Two relays, a loader, old and new producers, SIGKILLs: at the end each row is once in its
     table with its values, or gone with a table that was dropped, or in a dead letter, or in a

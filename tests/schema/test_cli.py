@@ -269,3 +269,48 @@ def test_what_is_to_be_written_where_has_to_be_said(
 ) -> None:
     assert relay_schema("proto", *arguments, "--config", config_file) == 2
     assert "--all" in capsys.readouterr().err
+
+
+def test_seed_gives_another_app_the_same_numbers(
+    config_file: str,
+    client: Any,
+    database: str,
+    app: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A new app that is not seeded numbers by the table's order of today; one that has numbers of
+    its own is left alone."""
+    table, text = f"{database}.t", Path(config_file).read_text()
+    second, third = (Path(config_file).with_name(f"{one}.toml") for one in ("second", "third"))
+    for path in (second, third):
+        path.write_text(text.replace(f'app = "{app}"', f'app = "{app}-{path.stem}"'))
+
+    def said(path: object, *arguments: str, status: int = 0) -> str:
+        assert relay_schema(*arguments, "--config", str(path)) == status
+        out, error = capsys.readouterr()
+        return out + error
+
+    def numbers(path: object) -> dict[str, int]:
+        told = json.loads(said(path, "show", table, "--json"))
+        return {c["name"]: c["number"] for c in told["columns"]}
+
+    client.command(f"CREATE TABLE {table} (n UInt64, a String) ENGINE = MergeTree ORDER BY n")
+    said(config_file, "proto", table)
+    client.command(f"ALTER TABLE {table} ADD COLUMN b String AFTER n")
+    said(config_file, "proto", table)
+    said(third, "proto", table)
+    assert numbers(config_file) == {"n": 1, "a": 2, "b": 3}
+    assert numbers(third) == {"n": 1, "b": 2, "a": 3}
+
+    assert "would be written" in said(second, "seed", "--from-app", app)
+    assert "does not exist" in said(config_file, "seed", "--from-app", f"{app}-second", status=2)
+    lines = said(second, "seed", "--from-app", app, "--run", "--json").splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"table": table, "version": 2, "columns": 3, "outcome": "written"}
+    ]
+    assert "there" in said(second, "seed", "--from-app", app, "--run")
+    said(second, "proto", table)
+    assert numbers(second) == {"n": 1, "a": 2, "b": 3}
+    assert "stay for ever" in said(third, "seed", "--from-app", app, "--run", status=2)
+    assert "not both" in said(third, "seed", status=2)
+    assert "the app itself" in said(third, "seed", "--from-app", f"{app}-third", status=2)

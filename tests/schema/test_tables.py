@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,9 +113,14 @@ class Topics:
         return ""
 
 
-def tables(clickhouse: Any, registry: Any, topics: Any = None) -> TableCodecs:
+def tables(
+    clickhouse: Any,
+    registry: Any,
+    topics: Any = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> TableCodecs:
     made = topics or Topics()
-    return TableCodecs(clickhouse, registry, made, "_block", Targets("relay"))
+    return TableCodecs(clickhouse, registry, made, "_block", Targets("relay"), clock)
 
 
 def test_a_proposal_for_one_table_makes_none_of_another_older() -> None:

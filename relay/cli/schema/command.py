@@ -14,6 +14,7 @@ from relay import names
 from relay.cli.options import config_argument, settings_of
 from relay.cli.schema.proto_files import write_all
 from relay.cli.schema.registry_view import described_schema, read_registry, version_of
+from relay.cli.schema.seed import seed
 from relay.errors import ConfigError
 from relay.produce.codecs import table_codecs
 from relay.program.command import WholeGroup
@@ -38,6 +39,9 @@ def schema() -> None:
     relay schema proto shop.orders > orders.proto
     relay schema check orders.proto
     """
+
+
+schema.add_command(seed)
 
 
 @schema.command()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.schema.types.arrow_parts import decoded_type, pairs
+
 if TYPE_CHECKING:
     Array = pa.Array[Any]
 
@@ -62,17 +64,15 @@ def ticks(array: Array, base: str) -> Array:
 def loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether dates or times would become numbers by a cast, or numbers these.
 
+    Parts are compared by name, as Arrow casts them; `other_parts` says which have no counterpart.
     Arrow checks none of that, and cuts the time of day where a timestamp becomes a date.
     """
-    kinds = pa.types
+    kinds, given, wanted = pa.types, decoded_type(given), decoded_type(wanted)
     if kinds.is_temporal(given) and kinds.is_temporal(wanted):
         return kinds.is_timestamp(given) and kinds.is_date(wanted)
     if kinds.is_temporal(given) or kinds.is_temporal(wanted):
         return not (kinds.is_string(given) or kinds.is_string(wanted))
-    if given.num_fields != wanted.num_fields:
-        return False  # the cast itself says what is wrong
-    fields = range(given.num_fields)
-    return any(loses_units(given.field(at).type, wanted.field(at).type) for at in fields)
+    return any(loses_units(*pair) for pair in pairs(given, wanted))
 
 
 def _is_time(type_: pa.DataType) -> bool:

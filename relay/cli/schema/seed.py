@@ -1,0 +1,146 @@
+"""`relay schema seed`: gives an app's registry field numbers that are in use already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay import names
+from relay.cli.options import config_argument, settings_of
+from relay.errors import ConfigError
+from relay.kafka.topics import Topics
+from relay.program.config_argument import ConfiguredCommand
+from relay.rows.row_codec import RowCodec
+from relay.schema.catalogue import Catalogue
+from relay.schema.protoc import row_message
+from relay.schema.registry import Registry, Versions, read_to_its_end
+from relay.schema.seeding import copied, lacking, numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.protobuf.descriptor import Descriptor
+
+    from relay.config.settings import Settings
+    from relay.records_pb2 import TableSchema
+
+
+@click.command(cls=ConfiguredCommand)
+@config_argument
+@click.argument(
+    "files",
+    metavar="[FILE]...",
+    nargs=-1,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--from-app",
+    "old",
+    metavar="APP",
+    help="App on the same cluster whose registry is copied: every version of every table.",
+)
+@click.option(
+    "--run/--dry-run",
+    "do",
+    default=False,
+    help="Write them. Without --run the command only prints what it would write.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
+def seed(
+    config_file: Path, files: tuple[Path, ...], old: str | None, *, do: bool, as_json: bool
+) -> None:
+    """Give a new app, before its first start, the field numbers that producers use already.
+
+    Without it an app numbers a table's columns in their order of today. Messages that were
+    written with other numbers, as after an ALTER TABLE or with another app's .proto, would then
+    put values into wrong columns, and nothing would notice.
+
+    Numbers come from another app's registry, or, where that is lost, from the .proto files that
+    `relay schema proto` printed last for the producers. Nothing is written if the app's registry
+    has other numbers already: those stay for ever. Run again after an interruption.
+
+    \b
+    relay schema seed --from-app shop --run
+    relay schema seed orders.proto countries.proto --run
+    Exit status: 0 done, or nothing left to do · 2 the registry has other numbers, or a file and
+    its table do not fit.
+    """
+    if bool(files) == bool(old):
+        raise click.UsageError("Give --from-app, or name .proto files; not both.")
+    settings = settings_of(config_file)
+    wanted = _of_app(settings, old) if old else [_of_file(settings, path) for path in files]
+    missing = lacking(wanted, _there(settings))
+    if do and missing:
+        _write(settings, wanted, missing)
+    written = {one.table for one in missing}
+    for one in {each.table: each for each in wanted}.values():
+        outcome = ("written" if do else "would be written") if one.table in written else "there"
+        _print(one, outcome, as_json=as_json)
+    if not wanted:
+        click.echo(f"no table has a schema in app {old}", err=True)
+    elif written and not do:
+        click.echo("nothing was written; --run does it", err=True)
+
+
+def _of_app(settings: Settings, old: str) -> list[TableSchema]:
+    if old == settings.app:
+        raise ConfigError(f"--from-app is {old}, the app itself", "name the app before it")
+    topic = names.schemas_topic(old)
+    if Topics(settings).describe(topic) is None:
+        raise ConfigError(
+            f"{topic} does not exist on {settings.kafka.bootstrap}",
+            "correct --from-app; where it is lost, name the producers' .proto files instead",
+        )
+    return copied(read_to_its_end(settings.kafka, old).versions)
+
+
+def _of_file(settings: Settings, path: Path) -> TableSchema:
+    written = row_message(path)
+    table = written.file.package
+    if not names.is_table_name(table):
+        raise ConfigError(
+            f"{path}: package {table!r} is not database.table", "write it as the file's package"
+        )
+    with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
+        found = catalogue.read({table}).get(table)
+    if found is None:
+        raise ConfigError(f"{path}: ClickHouse has no table {table}", "create the table first")
+    columns = [one for one in found.columns if one.name != settings.loader.block_column]
+    return numbered(table, found.uuid, columns, written, _message_of)
+
+
+def _message_of(schema: TableSchema) -> Descriptor:
+    read: Any = RowCodec(schema).message_class.DESCRIPTOR
+    found: Descriptor = read
+    return found
+
+
+def _there(settings: Settings) -> Versions:
+    if Topics(settings).describe(names.schemas_topic(settings.app)) is None:
+        return {}
+    return read_to_its_end(settings.kafka, settings.app, anew=True).versions
+
+
+def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[TableSchema]) -> None:
+    Topics(settings).ensure_by_key(names.schemas_topic(settings.app))
+    with contextlib.closing(Registry(settings.kafka, settings.app, anew=True)) as registry:
+        registry.propose(*missing)
+        lacking(wanted, registry.versions)  # another process may have been first
+
+
+def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:
+    columns = sum(not column.dropped for column in schema.columns)
+    if as_json:
+        told = {
+            "table": schema.table,
+            "version": schema.version,
+            "columns": columns,
+            "outcome": outcome,
+        }
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    click.echo(f"{outcome:16}  {schema.table}, version {schema.version}, {columns} columns")

@@ -1,0 +1,125 @@
+"""Field numbers that are in use already, given to an app that has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from relay.errors import ConfigError
+from relay.records_pb2 import TableSchema
+from relay.rows.row_codec import RowCodec
+from relay.schema.evolution import ColumnDef, evolve, proto_text
+from relay.schema.protoc import row_message
+from relay.schema.registry import fold
+from relay.schema.seeding import copied, lacking, numbered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = "d.t"
+N, A, B = ColumnDef("n", "UInt64"), ColumnDef("a", "String"), ColumnDef("b", "String")
+
+
+def after(*steps: list[ColumnDef]) -> list[TableSchema]:
+    """Every version of a table that had these columns, one after the other."""
+    versions: list[TableSchema] = []
+    for columns in steps:
+        found = evolve(versions[-1] if versions else None, TABLE, "u", columns)
+        assert found is not None
+        versions.append(found)
+    return versions
+
+
+def live(schema: TableSchema | None) -> dict[str, int]:
+    assert schema is not None
+    return {c.name: c.number for c in schema.columns if not c.dropped}
+
+
+def seeded(path: Path, text: str, *columns: ColumnDef) -> TableSchema:
+    file = path / "row.proto"
+    file.write_text(text)
+
+    def message_of(schema: TableSchema) -> Any:
+        return RowCodec(schema).message_class.DESCRIPTOR
+
+    return numbered(TABLE, "u", columns, row_message(file), message_of)
+
+
+def test_an_app_that_is_seeded_numbers_as_the_one_before_it() -> None:
+    """And one that is not puts text into another text column."""
+    old = after([N, A], [N, B, A])
+    assert live(old[-1]) == {"n": 1, "a": 2, "b": 3}
+    assert live(evolve(None, TABLE, "u", [N, B, A])) == {"n": 1, "b": 2, "a": 3}
+
+    new = fold(lacking(copied(fold(old)), {}))
+
+    assert evolve(new[TABLE][2], TABLE, "u", [N, B, A]) is None
+    assert new == fold(old)
+
+
+def test_what_was_interrupted_goes_on() -> None:
+    """A table's versions one by one; what is there already is not written again."""
+    old = after([N], [N, A], [N, B, A])
+
+    assert lacking(old, fold(old[:1])) == old[1:]
+    assert lacking(old, fold(old)) == []
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        after([N, B, A]),
+        after([N, A], [N, A, B], [N, B]),
+        [TableSchema(table="d.other", version=1)],
+    ],
+    ids=["other numbers", "one version more", "another table"],
+)
+def test_an_app_that_has_numbers_of_its_own_is_left_alone(there: list[TableSchema]) -> None:
+    with pytest.raises(ConfigError, match="stay for ever; nothing was written"):
+        lacking(after([N, A], [N, A, B]), fold(there))
+
+
+def test_a_proto_file_gives_its_numbers(tmp_path: Path) -> None:
+    """As it was printed: with what is reserved, and a name that protobuf does not allow."""
+    odd = ColumnDef("a b", "Nullable(Int32)")
+    old = after([N, A, B], [N, B], [N, odd, B])
+
+    new = seeded(tmp_path, proto_text(old[-1]), N, odd, B)
+
+    assert live(new) == live(old[-1]) == {"n": 1, "b": 3, "a b": 4}
+    assert [c.number for c in new.columns if c.dropped] == [2]
+    assert live(evolve(new, TABLE, "u", [N, A, odd, B])) == {**live(new), "a": 5}
+
+
+def test_a_field_without_a_column_is_never_given_again(tmp_path: Path) -> None:
+    text = proto_text(after([N, A, B])[-1])
+
+    new = seeded(tmp_path, text, N, A)
+
+    assert live(new) == {"n": 1, "a": 2}
+    assert live(evolve(new, TABLE, "u", [N, A, B])) == {"n": 1, "a": 2, "b": 4}
+    assert RowCodec(new).gone_numbers == [3]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([N, ColumnDef("a", "Int64")], "field 2 is string here and int64"),
+        ([N, ColumnDef("a", "Array(String)")], "field 2 is single here"),
+        ([B], "no column that rows could fill"),
+    ],
+)
+def test_a_file_that_does_not_fit_the_table(
+    tmp_path: Path, columns: list[ColumnDef], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        seeded(tmp_path, proto_text(after([N, A])[-1]), *columns)
+
+
+def test_a_file_that_reserves_every_number(tmp_path: Path) -> None:
+    row = "message Row {\n"
+    text = proto_text(after([N, A])[-1]).replace(row, f"{row}  reserved 9 to max;\n")
+    assert "9 to max" in text
+    with pytest.raises(ConfigError, match="reserves more than"):
+        seeded(tmp_path, text, N, A)
