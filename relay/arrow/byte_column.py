@@ -75,9 +75,23 @@ class ByteColumn:
         self._given = np.empty(_LEAST_VALUES, np.bool_)
         self.bytes = 0
         self._values = 0
+        self._begin = 0
 
     def __len__(self) -> int:
-        return self._values
+        return self._values - self._begin
+
+    def drop(self, values: int) -> None:
+        """Forget the first of them, with the pieces that hold no other."""
+        self._begin += values
+        kept = self._piece_of(self._begin)
+        first = self._pieces[kept].first
+        gone = sum(int(self._ends[piece.first - 1]) for piece in self._pieces[1 : kept + 1])
+        self._pieces = [one._replace(first=one.first - first) for one in self._pieces[kept:]]
+        self._ends = self._ends[first : self._values].copy()
+        self._given = self._given[first : self._values].copy()
+        self.bytes -= gone
+        self._values -= first
+        self._begin -= first
 
     def extend(
         self,
@@ -136,16 +150,26 @@ class ByteColumn:
         return pa.chunked_array(arrays, pa.binary())
 
     def _of(self, piece: _BytePiece, behind: int) -> pa.Array[Any]:
-        offsets = np.zeros(behind - piece.first + 1, np.int32)
-        offsets[1:] = self._ends[piece.first : behind]
-        given = self._given[piece.first : behind]
+        low = max(piece.first, self._begin)
+        offsets = np.empty(behind - low + 1, np.int32)
+        offsets[0] = self._start(piece, low)
+        offsets[1:] = self._ends[low:behind]
+        given = self._given[low:behind]
         nulls = len(given) - int(np.count_nonzero(given))
         buffers = [bits(given) if nulls else None, buffer(offsets), buffer(piece.data)]
         return pa.Array.from_buffers(pa.binary(), len(given), buffers, nulls)
 
     def __getitem__(self, at: int) -> bytes | None:
+        at += self._begin
         if not self._given[at]:
             return None
-        piece = self._pieces[bisect_right(self._pieces, at, key=lambda piece: piece.first) - 1]
-        begin = 0 if at == piece.first else self._ends[at - 1]
-        return piece.data[begin : self._ends[at]].tobytes()
+        piece = self._pieces[self._piece_of(at)]
+        return piece.data[self._start(piece, at) : self._ends[at]].tobytes()
+
+    def _piece_of(self, at: int) -> int:
+        """Where a value lies."""
+        return bisect_right(self._pieces, at, key=lambda piece: piece.first) - 1
+
+    def _start(self, piece: _BytePiece, at: int) -> int:
+        """Where in its piece a value begins."""
+        return 0 if at == piece.first else int(self._ends[at - 1])

@@ -8,7 +8,7 @@ depends on its input alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from relay.blocks import chunks
 from relay.blocks.message_rows import HEADER_BYTES, MessageRows, encode
 from relay.kafka.record_limits import CHUNK_ROOM, oversized
 from relay.rows.decode import decode
+from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class BlockFacts:
         dead_groups: messages that could not become rows: the first of each group of reasons, in
             order, and how many they are. One by one, a million are half a gigabyte.
         first_row: of this buffer in the chunk that it shares; None where it shares none.
+        decoded_bytes: of the rows as columns, without what texts and lists hold.
     """
 
     messages: int = 0
@@ -63,6 +65,7 @@ class BlockFacts:
     unknown: Mapping[str, int] = field(default_factory=dict)
     dead_groups: Mapping[DeadMessage, int] = field(default_factory=dict)
     first_row: int | None = None
+    decoded_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,17 @@ class Formed:
         dead: the messages that could not become rows, in order.
         message_rows: which row came from which message, as of relay.blocks.message_rows; empty
             where that does not fit into the first chunk's record.
+        passed_over: whether a message has a value of a column that is gone, or one of those that
+            it was formed with; it is in no chunk.
+        left: how many of the buffer's last messages are neither: the block would be too large.
     """
 
     facts: BlockFacts
     chunks: Sequence[tuple[bytes, int]] = ()
     dead: Sequence[DeadMessage] = ()
     message_rows: bytes = b""
+    passed_over: bool = False
+    left: int = 0
 
 
 class Messages(NamedTuple):
@@ -88,6 +96,10 @@ class Messages(NamedTuple):
 
     offsets: list[int]
     values: pa.ChunkedArray[Any]
+
+    def first(self, count: int) -> Messages:
+        """Return so many of them."""
+        return Messages(self.offsets[:count], self.values.slice(0, count))
 
 
 def grouped(dead: Sequence[DeadMessage]) -> dict[DeadMessage, int]:
@@ -113,6 +125,7 @@ class BlockFormer:
         encoder: of the table.
         unknown_fields: as relay.rows.decode.
         most: that a record of the table's block topic may weigh, where that was learned.
+        max_decoded: bytes that a block's rows may take as columns; None: any.
     """
 
     codec: RowCodec
@@ -120,6 +133,7 @@ class BlockFormer:
     encoder: chunks.Encoder
     unknown_fields: str = "dead"
     most: int | None = None
+    max_decoded: int | None = None
 
     def form_all(self, buffers: Sequence[Messages]) -> list[Formed]:
         """Form several buffers, as one where all their messages are good: they share a chunk then.
@@ -129,11 +143,13 @@ class BlockFormer:
         """
         if len(buffers) > 1:
             pieces = [piece for one in buffers for piece in one.values.chunks]
-            decoded = self._decode(pa.chunked_array(pieces, pa.binary()))
-            if not (decoded.bad or decoded.unknown):
+            values = pa.chunked_array(pieces, pa.binary())
+            bound = self._bound(values)
+            decoded = self._decode(values, bound)
+            if not (decoded.bad or decoded.unknown or decoded.left):
                 parts = decoded.parts([len(one.offsets) for one in buffers])
                 return self._shared(buffers, decoded, parts) or [
-                    self._formed(*both) for both in zip(buffers, parts, strict=True)
+                    self._formed(one, part, bound) for one, part in zip(buffers, parts, strict=True)
                 ]
         return [self.form(one) for one in buffers]
 
@@ -160,8 +176,10 @@ class BlockFormer:
                 crc32c=crc32c,
                 schema_version=self.codec.schema.version,
                 first_row=first_row,
+                decoded_bytes=part.batch.num_rows * self.codec.row_bytes,
             )
-            shared.append(Formed(facts, encoded, message_rows=rows_of))
+            formed = Formed(facts, encoded, (), rows_of, decoded.passed_over)
+            shared.append(formed)
             first_row += facts.rows
         return shared
 
@@ -171,16 +189,33 @@ class BlockFormer:
         return None if self.most is None else self.most - CHUNK_ROOM
 
     def form(self, buffer: Messages) -> Formed:
-        """Decode a buffer; good messages become chunks, the others dead letters, whole."""
-        return self._formed(buffer, self._decode(buffer.values))
+        """Decode a buffer; good messages become chunks, the others dead letters, whole.
 
-    def _decode(self, values: pa.ChunkedArray[Any]) -> Decoded:
-        return decode(values, self.codec, self.framing, self.unknown_fields)
+        Where its rows are too many for a block, its first messages do.
+        """
+        bound = self._bound(buffer.values)
+        decoded = self._decode(buffer.values, bound)
+        taken = buffer.first(len(buffer.offsets) - decoded.left) if decoded.left else buffer
+        return replace(self._formed(taken, decoded, bound), left=decoded.left)
+
+    def _bound(self, values: pa.ChunkedArray[Any]) -> RowBound | None:
+        most = self.max_decoded
+        return None if most is None else RowBound(self.codec.row_bytes, most, size_of(values))
+
+    def _decode(self, values: pa.ChunkedArray[Any], bound: RowBound | None) -> Decoded:
+        return decode(values, self.codec, self.framing, self.unknown_fields, bound)
 
     def _formed(
-        self, buffer: Messages, decoded: Decoded, too_large: Sequence[DeadMessage] = ()
+        self,
+        buffer: Messages,
+        decoded: Decoded,
+        bound: RowBound | None,
+        too_large: Sequence[DeadMessage] = (),
     ) -> Formed:
-        """Form chunks of what was decoded; messages that were too large are left out already."""
+        """Form chunks of what was decoded; messages that were too large are left out already.
+
+        `bound`: within which it was decoded, so that fewer of its rows are within it, too.
+        """
         offsets, values, most = buffer.offsets, buffer.values, self.most
         encoded = self.encoder.encode(decoded.batch, self._room)
         if most is not None:
@@ -189,7 +224,8 @@ class BlockFormer:
             if large := oversized(encoded, rows_of, most):
                 rest = _others(buffer, large)
                 left_out = [DeadMessage(offsets[one.message], _why(one, most)) for one in large]
-                return self._formed(rest, self._decode(rest.values), [*too_large, *left_out])
+                decoded = self._decode(rest.values, bound)
+                return self._formed(rest, decoded, bound, [*too_large, *left_out])
         bad = (DeadMessage(offsets[one.index], one.reason) for one in decoded.bad)
         dead = sorted([*too_large, *bad])
         bad_bytes = sum(len(values[one.index].as_py() or b"") for one in decoded.bad)
@@ -202,8 +238,10 @@ class BlockFormer:
             schema_version=self.codec.schema.version,
             unknown=decoded.unknown,
             dead_groups=grouped(dead),
+            decoded_bytes=decoded.batch.num_rows * self.codec.row_bytes,
         )
-        return Formed(facts, encoded, dead, _listed(offsets, decoded, encoded, self._room))
+        listed = _listed(offsets, decoded, encoded, self._room)
+        return Formed(facts, encoded, dead, listed, decoded.passed_over)
 
 
 def _listed(

@@ -8,7 +8,7 @@ the table's mark, and the mark moves in the transaction that shows the block.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from relay.core.records import Arrival, JournalRecord, SealResult, TableMark
@@ -27,6 +27,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
     # In proportion where some are passed over: rows and bytes only decide when to seal.
     rows = arrival.rows * messages // len(arrival.offsets)
     size = arrival.bytes * messages // len(arrival.offsets)
+    decoded = arrival.decoded * messages // len(arrival.offsets)
     if buffer is None:
         return Buffer(
             arrival.offsets[skip],
@@ -36,6 +37,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
             size,
             now_ms,
             arrival.first_timestamp_ms,
+            decoded,
         )
     if arrival.offsets[skip] < buffer.next_offset:
         raise AssertionError(
@@ -48,7 +50,53 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
         messages=buffer.messages + messages,
         rows=buffer.rows + rows,
         bytes=buffer.bytes + size,
+        decoded=buffer.decoded + decoded,
     )
+
+
+def parted(buffer: Buffer, messages: int, end: int, behind: int) -> tuple[Buffer, Buffer]:
+    """Return the buffer's first messages, and the others.
+
+    Args:
+        buffer: with more messages than these.
+        messages: how many go first, at least one.
+        end: one past the offset of the last of them.
+        behind: offset of the first of the others.
+    """
+    # In proportion, as in `append`.
+    first = replace(
+        buffer,
+        next_offset=end,
+        messages=messages,
+        rows=buffer.rows * messages // buffer.messages,
+        bytes=buffer.bytes * messages // buffer.messages,
+        decoded=buffer.decoded * messages // buffer.messages,
+    )
+    left = replace(
+        buffer,
+        first_offset=behind,
+        messages=buffer.messages - messages,
+        rows=buffer.rows - first.rows,
+        bytes=buffer.bytes - first.bytes,
+        decoded=buffer.decoded - first.decoded,
+    )
+    return first, left
+
+
+def asked(result: SealResult) -> Seal:
+    """Return the seal as it was before something was left of its buffer."""
+    seal, left = result.seal, result.left
+    if left is None or left.first_offset < seal.buffer.next_offset:
+        return seal
+    whole = replace(
+        seal.buffer,
+        next_offset=left.next_offset,
+        messages=seal.buffer.messages + left.messages,
+        rows=seal.buffer.rows + left.rows,
+        bytes=seal.buffer.bytes + left.bytes,
+        decoded=seal.buffer.decoded + left.decoded,
+    )
+    return replace(seal, buffer=whole)
 
 
 def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
@@ -69,13 +117,26 @@ def at_end(partition: Partition, end: int) -> Partition:
     return replace(partition, position=max(partition.position, end))
 
 
-def without(partition: Partition, seals: Iterable[Seal], now_ms: int) -> Partition:
-    """Return the partition once these buffers are in blocks: marks, floor and count moved on."""
+def without(
+    partition: Partition,
+    seals: Iterable[Seal],
+    now_ms: int,
+    left: Mapping[str, Buffer] | None = None,
+) -> Partition:
+    """Return the partition once these buffers are in blocks: marks, floor and count moved on.
+
+    Args:
+        partition: that holds them.
+        seals: of whole buffers, or of their first messages.
+        now_ms: time of the last event.
+        left: by table, what of such a buffer is in no block yet.
+    """
     marks = dict(partition.marks)
     buffers = dict(partition.buffers)
     for seal in seals:
         del buffers[seal.table]
         marks[seal.table] = seal.buffer.next_offset
+    buffers |= left or {}
     floor = min((b.first_offset for b in buffers.values()), default=partition.position)
     counted, polled = _count_before(partition.polled, floor)
     flushed = not buffers

@@ -11,14 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from relay.core.state import (
-    MAX_BUFFERS,
-    Buffer,
-    Partition,
-    RelayState,
-    Seal,
-    SealReason,
-)
+from relay.core.state import MAX_BUFFERS, Buffer, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
 
 Key = tuple[int, str]
@@ -156,6 +149,12 @@ def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_rows
     for index, partition in state.partitions.items():
         yield from [(index, t) for t, b in partition.buffers.items() if b.rows >= most]
+
+
+def _of_decoded(state: RelayState, _: Due) -> Iterator[Key]:
+    most = state.limits.max_decoded_bytes
+    for index, partition in state.partitions.items():
+        yield from [(index, t) for t, b in partition.buffers.items() if b.decoded >= most]
 
 
 def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
@@ -362,6 +361,12 @@ RULES = (
     SealingRule(SealReason.SCHEMA, _changed, "its table's columns changed"),
     SealingRule(SealReason.BYTES, _of_bytes, "it holds {block.max_bytes} bytes of rows"),
     SealingRule(SealReason.ROWS, _of_rows, "it holds {block.max_rows} rows"),
+    SealingRule(
+        SealReason.DECODED,
+        _of_decoded,
+        "its rows take about {block.max_decoded_bytes} bytes as columns, whatever fields they set. "
+        "What does not fit into a block stays, and is asked about again at once",
+    ),
     SealingRule(
         SealReason.REREAD,
         _beyond_reread,

@@ -59,6 +59,7 @@ class SealReason(Enum):
 
     BYTES = "bytes"
     ROWS = "rows"
+    DECODED = "decoded"
     AGE = "age"
     SCHEMA = "schema"
     MEMORY = "memory"
@@ -82,6 +83,7 @@ class SealingLimits:
     max_reread: int
     flush_point_interval_ms: int
     max_buffers: int = MAX_BUFFERS
+    max_decoded_bytes: int = 64_000_000
     keepalive_ms: int = 3_600_000
     """An idle partition is recorded again so often: retention must not delete the last record."""
 
@@ -99,7 +101,12 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Messages of one table from one source partition, not yet in any block."""
+    """Messages of one table from one source partition, not yet in any block.
+
+    Attributes:
+        decoded: bytes of its rows as columns, estimated: rows times what a row of the table takes,
+            whatever it sets.
+    """
 
     first_offset: int
     next_offset: int
@@ -108,6 +115,7 @@ class Buffer:
     bytes: int
     opened_at_ms: int
     first_timestamp_ms: int
+    decoded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,8 @@ class Transaction:
     Attributes:
         offsets: floors and the journal records that name them, once these are written.
         then: to follow at once, where each partition has a transaction of its own.
+        cut: blocks of the first messages of a buffer, here and in those that it follows with no
+            poll in between.
     """
 
     seals: tuple[Seal, ...]
@@ -167,6 +177,7 @@ class Transaction:
     after: Mapping[int, Partition] = field(default_factory=dict)
     offsets: Mapping[int, CommittedOffset] = field(default_factory=dict)
     then: tuple[Transaction, ...] = ()
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)

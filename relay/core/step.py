@@ -34,6 +34,7 @@ from relay.core import events as ev
 from relay.core.buffering import (
     advance,
     append,
+    asked,
     at_end,
     journal_record,
     passed_over,
@@ -43,7 +44,7 @@ from relay.core.buffering import (
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, SealResult
 from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
-from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, Transaction
+from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.takeover import take_over
 from relay.core.turns import take_turns
 
@@ -55,6 +56,10 @@ MAX_FAILURES = 5
 One is normal after any broker fault, a second after a coordinator moves; five mean that
 a restart by the supervisor, with its back-off, is the better loop.
 """
+
+MAX_CUT = 300
+"""Blocks of the first messages of buffers, with no poll in between: a block that is full of columns
+takes some tenths of a second, and the group waits five minutes for a poll."""
 
 IN_TRANSACTION = frozenset(
     {Phase.BEGINNING, Phase.PRODUCING, Phase.JOURNALLING, Phase.SENDING_OFFSETS, Phase.COMMITTING}
@@ -216,7 +221,7 @@ def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
     return (state, effects) if effects else _exit(state, None)
 
 
-def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
+def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> Step:
     early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
     # What comes within an interval may be a third of the memory, and more.
     if early and not (at_once or state.stopping or crowded(state)):
@@ -229,7 +234,7 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False) -> Step:
     state = replace(state, schema_changed=frozenset())
     if not touched:
         return state, ()
-    return _begin(state, _transactions(state.fencing, seals, frozenset(touched)))
+    return _begin(state, _transactions(state.fencing, seals, frozenset(touched)), cut)
 
 
 def _transactions(
@@ -243,9 +248,9 @@ def _transactions(
     )
 
 
-def _begin(state: RelayState, due: tuple[Transaction, ...]) -> Step:
+def _begin(state: RelayState, due: tuple[Transaction, ...], cut: int = 0) -> Step:
     """The first of them; the others follow, with no poll in between."""
-    first = replace(due[0], then=due[1:])
+    first = replace(due[0], then=due[1:], cut=cut)
     tables = frozenset(seal.table for seal in first.seals)
     alone = state.fencing is Fencing.PARTITION
     begin = ef.Begin(tables, min(first.partitions) if alone else None)
@@ -263,7 +268,7 @@ def _begun(state: RelayState, event: ev.Begun) -> Step:
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
     transaction = _open(state)
-    if tuple(result.seal for result in event.results) != transaction.seals:
+    if tuple(map(asked, event.results)) != transaction.seals:
         raise AssertionError("every seal has exactly one result, in order")
     after = {}
     records = []
@@ -272,9 +277,13 @@ def _produced(state: RelayState, event: ev.Produced) -> Step:
         for result in results:
             _check_counts(result)
         before = state.partitions[index]
-        after[index] = without(before, (r.seal for r in results), state.now_ms)
+        left = {r.seal.table: r.left for r in results if r.left is not None}
+        after[index] = without(before, (r.seal for r in results), state.now_ms, left)
         records.append(journal_record(index, before, after[index], results))
-    state = replace(state, phase=Phase.JOURNALLING, transaction=replace(transaction, after=after))
+    seals = tuple(result.seal for result in event.results)
+    cut = transaction.cut + sum(result.left is not None for result in event.results)
+    transaction = replace(transaction, seals=seals, after=after, cut=cut)
+    state = replace(state, phase=Phase.JOURNALLING, transaction=transaction)
     return state, (ef.WriteJournal(tuple(records)),)
 
 
@@ -308,9 +317,15 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
     partitions.update({i: settled(p) for i, p in transaction.after.items()})
     sealed = [((seal.partition, seal.table), seal.buffer) for seal in transaction.seals]
     tokens = state.tokens - spent(sealed, state.alone)
+    changed = {  # and something is left of what was read under the old columns
+        seal.table
+        for seal in transaction.seals
+        if seal.reason is SealReason.SCHEMA and seal.table in partitions[seal.partition].buffers
+    }
     state = replace(
         state,
         phase=Phase.READY,
+        schema_changed=state.schema_changed | changed,
         partitions=partitions,
         transaction=None,
         committed_at_ms=state.now_ms,
@@ -329,7 +344,12 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         return _replace(state, "transport error inside a transaction that committed")
     if transaction.then:
-        return _begin(state, transaction.then)
+        return _begin(state, transaction.then, transaction.cut)
+    if 0 < transaction.cut < MAX_CUT:
+        # A poll may bring more than fits into one block: what is due of the rest goes first.
+        state, effects = _begin_if_due(state, at_once=True, cut=transaction.cut)
+        if effects:
+            return state, effects
     return _exit(state, None) if state.stopping else (state, ())
 
 

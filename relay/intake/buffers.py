@@ -37,6 +37,13 @@ class Held:
         self.keys = ByteColumn()
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
 
+    def drop(self, messages: int) -> None:
+        """Forget the first of them."""
+        self.offsets = self.offsets[messages:]
+        self.values.drop(messages)
+        self.keys.drop(messages)
+        self.headers = {at: one for at, one in self.headers.items() if at >= self.offsets[0]}
+
     def column(self) -> pa.ChunkedArray[Any]:
         """Return the values as Arrow arrays."""
         return self.values.array()
@@ -81,6 +88,10 @@ class Buffers:
     def take(self, partition: int, table: str) -> Held:
         """Return a buffer that is being sealed; it is not held any more."""
         return self._held.pop((partition, table))
+
+    def put_back(self, partition: int, held: Held) -> None:
+        """Hold again what is left of a buffer that was taken."""
+        self._held[partition, held.table] = held
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Forget everything of these partitions."""

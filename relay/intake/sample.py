@@ -19,6 +19,7 @@ from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
+from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
@@ -111,9 +112,13 @@ def judged(
     if isinstance(codec, DeadReason):
         return [(message, codec) for message in messages]
     values = pa.chunked_array([[message.value for message in messages]], pa.binary())
-    of_source = settings.source
-    decoded = decode(values, codec, of_source.framing, of_source.unknown_fields)
-    bad = {one.index: one.reason for one in decoded.bad}
+    of_source, done, bad = settings.source, 0, dict[int, DeadReason]()
+    bound = RowBound(codec.row_bytes, settings.block.max_decoded_bytes)
+    while done < len(messages):
+        some = values.slice(done)
+        decoded = decode(some, codec, of_source.framing, of_source.unknown_fields, bound)
+        bad |= {done + one.index: one.reason for one in decoded.bad}
+        done = len(messages) - decoded.left
     return [(message, bad.get(at)) for at, message in enumerate(messages)]
 
 

@@ -77,6 +77,11 @@ class RowDensity:
     def __init__(self, framing: str) -> None:
         self._framing = framing
         self._rows_per_byte: dict[str, float] = {}
+        self._decoded_per_byte: dict[str, float] = {}
+
+    def decoded(self, table: str, size: int) -> int:
+        """Return about how many bytes the rows in so many take as columns; 0: not known yet."""
+        return round(self._decoded_per_byte.get(table, 0) * size)
 
     def rows(self, table: str, size: int) -> int | None:
         """Return about how many rows so many bytes hold; None where the table is new here."""
@@ -89,10 +94,18 @@ class RowDensity:
         self.learn(table, rows, size)
         return rows
 
-    def learn(self, table: str, rows: int, size: int) -> None:
-        """Learn from what a sealed buffer turned out to hold."""
+    def learn(self, table: str, rows: int, size: int, decoded: int = 0) -> None:
+        """Learn from what a sealed buffer turned out to hold.
+
+        Args:
+            table: whose.
+            rows: that it held.
+            size: of its messages, in bytes.
+            decoded: bytes of the rows as columns.
+        """
         if size and (table in self._rows_per_byte or len(self._rows_per_byte) < self._REMEMBERED):
             self._rows_per_byte[table] = rows / size
+            self._decoded_per_byte[table] = decoded / size
 
 
 class Intake:
@@ -149,6 +162,7 @@ class Intake:
                 self._rows(table, poll, chosen, size),
                 size + _weight(heavy, partition, offsets[low:high]),
                 _timestamp(batches, int(chosen[0])),
+                self._density.decoded(table, size),
             )
             poll.arrivals.append(arrival)
             poll.chosen[partition, table] = chosen

@@ -22,7 +22,7 @@ from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles
-from relay.kafka.errors import REFUSED, describe, ends_reading, refusal
+from relay.kafka.errors import REFUSED, describe, ends_reading, lost_end, refusal
 from relay.kafka.reconnect import Bootstrap
 
 if TYPE_CHECKING:
@@ -254,6 +254,15 @@ class SourceMember:
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self.read_to[message.partition() or 0] = message.offset() or 0
             return
+        if lost_end(error) is not None:
+            raise ContractBroken(
+                f"{self._topic}[{message.partition()}] lost its end, and new messages are in the "
+                f"place of those that were read: {error.str()}",
+                "find out why the log lost records (a leader that lacked them, a disk); then start "
+                "again. Where a relay stops at its start, `relay accept CONFIG` shows how to "
+                "continue",
+                page=ErrorPage.ACCEPT,
+            )
         if error.code() in GONE:
             raise ContractBroken(
                 f"cannot continue reading {self._topic}[{message.partition()}]: {error.name()} "

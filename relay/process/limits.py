@@ -17,6 +17,7 @@ def limits(settings: Settings) -> SealingLimits:
         app=settings.app,
         max_bytes=block.max_bytes,
         max_rows=block.max_rows,
+        max_decoded_bytes=block.max_decoded_bytes,
         max_age_ms=round(block.max_age_seconds * 1000),
         table_max_age_ms={t: round(b.max_age_seconds * 1000) for t, b in block.tables.items()},
         max_per_second=block.max_per_second,

@@ -126,6 +126,7 @@ class RelayProcess:
             RelayError: why it ended by itself.
         """
         try:
+            self._wait(self._ownership.check_source, limit)
             self._wait(self._topics.ensure_own, limit)
             self._wait(self._ownership.start, limit)
             self._source.join()

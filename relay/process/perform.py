@@ -11,6 +11,7 @@ import re
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
+from relay.core.buffering import parted
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.membership import nobody_else
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.core.offsets import Offsets
     from relay.core.records import JournalRecord
-    from relay.core.state import Seal
+    from relay.core.state import Buffer, Seal
     from relay.intake.source import SourceMember
     from relay.kafka.transactional_producer import TransactionalProducer
     from relay.program.waiting import ServerWait
@@ -241,17 +243,21 @@ class Performer:
         shared = formed[0].facts.first_row is not None
         place = self._place(seals[0])
         offsets = queue.add_shared(place, seals, formed) if shared else []
-        for seal, one, of in zip(seals, formed, held, strict=True):
+        for whole, one, of in zip(seals, formed, held, strict=True):
+            seal, left = _taken(whole, of, one.left)
             likely = with_likeness(seal.table, one, of) if one.dead else one
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
-            self.density.learn(seal.table, facts.rows, seal.buffer.bytes)
+            self.density.learn(seal.table, facts.rows, seal.buffer.bytes, facts.decoded_bytes)
             if not shared:
                 place = self._place(seal)
                 offsets = queue.add(place, seal, likely)
                 self._produce_dead(seal, likely.dead, of)
-            yield Sent(seal, facts, offsets, seals[0], place.partition)
+            if left is not None:
+                of.drop(seal.buffer.messages)
+                self._buffers.put_back(seal.partition, of)
+            yield Sent(seal, facts, offsets, seals[0], place.partition, left)
 
     def _place(self, seal: Seal) -> TopicPartition:
         """Return where the chunks of a seal go; a large one asks for a partition of its own."""
@@ -265,7 +271,9 @@ class Performer:
         """Form chunks and dead letters of each buffer.
 
         A message that cannot be read may come from a producer that knew a change earlier. It is
-        read again by the newest row message before it becomes a dead letter.
+        read again by the newest row message before it becomes a dead letter. So is one with a
+        value of a column that is gone, since the column may be back, but the registry is asked
+        seldom then: more likely its producer is older than the table, and sends it for ever.
         """
         buffers = [Messages(one.offsets, one.column()) for one in held]
         source = self._settings.source
@@ -275,9 +283,11 @@ class Performer:
                 return [refuse(one, codec) for one in buffers]
             most = self._tables.most(self._tables.topic(table))
             by = codec, source.framing, self._encoders[table], source.unknown_fields, most
-            formed = BlockFormer(*by).form_all(buffers)
+            formed = BlockFormer(*by, self._settings.block.max_decoded_bytes).form_all(buffers)
             unread = any(one.dead or one.facts.unknown for one in formed)
-            if not unread or not self._tables.overtaken(table):
+            if not unread and not any(one.passed_over for one in formed):
+                return formed
+            if not self._tables.overtaken(table, seldom=not unread):
                 return formed
 
     def _give_up(self) -> None:
@@ -327,6 +337,16 @@ def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
             some = waiting.setdefault(seal.table, [])
         some.append(seal)
     yield from waiting.values()
+
+
+def _taken(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
+    """Return the seal of what became a block, and the buffer of the last messages, so many."""
+    if not left:
+        return seal, None
+    count = len(held.offsets) - left
+    end, behind = held.offsets[count - 1] + 1, held.offsets[count]
+    taken, rest = parted(seal.buffer, count, end, behind)
+    return replace(seal, buffer=taken), rest
 
 
 @cache

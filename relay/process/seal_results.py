@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relay.blocks.form_block import BlockFacts
-    from relay.core.state import Seal
+    from relay.core.state import Buffer, Seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Sent:
         offsets: of the chunks in the block topic, in order; complete once all is acknowledged.
         first: whose chunk it is, where the buffer shares one.
         partition: of the block topic.
+        left: what of the seal's buffer is in neither.
     """
 
     seal: Seal
@@ -36,6 +37,7 @@ class Sent:
     offsets: Sequence[int]
     first: Seal
     partition: int
+    left: Buffer | None = None
 
     def result(self, topic: str) -> SealResult:
         """Return the result of the seal, once the brokers acknowledged everything.
@@ -50,10 +52,10 @@ class Sent:
             )
         block = self._block(topic) if facts.chunks else None
         if not facts.dead_groups:
-            return SealResult(seal, block)
+            return SealResult(seal, block, left=self.left)
         reason = next(iter(facts.dead_groups)).reason
         count = sum(facts.dead_groups.values())
-        return SealResult(seal, block, count, reason.text, reason.kind.value)
+        return SealResult(seal, block, count, reason.text, reason.kind.value, self.left)
 
     def _block(self, topic: str) -> SealedBlock:
         facts, share = self.facts, None
@@ -72,4 +74,5 @@ class Sent:
             crc32c=facts.crc32c,
             schema_version=facts.schema_version,
             share=share,
+            decoded_bytes=facts.decoded_bytes,
         )

@@ -4,12 +4,13 @@ Receives table names, gives a codec or the reason why there is none. It joins th
 neighbours: the catalogue (columns in ClickHouse), the registry (field numbers) and the
 block topics. A changed row message is found by `refresh` and used only after `adopt`, so
 that buffers read under the old one are sealed under the old one; but for messages that the
-old one cannot read, for which `overtaken` asks the registry at once.
+old one cannot read, or not all values of, for which `overtaken` asks the registry at once.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from relay import names
@@ -22,7 +23,7 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, takes_back, unsupported_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from relay.config.allowed_tables import Targets
     from relay.kafka.block_topics import BlockTopics
@@ -37,6 +38,8 @@ NO_HEADER = DeadReason(
     DeadKind.NO_TABLE, "no header 'table' that names database.table exactly once in UTF-8"
 )
 SPELLED = 5  # unknown tables whose spelling is compared with those there, between two refreshes
+PAUSE_SECONDS = 0.25  # from an answer of the registry until it is asked again by what asks seldom
+PAUSE_SHARE = 20  # times what the answer took: the pause where that is more
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
@@ -55,6 +58,7 @@ class TableCodecs:
         topics: BlockTopics,
         block_column: str,
         targets: Targets,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._targets = targets
         self._ledgers: set[str] = set()
@@ -62,6 +66,8 @@ class TableCodecs:
         self._registry = registry
         self._topics = topics
         self._block_column = block_column
+        self._clock = clock
+        self._pause_until = -float("inf")
         self._alone: set[str] = set()
         self._lagging: set[str] = set()
         self._meant: dict[str, str] = {}
@@ -175,20 +181,22 @@ class TableCodecs:
                 self._known[table] = codec
         self._changed = {}
 
-    def overtaken(self, table: str) -> bool:
+    def overtaken(self, table: str, *, seldom: bool = False) -> bool:
         """Return whether the registry has a newer message than `codec` gave; now it gives that.
 
         A producer that goes by the registry is never ahead of it: so its rows are read though
-        no `refresh` was due. Without a registry that answers, nothing changes.
+        no `refresh` was due. Where the registry does not answer, what was read of it counts.
+
+        Args:
+            table: whose messages `codec` does not read, or not all values of.
+            seldom: whether not to ask again soon after an answer, and go by what was read then:
+                for what a producer older than the table may send for ever, in each message.
         """
         known = self._known.get(table)
         if not isinstance(known, RowCodec):
             return False
-        try:
-            self._registry.catch_up()
-        except Unavailable as error:
-            log.warning("cannot read the schema registry topic", extra={"why": error.message})
-            return False
+        if not seldom or self._clock() >= self._pause_until:
+            self._ask()
         schema = self._registry.current(table)
         if schema is None or schema.version <= known.schema.version:
             return False
@@ -196,6 +204,16 @@ class TableCodecs:
         if isinstance(newer, RowCodec):
             self._known[table] = newer
         return isinstance(newer, RowCodec)
+
+    def _ask(self) -> None:
+        """Read what the registry has by now, if it answers; the next pause begins."""
+        begun = self._clock()
+        try:
+            self._registry.catch_up()
+        except Unavailable as error:
+            log.warning("cannot read the schema registry topic", extra={"why": error.message})
+        now = self._clock()
+        self._pause_until = now + max(PAUSE_SECONDS, PAUSE_SHARE * (now - begun))
 
     def _find_meant(self, unknown: set[str]) -> None:
         """Find which tables are spelled like unknown ones: of a few, for messages name anything."""

@@ -24,7 +24,7 @@ from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
 from relay.rows.judgement import UnfitValues, narrow
-from relay.rows.unknown_fields import find_outdated, find_unexplained
+from relay.rows.unknown_fields import find_outdated, find_unexplained, passes_over
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from relay.rows.bisect import Ranges
     from relay.rows.envelope import Integers
+    from relay.rows.row_bound import RowBound
     from relay.rows.row_codec import RowCodec
     from relay.rows.wire_scan import Unexplained
 
@@ -54,6 +55,11 @@ class Decoded(NamedTuple):
     """The others, in order of their index."""
     unknown: dict[str, int]
     """Messages, good or bad, by number of the field they hold and the row message does not."""
+    passed_over: bool = False
+    """Whether any of them has a value of a column that is gone: in a newer row message it may be
+    back."""
+    left: int = 0
+    """Of the messages given, how many of the last were not looked at: they are for the next."""
 
     @property
     def messages(self) -> int:
@@ -71,13 +77,18 @@ class Decoded(NamedTuple):
         for size in sizes:
             end = first + size
             rows = self.batch.slice(ends[first], ends[end] - ends[first])
-            parts.append(Decoded(rows, np.arange(size), self.rows[first:end], [], {}))
+            good = np.arange(size)
+            parts.append(Decoded(rows, good, self.rows[first:end], [], {}, self.passed_over))
             first = end
         return parts
 
 
 def decode(
-    values: pa.ChunkedArray[Any], codec: RowCodec, framing: str, unknown_fields: str = "dead"
+    values: pa.ChunkedArray[Any],
+    codec: RowCodec,
+    framing: str,
+    unknown_fields: str = "dead",
+    bound: RowBound | None = None,
 ) -> Decoded:
     """Decode the messages of a buffer.
 
@@ -87,16 +98,19 @@ def decode(
         framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
         unknown_fields: "dead" (a message with a field that the row message does not know is
             bad) or "ignore" (the field is passed over).
+        bound: of the rows; the first messages are decoded, as many as fit, at least one. None: all.
 
     Raises:
         ValueError: another framing. What is wrong with a message is in `bad`.
     """
-    rows = _read(values, codec, framing)
+    rows = _read(values, codec, framing, bound)
+    left = len(values) - rows.end
     refused = [one for one in rows.unexplained if unknown_fields == "dead" or not one.unknown]
     batch, misfits = narrow(rows.columns, codec)
     misfits += [UnfitValues(one.kind, -1, one.field, one.rows, one.why) for one in refused]
     if not misfits and not rows.unexplained:
-        return Decoded(batch, rows.index, rows.counts, sorted(rows.bad), {})
+        bad = sorted(rows.bad)
+        return Decoded(batch, rows.index, rows.counts, bad, {}, rows.passed_over, left)
     # Row number to message: only needed to blame somebody.
     owner = rows.owner()
     bad = list(rows.bad)
@@ -112,7 +126,8 @@ def decode(
         one.field: len(np.unique(owner[one.rows])) for one in rows.unexplained if one.unknown
     }
     good = ~np.isin(rows.index, blamed)
-    return Decoded(batch, rows.index[good], rows.counts[good], sorted(bad), unknown)
+    of_good = rows.index[good], rows.counts[good]
+    return Decoded(batch, *of_good, sorted(bad), unknown, rows.passed_over, left)
 
 
 @dataclass(frozen=True)
@@ -129,32 +144,63 @@ class _WireRows:
     """The others."""
     unexplained: list[Unexplained]
     """What the row message does not explain in these rows."""
+    end: int
+    """Of the messages that were looked at, in the array that was given."""
+    passed_over: bool = False
+    """Whether they have a value of a column that is gone."""
 
     def owner(self) -> Integers:
         """Return the message of each row; ascending."""
         return np.repeat(self.index, self.counts)
 
+    def first(self, most: int) -> _WireRows:
+        """Return the rows of the first messages: before `end`, and no more than so many.
 
-def _read(values: pa.ChunkedArray[Any], codec: RowCodec, framing: str) -> _WireRows:
-    """The rows in the messages' values."""
+        Of a message alone all are returned.
+        """
+        if len(self.columns[0]) <= most and (self.index[-1:] < self.end).all():
+            return self  # the usual case
+        ends = np.cumsum(self.counts)
+        fitting = max(1, int(np.searchsorted(ends, most, "right")))
+        end = self.end if fitting >= len(ends) else min(self.end, int(self.index[fitting]))
+        kept = int(np.searchsorted(self.index, end))
+        rows = int(ends[kept - 1]) if kept else 0
+        within = (one.before(rows) for one in self.unexplained)
+        return replace(
+            self,
+            columns=[column.slice(0, rows) for column in self.columns],
+            index=self.index[:kept],
+            counts=self.counts[:kept],
+            bad=[one for one in self.bad if one.index < end],
+            unexplained=[one for one in within if len(one.rows)],
+            end=end,
+        )
+
+
+def _read(
+    values: pa.ChunkedArray[Any], codec: RowCodec, framing: str, bound: RowBound | None
+) -> _WireRows:
+    """The rows in the messages' values, of the first messages if all are too many."""
     check_framing(framing)
     if codec.flat is None or size_of(values) < COMPILED_FROM_BYTES:
-        return _read_any(in_one_piece(values), codec, framing)
-    columns, counts = codec.flat.read(values, framing)
+        return _read_any(in_one_piece(values), codec, framing, bound)
+    columns, counts = codec.flat.read(values, framing, bound)
     plain = np.flatnonzero(counts >= 0)
-    taken = _WireRows(columns, plain, counts[plain], [], [])
-    if len(plain) == len(values):
-        return taken
-    rest = np.flatnonzero(counts < 0)
-    others = _read_any(in_one_piece(values.take(rest)), codec, framing)
-    bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
-    return _merged(taken, replace(others, index=rest[others.index], bad=bad))
+    taken = _WireRows(columns, plain, counts[plain], [], [], len(counts))
+    rows = taken
+    if len(plain) < len(counts):
+        rest = np.flatnonzero(counts < 0)
+        others = _read_any(in_one_piece(values.take(rest)), codec, framing, bound)
+        bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
+        end = len(counts) if others.end == len(rest) else int(rest[others.end])
+        rows = _merged(taken, replace(others, index=rest[others.index], bad=bad, end=end))
+    return rows if bound is None else rows.first(bound.rows)
 
 
 def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
     """The rows of both in the order of their messages."""
     if not len(others.index):
-        return replace(some, bad=others.bad)
+        return replace(some, bad=others.bad, end=others.end)
     if not len(some.index):
         return others
     order = np.argsort(np.concatenate([some.owner(), others.owner()]), kind="stable")
@@ -169,16 +215,23 @@ def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
     counts = np.concatenate([some.counts, others.counts])[in_order]
     moved = place[len(some.owner()) :]
     unexplained = [one._replace(rows=moved[one.rows]) for one in others.unexplained]
-    return _WireRows(columns, index, counts, others.bad, unexplained)
+    return _WireRows(
+        columns, index, counts, others.bad, unexplained, others.end, others.passed_over
+    )
 
 
-def _read_any(values: pa.BinaryArray, codec: RowCodec, framing: str) -> _WireRows:
-    """Any messages of any table."""
-    opened = open_messages(values, framing)
+def _read_any(
+    values: pa.BinaryArray, codec: RowCodec, framing: str, bound: RowBound | None
+) -> _WireRows:
+    """Any messages of any table; the first, if all have too many rows."""
+    opened, end = open_messages(values, framing), len(values)
+    if bound is not None:
+        opened, end = opened.within(bound, end)
     wire, good, bad = _parse(opened, codec)
     unexplained = _unexplained(opened, good, wire, codec)
     index, counts = opened.index[good], opened.counts[good]
-    return _WireRows(codec.wire_columns(wire), index, counts, [*opened.bad, *bad], unexplained)
+    columns, passed_over = codec.wire_columns(wire), passes_over(wire, codec)
+    return _WireRows(columns, index, counts, [*opened.bad, *bad], unexplained, end, passed_over)
 
 
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.rows.bisect import Ranges
+    from relay.rows.row_bound import RowBound
 
     Integers = npt.NDArray[np.int64]
 
@@ -54,6 +55,33 @@ class Opened:
     """Serialized rows of all the messages, in order; no nulls."""
     bad: list[BadMessage]
     """The others."""
+
+    def within(self, bound: RowBound, end: int) -> tuple[Opened, int]:
+        """Return the first of the messages, those whose rows are not too many, and their end.
+
+        A message whose rows alone are too many is bad.
+
+        Args:
+            bound: of their rows.
+            end: of all messages, in the array that was given.
+        """
+        index, counts, rows, bad = self.index, self.counts, self.rows, list(self.bad)
+        large = counts > bound.alone
+        if large.any():
+            many = zip(index[large].tolist(), counts[large].tolist(), strict=True)
+            bad += [
+                BadMessage(at, DeadReason(DeadKind.TOO_MANY_ROWS, bound.why(n))) for at, n in many
+            ]
+            rows = rows.filter(pa.array(np.repeat(~large, counts)))
+            index, counts = index[~large], counts[~large]
+        ends = np.cumsum(counts)
+        fitting = max(1, int(np.searchsorted(ends, bound.rows, "right")))
+        if fitting < len(index):
+            end = int(index[fitting])
+            index, counts = index[:fitting], counts[:fitting]
+            rows = rows.slice(0, int(ends[fitting - 1]))
+            bad = [one for one in bad if one.index < end]
+        return Opened(index, counts, rows, bad), end
 
 
 def open_messages(values: pa.BinaryArray, framing: str) -> Opened:

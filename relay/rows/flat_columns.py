@@ -57,19 +57,20 @@ class Sinks:
         self._values: list[Any] = [np.zeros(1, _STORED[kind]) for kind in kinds]
         self._bytes = [np.zeros(0, np.uint8) for _ in kinds]
 
-    def grow(self, rows: int, longest: int, left: int, *, short_of_rows: bool) -> None:
+    def grow(self, rows: int, longest: int, left: int, most: int, *, short_of_rows: bool) -> None:
         """Make room for messages of `left` bytes, or at least for what comes nearer to that.
 
         Args:
             rows: that are there.
             longest: bytes of the longest message; columns of bytes have room for it afterwards.
             left: bytes of all messages that are not read yet.
+            most: rows that there is ever room for.
             short_of_rows: the next message has more than there is room for.
         """
         left = int(left * _SLACK)
         room = rows + _LEAST_ROWS + int(left * self._density.rows)
-        if room > len(self.given) or short_of_rows:
-            room = max(room, 2 * len(self.given))
+        if (room > len(self.given) or short_of_rows) and len(self.given) < most:
+            room = min(max(room, 2 * len(self.given)), most)
             given = np.zeros((room, self.given.shape[1]), np.uint64)
             given[:rows] = self.given[:rows]
             self.given = given

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from relay.rows.flat_columns import Density, Sinks
+    from relay.rows.row_bound import RowBound
     from relay.schema.types.column_type import ColumnType
     from relay.schema.types.proto_shape import ProtoField
 
@@ -29,6 +30,8 @@ _KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "strin
 _WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
 """How protobuf writes each."""
 _NOT_KNOWN = -1
+_ANY = 1 << 62
+"""Rows that there may be room for, where nothing bounds them."""
 
 
 class Taken(NamedTuple):
@@ -37,7 +40,8 @@ class Taken(NamedTuple):
     columns: list[pa.Array[Any]]
     """Live columns in wire types, rows of the messages taken, in order."""
     rows: npt.NDArray[np.int64]
-    """Rows of each message; flatkernel.PASSED_OVER where it is not taken."""
+    """Rows of each message looked at, which are the first; flatkernel.PASSED_OVER where it is not
+    taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +90,20 @@ class FlatRows:
         flat = all(field.shape.message is None and not field.shape.repeated for field in fields)
         return cls(fields, types) if flat else None
 
-    def read(self, values: pa.ChunkedArray[Any], framing: str) -> Taken:
+    def read(
+        self, values: pa.ChunkedArray[Any], framing: str, bound: RowBound | None = None
+    ) -> Taken:
         """Take what is plain.
 
         Args:
             values: of messages, null where Kafka's value is null; piece by piece.
             framing: "batch" or "row".
+            bound: of the rows; messages from the first on that has no room are not looked at. One
+                whose rows alone are too many is passed over.
         """
         # Compiled code, and 0.3 s of imports, for those who have rows to read.
         from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
-        from relay.rows.flat_kernel import read_rows  # noqa: PLC0415
+        from relay.rows.flat_kernel import PASSED_OVER, read_rows  # noqa: PLC0415
 
         pieces = [_ValueRun.of(values.chunk(at)) for at in range(values.num_chunks)]
         size = sum(piece.bytes_from(0) for piece in pieces)
@@ -103,7 +111,8 @@ class FlatRows:
         counts = np.empty(len(values), np.int64)
         in_all = self._every.copy()
         sinks = Sinks(self._kinds, len(in_all), self._density or Density.guess(len(self._kinds)))
-        sinks.grow(0, longest, size, short_of_rows=False)
+        most = _ANY if bound is None else bound.rows
+        sinks.grow(0, longest, size, most, short_of_rows=False)
         table, rows, first, left = sinks.table(), 0, 0, size
         for piece in pieces:
             message, of_piece = 0, counts[first : first + len(piece)]
@@ -115,9 +124,23 @@ class FlatRows:
                 if message == len(piece):
                     break
                 behind = left - piece.bytes_from(0) + piece.bytes_from(message)
-                sinks.grow(rows, longest, behind, short_of_rows=short)
+                if short and bound is not None and len(sinks.given) == most:
+                    if rows:
+                        return self._taken(
+                            counts[: first + message], sinks, rows, size - behind, in_all
+                        )
+                    if most == bound.alone:
+                        of_piece[message] = PASSED_OVER
+                        message += 1
+                        continue
+                    most = bound.alone
+                sinks.grow(rows, longest, behind, most, short_of_rows=short)
                 table = sinks.table()
             first, left = first + len(piece), left - piece.bytes_from(0)
+        return self._taken(counts, sinks, rows, size, in_all)
+
+    def _taken(self, counts: Any, sinks: Sinks, rows: int, size: int, in_all: Any) -> Taken:
+        """What was read of so many bytes."""
         if rows:
             self._density = sinks.density(rows, size)
         columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]

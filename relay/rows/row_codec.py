@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from relay.arrow.array_memory import offsets_of
 from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
+from relay.rows.row_bound import row_bits
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from relay.schema.types.proto_shape import ProtoField, Shape
 
 _ASCII = 0x7F
+_GONE_BYTES = 8
+"""Of a row's value of a column that is gone, which is decoded to be seen."""
 
 
 class RowCodec:
@@ -85,6 +88,8 @@ class RowCodec:
         """Of these the ones whose column is there with another type, so that a value is lost."""
         self.row_fields = [*live, *_gone_fields(gone)]
         """Of the row message with what is gone, as far as it can be decoded; live ones first."""
+        self.row_bytes = self._row_bytes()
+        """That a row takes as columns, whatever fields it sets; at least one."""
         self.flat = FlatRows.of(live, self.types)
         """The compiled decoder; None where a column is nested."""
         self.message_class: type[Message] = message_factory.GetMessageClass(
@@ -102,6 +107,11 @@ class RowCodec:
             for one, text in zip(renamed, self._text, strict=True)
         ]
         self._handler = self._encoder if raw == renamed else _handler(raw)
+
+    def _row_bytes(self) -> int:
+        bits = sum(max(row_bits(kind.wire), row_bits(kind.arrow)) for kind in self.types)
+        gone = len(self.row_fields) - len(self.types)
+        return max(1, bits // 8 + _GONE_BYTES * gone)
 
     def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
         """Return serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.

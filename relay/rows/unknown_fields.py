@@ -74,6 +74,27 @@ def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
     return found
 
 
+def passes_over(wire: pa.RecordBatch, codec: RowCodec) -> bool:
+    """Return whether a row has a value of a column that is gone: it is known, and not read.
+
+    Costs nothing where no column is gone, and no look at a row where none has such a value.
+
+    Args:
+        wire: what `codec.decode_all` made of the rows.
+        codec: of the table.
+    """
+    live = len(codec.types)
+    gone = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
+    return any(_is_given(column, field.shape) for column, field in gone)
+
+
+def _is_given(column: Any, shape: Shape) -> bool:
+    """Whether a row has a value; where the field is repeated, one that is not empty."""
+    if shape.repeated:
+        return len(column.flatten()) > 0
+    return bool(column.null_count < len(column))
+
+
 def _explained(wire: pa.RecordBatch, codec: RowCodec) -> int | None:
     """Bytes that protobuf takes for the decoded columns; None: a number is wider than its field."""
     total, parts = 0, []

@@ -64,6 +64,12 @@ class Unexplained(NamedTuple):
         """Whether it is an unknown number; else a known one whose value is not as it should be."""
         return self.kind in {DeadKind.UNKNOWN_FIELD, DeadKind.OUTDATED_FIELD}
 
+    def before(self, end: int) -> Unexplained:
+        """Return the same of the rows before one."""
+        count = int(np.searchsorted(self.rows, end))
+        numbers = None if self.numbers is None else self.numbers[:count]
+        return self._replace(rows=self.rows[:count], numbers=numbers)
+
     def why(self, row: int) -> str:
         """Return what is wrong in one of the rows."""
         if self.numbers is None:

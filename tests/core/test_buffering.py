@@ -9,15 +9,17 @@ import pytest
 from relay.core.buffering import (
     advance,
     append,
+    asked,
     at_end,
     journal_record,
+    parted,
     passed_over,
     settled,
     without,
 )
 from relay.core.records import TableMark
 from relay.core.state import Partition, Seal, SealReason
-from tests.core.build import arrival, buffer, partition
+from tests.core.build import arrival, buffer, partition, result
 
 
 def seal(table: str, of: Partition) -> Seal:
@@ -47,6 +49,37 @@ def test_rows_and_bytes_of_passed_over_messages_do_not_count() -> None:
     made = append(None, arrival("d.x", 0, 1, 2, 3), 3, 0)
 
     assert (made.first_offset, made.messages, made.rows, made.bytes) == (3, 1, 1, 10)
+
+
+def test_what_does_not_fit_into_a_block_stays_behind_its_mark() -> None:
+    """The floor is at the first message left, and no message before it is counted as missing."""
+    first, left = parted(buffer(0, 3, decoded=80), 1, 1, 2)
+    assert (first.next_offset, first.messages, first.bytes, first.decoded) == (1, 1, 10, 20)
+    assert (left.first_offset, left.messages, left.bytes, left.decoded) == (2, 3, 30, 60)
+    assert left.next_offset == 4
+
+    before = partition(0, 6, buffers={"d.x": buffer(0, 3), "d.y": buffer(4, 5)})
+    of = replace(seal("d.x", before), buffer=first)
+    after = without(before, [of], 50, {"d.x": left})
+    assert (after.floor, after.marks, after.count) == (2, {}, 2)
+    assert after.buffers == {"d.x": left, "d.y": buffer(4, 5)}
+
+    earlier = partition(0, 6, buffers={"d.x": buffer(1, 4), "d.y": buffer(0)})
+    first, left = parted(earlier.buffers["d.x"], 2, 3, 3)
+    of = replace(seal("d.x", earlier), buffer=first)
+    after = without(earlier, [of], 50, {"d.x": left})
+    assert (after.floor, after.marks) == (0, {"d.x": 3})
+
+
+def test_a_seal_and_what_is_left_are_what_was_asked_for() -> None:
+    before = partition(0, 4, buffers={"d.x": buffer(0, 3, decoded=7)})
+    whole = seal("d.x", before)
+    first, left = parted(whole.buffer, 3, 3, 3)
+    made = result(replace(whole, buffer=first))
+    assert asked(replace(made, left=left)) == whole
+    assert asked(made) != whole
+    assert asked(replace(made, left=replace(left, messages=2))) != whole
+    assert asked(replace(made, left=replace(left, first_offset=2))) != whole
 
 
 def test_the_floor_is_the_first_offset_not_wholly_in_blocks() -> None:

@@ -28,6 +28,14 @@ def test_full_by_bytes_and_by_rows() -> None:
     assert due(state) == [(0, "d.x", SealReason.BYTES), (0, "d.y", SealReason.ROWS)]
 
 
+def test_a_buffer_is_sealed_for_what_its_rows_take_as_columns() -> None:
+    """Of a thousand columns a row takes 8 kB, though it sets three of them in 38 bytes."""
+    buffers = {"d.x": buffer(0, decoded=128), "d.y": buffer(1, decoded=127)}
+    state = with_limits(limits(max_decoded_bytes=128), p0=partition(0, 2, buffers=buffers))
+
+    assert due(state) == [(0, "d.x", SealReason.DECODED)]
+
+
 def test_a_quiet_table_may_wait_longer() -> None:
     buffers = {"d.x": buffer(0), "d.y": buffer(1)}
     chosen = limits(max_age_ms=1_000, table_max_age_ms={"d.y": 60_000})

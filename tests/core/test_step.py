@@ -12,10 +12,13 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
+from relay.core.buffering import parted
 from relay.core.offsets import CommittedOffset
+from relay.core.records import SealResult
 from relay.core.state import Guards, Phase, RelayState, SealReason
 from relay.core.step import (
     IN_TRANSACTION,
+    MAX_CUT,
     MAX_FAILURES,
     TRANSITIONS,
     IllegalEventError,
@@ -404,6 +407,75 @@ def test_until_the_commit_is_answered_the_partition_is_as_before() -> None:
 def test_every_seal_needs_its_result() -> None:
     with pytest.raises(AssertionError, match="exactly one result"):
         step(in_phase(Phase.PRODUCING), ev.Produced(()))
+
+
+def cut(of: SealResult, messages: int) -> SealResult:
+    """The result of a seal of which only the first messages went into a block."""
+    at = of.seal.buffer.first_offset + messages
+    taken, left = parted(of.seal.buffer, messages, at, at)
+    return replace(result(replace(of.seal, buffer=taken)), left=left)
+
+
+def committed(state: RelayState, messages: int) -> tuple[RelayState, tuple[ef.Effect, ...]]:
+    """After a transaction that was just asked for; the first messages of each buffer went in."""
+    assert state.transaction is not None
+    wholes = map(result, state.transaction.seals)
+    results = tuple(
+        cut(one, messages) if one.seal.buffer.messages > messages else one for one in wholes
+    )
+    rest = ev.JournalWritten({0: 40}), ev.OffsetsSent(), ev.Committed(clean=True)
+    return through(state, ev.Begun(), ev.Produced(results), *rest)
+
+
+def test_what_is_left_of_a_buffer_goes_on_at_once_and_is_asked_about_anew() -> None:
+    """A poll may bring more than one block takes: with one in between it would only grow."""
+    chosen = limits(max_rows=3, commit_interval_ms=10_000)
+    state, effects = step(
+        with_limits(chosen, p0=partition()), polled(20_000, arrival("d.x", *range(7)))
+    )
+    for floor in (2, 4):
+        assert effects[-1] == ef.Begin(frozenset({"d.x"}))
+        state, effects = committed(state, 2)
+        assert (state.partitions[0].floor, state.partitions[0].count) == (floor, floor)
+    assert (effects[0], state.phase) == (ef.Begin(frozenset({"d.x"})), Phase.BEGINNING)
+    assert state.transaction is not None
+    assert state.transaction.seals[0].block_id == "app:d.x:0:0:4"
+    state, effects = committed(state, 2)
+    assert (effects, state.phase) == ((), Phase.READY)
+    assert state.partitions[0].buffers["d.x"] == buffer(6, opened_at_ms=20_000)
+
+
+def test_the_group_is_not_kept_waiting_for_a_poll_by_what_is_left() -> None:
+    last = 3 * MAX_CUT
+    state = with_limits(limits(max_rows=2), p0=partition())
+    state, effects = step(state, polled(0, arrival("d.x", *range(last))))
+    blocks = 0
+    while effects and state.transaction:
+        state, effects = committed(state, 1)
+        blocks += 1
+    assert (blocks, state.phase) == (MAX_CUT, Phase.READY)
+    state, effects = step(state, polled(1, arrival("d.x", last)))
+    assert effects[-1] == ef.Begin(frozenset({"d.x"}))
+
+
+def test_all_of_a_buffer_is_sealed_under_the_old_columns() -> None:
+    state = with_limits(limits(), p0=partition(0, 5, buffers={"d.x": buffer(0, 4)}))
+    state, effects = step(state, ev.SchemaChanged(frozenset({"d.x"})))
+    while effects:
+        assert state.transaction is not None
+        assert state.transaction.seals[0].reason is SealReason.SCHEMA
+        state, effects = committed(state, 2)
+    assert state.partitions[0].buffers == {}
+
+
+def test_a_relay_that_stops_seals_what_is_left_too() -> None:
+    state = with_limits(limits(), p0=partition(0, 5, buffers={"d.x": buffer(0, 4)}))
+    state, _ = step(state, ev.StopRequested())
+    floors = []
+    while state.phase is not Phase.STOPPED:
+        state, _ = committed(state, 2)
+        floors.append(state.partitions[0].floor)
+    assert floors == [2, 4, 5]
 
 
 def test_messages_that_vanish_between_buffer_and_block_are_noticed() -> None:

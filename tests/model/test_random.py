@@ -44,6 +44,7 @@ class Seen:
 
     Attributes:
         turns: kinds of event, and whether partitions were read in turns before and after.
+        cut: seals of which something was left.
     """
 
     results: list[Searched] = field(default_factory=list)
@@ -51,10 +52,13 @@ class Seen:
     faults: set[tuple[type[Any], str]] = field(default_factory=set)
     reasons: set[SealReason] = field(default_factory=set)
     turns: set[tuple[type[Any], bool, bool]] = field(default_factory=set)
+    cut: int = 0
 
     def step(self, state: RelayState, event: ev.Event) -> Step:
         self.transitions.add((state.phase, type(event)))
         after = step(state, event)
+        if isinstance(event, ev.Produced):
+            self.cut += sum(result.left is not None for result in event.results)
         self.turns.add((type(event), state.turns is not None, after[0].turns is not None))
         return after
 
@@ -96,6 +100,7 @@ def test_the_histories_go_everywhere(seen: Seen) -> None:
     """The random histories use every reachable transition, fault and reason to seal."""
     assert seen.faults == {(effect, fault) for effect, names in FAULTS.items() for fault in names}
     assert seen.reasons == set(SealReason)
+    assert seen.cut > 100
     wanted = {(ev.Polled, False, True), (ev.Polled, True, True), (ev.Polled, True, False)}
     assert wanted <= seen.turns
     assert {(ev.Revoked, True, False), (ev.Aborted, True, False)} <= seen.turns

@@ -7,8 +7,10 @@ production.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from relay.core.buffering import parted
 from relay.core.offsets import CommittedOffset
 from relay.core.records import PartitionTruth, SealedBlock, SealResult
 from tests.model.kafka import NotNowError
@@ -66,11 +68,20 @@ def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[PartitionT
     return tuple(found)
 
 
-def form(kafka: Kafka, producer: Producer, seal: Seal, offsets: tuple[int, ...]) -> SealResult:
-    """Chunks and dead letters of one seal, into the transaction."""
+def form(
+    kafka: Kafka, producer: Producer, seal: Seal, offsets: tuple[int, ...], most: int
+) -> SealResult:
+    """Chunks and dead letters of one seal, into the transaction; of at most `most` bytes."""
     assert offsets[0] == seal.buffer.first_offset
     assert len(offsets) == seal.buffer.messages
     source = kafka.log((SOURCE, seal.partition))
+    sizes = accumulate(source.entries[o].value.size for o in offsets)
+    fitting = max(1, sum(size <= most for size in sizes))
+    left = None
+    if fitting < len(offsets):
+        end, behind = offsets[fitting - 1] + 1, offsets[fitting]
+        taken, left = parted(seal.buffer, fitting, end, behind)
+        seal, offsets = replace(seal, buffer=taken), offsets[:fitting]
     good = [o for o in offsets if not source.entries[o].value.bad]
     bad = [o for o in offsets if source.entries[o].value.bad]
     topic = f"blocks.{seal.table}"
@@ -86,7 +97,7 @@ def form(kafka: Kafka, producer: Producer, seal: Seal, offsets: tuple[int, ...])
         block = SealedBlock(
             topic, places[0], places[-1] + 1, len(places), len(good), len(good), size, 0, 1
         )
-    return SealResult(seal, block, len(bad), "bad" if bad else "")
+    return SealResult(seal, block, len(bad), "bad" if bad else "", left=left)
 
 
 def _chunks(offsets: list[int]) -> list[tuple[int, ...]]:

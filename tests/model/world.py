@@ -46,6 +46,7 @@ def limits(**changes: Any) -> SealingLimits:
         "max_buffer_bytes": FOREVER_MS,
         "max_reread": FOREVER_MS,
         "flush_point_interval_ms": FOREVER_MS,
+        "max_decoded_bytes": FOREVER_MS,
     }
     return SealingLimits(**(values | changes))
 

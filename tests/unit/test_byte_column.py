@@ -54,6 +54,36 @@ def test_values_are_copied_as_they_are(
     assert made.bytes == sum(len(one or b"") for one in values[::2])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_dropped_values_are_gone_and_others_come_behind_what_is_left(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(byte_column, "_MOST_BITS", chance.choice([10, 11]))
+    values = [
+        chance.choice([None, b"", chance.randbytes(chance.randrange(1, chance.choice([9, 3_000])))])
+        for _ in range(400)
+    ]
+    made, left = column(values, 40), values[::2]
+    places = np.frombuffer(b"new", np.uint8).ctypes.data + np.arange(2)
+    while len(left) > 1:
+        gone = chance.randrange(1, min(len(left), 60))
+        made.drop(gone)
+        left = [*left[gone:], b"ne", b"ew"] if chance.random() < 0.5 else left[gone:]
+        if left[-1] == b"ew" and len(left) > len(made):
+            made.extend(places, np.array([2, 2]), np.arange(2))
+        assert made.array().to_pylist() == left
+        assert [made[at] for at in range(len(made))] == left
+
+
+def test_what_is_dropped_takes_no_memory() -> None:
+    """But for the piece that the first one left is in."""
+    made = column([b"x" * 9_000] * 2_000, 8)
+    made.drop(990)
+    assert len(made) == 10
+    assert made.bytes < 9_000 * 10 + (1 << 19)
+
+
 def test_pieces_grow_with_the_column_and_little_is_in_vain() -> None:
     """Room for less than a piece more than there is, and no more pieces than that takes."""
     made = column([b"x" * 9_000] * 2_000, 8)
