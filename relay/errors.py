@@ -46,6 +46,19 @@ PERHAPS_NO_MESSAGE = (
     "which are no messages"
 )
 """Of offsets between a floor and the log's first one: nobody can tell any more what they were."""
+NEW_APP = (
+    "begin under a new app name, which knows nothing of the old one: before its first start, "
+    "`relay schema seed CONFIG --from-app OLD --run` gives it the old field numbers, or values go "
+    "into wrong columns; with source.start earliest it loads again what the topic still holds, "
+    "with latest it skips what was not read yet"
+)
+"""The last resort, with its price: nothing starts at an offset of somebody's choice."""
+NUMBERS_LOST = (
+    "restore the topic from a backup; or stop the app's relays, delete what is left of the topic, "
+    "and give the numbers anew from the producers' .proto files, all in one call: `relay schema "
+    "seed CONFIG FILE... --run`"
+)
+"""Where field numbers are gone: a relay would number the columns in their order of today."""
 
 
 _NEXT, _MORE = "\n  next: ", "\n  more: "

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Block(_message.Message):
-    __slots__ = ("id", "table", "topic", "partition", "first_offset", "next_offset", "chunks", "messages", "rows", "row_bytes", "crc32c", "first_source_offset", "next_source_offset", "schema_version", "opened_at_ms", "sealed_at_ms", "reason", "first_timestamp_ms", "left_out", "sealed_rows", "to_dead_letters", "source_topic", "source_topic_id", "share")
+    __slots__ = ("id", "table", "topic", "partition", "first_offset", "next_offset", "chunks", "messages", "rows", "row_bytes", "crc32c", "first_source_offset", "next_source_offset", "schema_version", "opened_at_ms", "sealed_at_ms", "reason", "first_timestamp_ms", "left_out", "sealed_rows", "to_dead_letters", "source_topic", "source_topic_id", "share", "decoded_bytes")
     ID_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class Block(_message.Message):
     SOURCE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
+    DECODED_BYTES_FIELD_NUMBER: _ClassVar[int]
     id: str
     table: str
     topic: str
@@ -56,7 +57,8 @@ class Block(_message.Message):
     source_topic: str
     source_topic_id: str
     share: Share
-    def __init__(self, id: _Optional[str] = ..., table: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., chunks: _Optional[int] = ..., messages: _Optional[int] = ..., rows: _Optional[int] = ..., row_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., schema_version: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., sealed_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., first_timestamp_ms: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ..., sealed_rows: _Optional[int] = ..., to_dead_letters: _Optional[bool] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., share: _Optional[_Union[Share, _Mapping]] = ...) -> None: ...
+    decoded_bytes: int
+    def __init__(self, id: _Optional[str] = ..., table: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., first_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., chunks: _Optional[int] = ..., messages: _Optional[int] = ..., rows: _Optional[int] = ..., row_bytes: _Optional[int] = ..., crc32c: _Optional[int] = ..., first_source_offset: _Optional[int] = ..., next_source_offset: _Optional[int] = ..., schema_version: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., sealed_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., first_timestamp_ms: _Optional[int] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ..., sealed_rows: _Optional[int] = ..., to_dead_letters: _Optional[bool] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., share: _Optional[_Union[Share, _Mapping]] = ..., decoded_bytes: _Optional[int] = ...) -> None: ...
 
 class Share(_message.Message):
     __slots__ = ("partition", "first", "first_row")
@@ -149,28 +151,32 @@ class Commit(_message.Message):
     def __init__(self, app: _Optional[str] = ..., source_topic: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., n: _Optional[int] = ..., previous_floor: _Optional[int] = ..., floor: _Optional[int] = ..., position: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., blocks: _Optional[_Iterable[_Union[Block, _Mapping]]] = ..., dead: _Optional[_Iterable[_Union[DeadLetters, _Mapping]]] = ..., reference: _Optional[int] = ..., count: _Optional[int] = ..., member: _Optional[str] = ..., written_at_ms: _Optional[int] = ..., flush_point: _Optional[bool] = ..., rewind: _Optional[_Union[Rewind, _Mapping]] = ..., rewound: _Optional[bool] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., source_partitions: _Optional[int] = ...) -> None: ...
 
 class Rewind(_message.Message):
-    __slots__ = ("starts", "kept", "why", "next_letter")
+    __slots__ = ("starts", "kept", "why", "next_letter", "dead_topic_id")
     STARTS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     NEXT_LETTER_FIELD_NUMBER: _ClassVar[int]
+    DEAD_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     starts: _containers.RepeatedCompositeFieldContainer[Mark]
     kept: _containers.RepeatedScalarFieldContainer[str]
     why: str
     next_letter: int
-    def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ...) -> None: ...
+    dead_topic_id: str
+    def __init__(self, starts: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ..., kept: _Optional[_Iterable[str]] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ..., dead_topic_id: _Optional[str] = ...) -> None: ...
 
 class Accept(_message.Message):
-    __slots__ = ("kinds", "found", "why", "next_letter")
+    __slots__ = ("kinds", "found", "why", "next_letter", "dead_topic_id")
     KINDS_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     NEXT_LETTER_FIELD_NUMBER: _ClassVar[int]
+    DEAD_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     found: str
     why: str
     next_letter: int
-    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ...) -> None: ...
+    dead_topic_id: str
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ..., why: _Optional[str] = ..., next_letter: _Optional[int] = ..., dead_topic_id: _Optional[str] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type", "number", "dropped", "default_kind")

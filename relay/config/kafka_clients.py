@@ -18,7 +18,7 @@ from relay.errors import ConfigError
 ClientSettings = dict[str, Any]
 """librdkafka names to values; callers add their callbacks."""
 
-# Each would only draw a warning from clients of the other kind.
+# Most would only draw a warning from clients of the other kind.
 _CONSUMER_ONLY = re.compile(
     r"(fetch|queued|coordinator|consume)\..*|max\.poll\.interval\.ms|heartbeat\.interval\.ms"
     r"|max\.partition\.fetch\.bytes"
@@ -26,6 +26,8 @@ _CONSUMER_ONLY = re.compile(
 _PRODUCER_ONLY = re.compile(
     r"(queue\.buffering|batch|compression|partitioner|sticky\.partitioning)(\..*)?|linger\.ms"
     r"|queuing\.strategy|request\.timeout\.ms|msg_order_cmp"
+    # A consumer with it is refused unless it fetches at least as much at a time.
+    r"|message\.max\.bytes"
 )
 _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 """A reader joins no group: the member's limit would only contradict its default session."""
@@ -211,6 +213,20 @@ def reader(kafka: Brokers) -> ClientSettings:
         **_READS,
     }
     return {**defaults, **_pass_through(kafka, _NOT_A_MEMBER), **owned}
+
+
+def prober(kafka: Brokers) -> ClientSettings:
+    """Return settings of a reader that learns whether logs reach an offset, and reads no further.
+
+    Brokers send a first batch, however little is asked for. Aborted records are as good as others:
+    of those alone may be many.
+    """
+    return {
+        **reader(kafka),
+        "enable.partition.eof": True,
+        "max.partition.fetch.bytes": 1,
+        "isolation.level": "read_uncommitted",
+    }
 
 
 def plain_producer(kafka: Brokers) -> ClientSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -38,3 +38,18 @@ Epochs = Mapping[int, int]
 
 UNKNOWN_EPOCH = -1
 """The protocol's value for a leader epoch that is not known."""
+
+
+def epoch_reaches(floor: int, position: int, marks: Iterable[int]) -> int:
+    """Return up to which offset the log reached under the leader epoch committed with a floor.
+
+    The epoch is that of the last message before the position. A relay that was started again reads
+    from its floor on, and until it comes to a mark, it commits epochs that may be older than the
+    messages before the mark.
+
+    Args:
+        floor: the committed one.
+        position: of the same journal record.
+        marks: offsets of its tables' marks.
+    """
+    return max([floor, *(mark for mark in marks if mark <= position)])

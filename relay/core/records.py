@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
-from relay.core.state import Seal
+from relay.core.state import Buffer, Seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class SealedBlock:
     Attributes:
         share: where its chunk holds rows of other blocks of the transaction as well: offsets and
             checksum are those of the whole chunk, rows and messages are the block's own.
+        decoded_bytes: of the rows as columns, without what texts and lists hold.
     """
 
     topic: str
@@ -45,6 +46,7 @@ class SealedBlock:
     crc32c: int
     schema_version: int
     share: ChunkShare | None = None
+    decoded_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class SealResult:
     """Outcome of one seal: a block, dead letters, or both.
 
     Attributes:
+        seal: with as much of its buffer as went in.
         dead_reason, dead_kind: of the first dead letter; the kind as its header has it.
+        left: what of the buffer did not go in, because the block would be too large; None: all did.
     """
 
     seal: Seal
@@ -60,6 +64,7 @@ class SealResult:
     dead_messages: int = 0
     dead_reason: str = ""
     dead_kind: str = ""
+    left: Buffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class JournalRecord:
         source_partitions: of the source, when its writer took the partition over; 0: an older
             version wrote it.
         appended_at_ms: its Unix time in the topic, by which retention goes; 0: not read there.
+        source_topic: name of the topic that was read; empty: not read in the journal, where its
+            writer's stands.
     """
 
     partition: int
@@ -88,6 +95,7 @@ class JournalRecord:
     rewinding: bool = False
     source_partitions: int = 0
     appended_at_ms: int = 0
+    source_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,9 @@ class PartitionTruth:
         shown: as JournalEnd's; None where the group's offset is the truth itself.
         journal_topic_id: asked for where `committed` is None; empty elsewhere.
         source_partitions: of the source.
+        lost_end: where the source's log ends for `leader_epoch`, if that is before a mark which was
+            read under it; None: it is not, or nobody had to ask.
+        source_topic: its name, as it is set now.
     """
 
     partition: int
@@ -135,6 +146,8 @@ class PartitionTruth:
     shown: CommittedOffset | None = None
     journal_topic_id: str = ""
     source_partitions: int = 0
+    lost_end: int | None = None
+    source_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,7 @@ class Arrival:
         rows: in all of them, estimated: it only decides when a buffer is full.
         bytes: of all their values, and of headers that weigh much.
         first_timestamp_ms: of the first one's record.
+        decoded: bytes of the rows as columns, estimated; 0 as long as the table is new here.
     """
 
     partition: int
@@ -153,3 +167,4 @@ class Arrival:
     rows: int
     bytes: int
     first_timestamp_ms: int = 0
+    decoded: int = 0

@@ -11,16 +11,19 @@ from collections.abc import Iterable
 
 from relay import names
 from relay.core.effects import StopError, StopKind
-from relay.core.offsets import CommittedOffset
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset, epoch_reaches
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.state import Partition
-from relay.errors import PERHAPS_NO_MESSAGE, ErrorPage
+from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE, ErrorPage
+
+OTHER_TOPIC = f"put the old name back into source.topic; to read another topic, {NEW_APP}"
+"""The next step where source.topic names another topic than the app has read."""
 
 
 def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
     """Return the partition as its last committed transaction left it, with empty buffers."""
-    if ahead := _ahead(found):
-        return ahead
+    if stopped := _other_topic(found) or _ahead(found):
+        return stopped
     if found.committed is None:
         return _first_start(found, now_ms)
     problem = (
@@ -55,6 +58,46 @@ def came_later(partition: int, widths: Iterable[int]) -> bool:
             All that were there at the app's first start are below each of them.
     """
     return any(width <= partition for width in widths)
+
+
+def mark_to_prove(found: PartitionTruth) -> int | None:
+    """Return the mark that the log has to reach under the committed leader epoch; None: no mark.
+
+    The consumer proves the floor itself, where it begins. A log that lost its end between floor and
+    mark, and has grown again since, has new messages there that would be passed over.
+    """
+    record = found.record
+    if record is None or found.committed is None or found.leader_epoch == UNKNOWN_EPOCH:
+        return None
+    marks = [mark.offset for mark in record.marks]
+    reached = epoch_reaches(record.floor, record.position, marks)
+    return reached if record.floor < reached <= found.log_end else None
+
+
+def other_topic(read: tuple[str, str], now: tuple[str, str]) -> str:
+    """Return that the app has read a topic of another name; empty: it has not, or nobody knows.
+
+    Args:
+        read: name and id of the source topic, as a journal record has them.
+        now: of the one that the settings name.
+    """
+    (name, topic_id), (present, present_id) = read, now
+    if not name or not present or name == present or topic_id == present_id:
+        return ""
+    return f"the journal is of topic {name!r}, and source.topic is {present!r}"
+
+
+def _other_topic(found: PartitionTruth) -> StopError | None:
+    """First of all: every other difference, and its cure, would be of the wrong topic."""
+    record = found.record or found.last_record
+    if record is None:
+        return None
+    read = record.source_topic, record.source_topic_id
+    said = other_topic(read, (found.source_topic, found.source_topic_id))
+    if not said:
+        return None
+    where = f"source partition {found.partition}: {said}"
+    return StopError(StopKind.CONFIG, where, OTHER_TOPIC, ErrorPage.START)
 
 
 def _ahead(found: PartitionTruth) -> StopError | None:
@@ -151,17 +194,35 @@ def _made_anew(found: PartitionTruth, record: JournalRecord) -> StopError | None
 
 
 def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> StopError | None:
-    if committed.floor < found.log_start:
-        return _stop(
-            found,
-            f"offsets {committed.floor} to {found.log_start - 1} were never read and are gone: "
-            f"retention moved the log's start to {found.log_start} ({PERHAPS_NO_MESSAGE})",
-        )
+    """The floor and the marks are places in the log: whoever read to there saw it reach there."""
     if committed.floor > found.log_end:
         return _stop(
             found,
             f"committed floor {committed.floor} lies beyond the log's end {found.log_end}: "
             "the source topic lost records",
+        )
+    marks = () if found.record is None else found.record.marks
+    last = max(marks, key=lambda mark: mark.offset, default=None)
+    if last is not None and last.offset > found.log_end:
+        return _stop(
+            found,
+            f"messages of {last.table!r} before offset {last.offset} are in blocks, but the log "
+            f"ends at {found.log_end}: the source topic lost records",
+        )
+    if last is not None and found.lost_end is not None:
+        lost = (
+            f"the log lost its end and has grown again to {found.log_end}: from offset "
+            f"{found.lost_end} on its messages are others than those that were read"
+        )
+        if found.lost_end < 0:
+            lost = "its leader, who does not know the committed epoch, cannot say if they are those"
+        read = f"messages of {last.table!r} before offset {last.offset} are in blocks"
+        return _stop(found, f"{read}, but {lost}")
+    if committed.floor < found.log_start:
+        return _stop(
+            found,
+            f"offsets {committed.floor} to {found.log_start - 1} were never read and are gone: "
+            f"retention moved the log's start to {found.log_start} ({PERHAPS_NO_MESSAGE})",
         )
     return None
 

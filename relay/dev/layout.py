@@ -97,7 +97,7 @@ def decide(
         clickhouse_port=clickhouse_port or known.clickhouse_port,
         clickhouse_tcp_port=clickhouse_tcp_port
         or known.clickhouse_tcp_port
-        or _free_ports(1, {*known.kafka_ports, *known.controller_ports, known.clickhouse_port})[0],
+        or free_ports(1, {*known.kafka_ports, *known.controller_ports, known.clickhouse_port})[0],
     )
     return wanted, wanted != known
 
@@ -118,7 +118,7 @@ def _choose(
     given = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
     taken = {*given, clickhouse_port, clickhouse_tcp_port}
     missing = 2 * brokers - len(given) + (not clickhouse_port) + (not clickhouse_tcp_port)
-    chosen = _free_ports(missing, taken)
+    chosen = free_ports(missing, taken)
     kafka = given or [chosen.pop() for _ in range(brokers)]
     return Layout(
         cluster_id=urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
@@ -129,7 +129,8 @@ def _choose(
     )
 
 
-def _free_ports(count: int, taken: Collection[int]) -> list[int]:
+def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
+    """Return so many ports of PORTS that nobody listens on now, without those that are taken."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if len(found) == count:

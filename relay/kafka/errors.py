@@ -7,6 +7,7 @@ orders them, then the codes whose flag is missing or too weak.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -172,6 +173,9 @@ class TransactionFailed(Exception):
         self.lost = lost
 
 
+_LOST_END = re.compile(r"broker end offset is (-?\d+) \(offset leader epoch")
+
+
 def is_final(error: KafkaError) -> bool:
     """Return whether the client that says so is of no more use.
 
@@ -184,6 +188,19 @@ def is_final(error: KafkaError) -> bool:
 def ends_reading(error: KafkaError) -> bool:
     """Return whether the consumer that says so will never read on."""
     return is_final(error) or error.code() in REFUSED
+
+
+def lost_end(error: KafkaError) -> int | None:
+    """Return where a log ends for the leader epoch that was asked for; None for another error.
+
+    A consumer asks the leader for it where it begins with an epoch, and after each election
+    (KIP-320). librdkafka (2.16) gives what it hears in the error's text alone. Negative: the leader
+    has no record of such an epoch.
+    """
+    if error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+        return None
+    found = _LOST_END.search(error.str())
+    return None if found is None else int(found[1])
 
 
 def classify(error: KafkaError) -> Failure | None:

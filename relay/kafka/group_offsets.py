@@ -3,24 +3,29 @@
 `places` makes what send_offsets_to_transaction commits: each floor with the metadata that names its
 journal record, and with the leader epoch under which the log reached it. Where the source is in a
 cluster of its own, the truth is in the other one: `show` tells the source's group, for lag tools
-alone, without waiting for an answer. `read` returns what that group shows.
+alone, without waiting for an answer. `read` returns what that group shows. `lost_ends` asks whether
+logs still reach what was read under a committed leader epoch.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd
 from relay.errors import Unavailable
-from relay.kafka.errors import answered
+from relay.kafka.errors import REFUSED, answered, lost_end
+from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from relay.config.settings import Brokers
     from relay.core.offsets import Epochs, Offsets
 
 
@@ -33,6 +38,10 @@ def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]
 
 
 log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
+_ANSWERS = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+"""Errors that stand for a leader's answer about an offset."""
 
 
 def show(consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -72,4 +81,64 @@ def read(
         shown = CommittedOffset.parse(entry.offset, entry.metadata)
         epoch = UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch
         found[entry.partition] = JournalEnd(-1, shown, epoch)
+    return found
+
+
+def lost_ends(
+    brokers: Brokers, places: Collection[TopicPartition], seconds: float
+) -> dict[int, int]:
+    """Return where logs end for a leader epoch, of those that do not reach the offset under it.
+
+    What lies there and behind it was written under later leaders, in place of what was lost: by an
+    unclean election, or by the only copy of a log.
+
+    Args:
+        brokers: of the topic.
+        places: of one topic: partition, offset and leader epoch; none asks nobody.
+        seconds: for all of them.
+
+    Raises:
+        Unavailable: leaders did not answer.
+        KafkaException: they refused.
+    """
+    if not places:
+        return {}
+    reader = PartitionReader(kafka_clients.prober(brokers))
+    try:
+        return _lost_ends(reader, {place.partition: place for place in places}, seconds)
+    finally:
+        reader.close()
+
+
+def _lost_ends(
+    reader: PartitionReader, asked: dict[int, TopicPartition], seconds: float
+) -> dict[int, int]:
+    """Wait for each: a message, or the partition's end, comes once its leader has confirmed.
+
+    Where retention has deleted the offset since, an error comes that says nothing of the epoch.
+    """
+    found: dict[int, int] = {}
+    deadline = time.monotonic() + seconds
+    reader.incremental_assign([*asked.values()])
+    while asked:
+        message = reader.poll(_POLL_SECONDS)
+        if message is None:
+            if time.monotonic() > deadline:
+                topic = next(iter(asked.values())).topic
+                raise Unavailable(
+                    f"{topic}{sorted(asked)}: the brokers did not say within {seconds:g} s "
+                    "whether the log still reaches what was read of it",
+                    "check the brokers that lead the topic",
+                )
+            continue
+        error = message.error()
+        if error is not None and error.code() in REFUSED:
+            raise KafkaException(error)
+        if error is not None and error.code() not in _ANSWERS:
+            continue
+        place = asked.pop(message.partition() or 0, None)
+        if place is not None:
+            reader.incremental_unassign([place])
+            end = None if error is None else lost_end(error)
+            found |= {} if end is None else {place.partition: end}
     return found

@@ -61,13 +61,19 @@ class GroupDescription(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """A group's offset of a partition; negative: none. `error`: the code of why it is not known."""
+    """A group's offset of a partition; negative: none.
+
+    Attributes:
+        error: the code of why it is not known.
+        leader_epoch: of the partition, committed with it; -1: none.
+    """
 
     partition: int
     offset: int
     metadata: str | None
     error: int
     why: str
+    leader_epoch: int = -1
 
 
 class Groups:
@@ -238,6 +244,7 @@ def _committed(
             place.metadata,
             0 if place.error is None else place.error.code(),
             "" if place.error is None else str(place.error),
+            -1 if place.leader_epoch is None else place.leader_epoch,
         )
         for place in found
     ]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1_000
 _POLL_SECONDS = 0.05
+_STABLE_SECONDS = 10.0
+"""For open transactions of others to be decided."""
 
 
 def records(
@@ -68,6 +70,34 @@ def records(
                 "check the brokers that lead the topic",
             )
     reader.unassign()
+
+
+def begin_once_stable(
+    reader: PartitionReader, place: TopicPartition, end: int, seconds: float
+) -> int:
+    """Wait until every transaction before `end` is decided; return the partition's first offset.
+
+    Args:
+        reader: of committed records; asked for offsets alone.
+        place: the partition.
+        end: an offset that it had reached, uncommitted records included.
+        seconds: for one request.
+
+    Raises:
+        KafkaException: no answer, or a no.
+        Unavailable: a transaction stays open; the caller tries it again.
+    """
+    deadline = time.monotonic() + _STABLE_SECONDS
+    while True:
+        low, stable = reader.get_watermark_offsets(place, seconds)
+        if stable >= end:
+            return low
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{place.topic}[{place.partition}] has an open transaction at {stable}",
+                "the loader tries it again; `relay verify` names a transaction that stays open",
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def _concerns(message: Message) -> bool:

@@ -18,7 +18,14 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 
 from relay import names
 from relay.config.topic_settings import BY_KEY
-from relay.errors import ConfigError, Refused, Unavailable
+from relay.errors import (
+    NUMBERS_LOST,
+    ConfigError,
+    ContractBroken,
+    ErrorPage,
+    Refused,
+    Unavailable,
+)
 from relay.kafka.admin import (
     ABSENT,
     APPEAR_SECONDS,
@@ -33,6 +40,7 @@ from relay.kafka.admin import (
     lacking_rights,
 )
 from relay.kafka.errors import answered
+from relay.kafka.partition_ends import TopicEnds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -97,16 +105,58 @@ class Topics(TopicRequests):
         """How many partitions the source had when it was last looked at."""
         return self._partitions
 
-    def ensure_own(self) -> TopicFacts:
-        """Create journal, dead letters and schema registry where they are missing."""
+    def ensure_own(self, *, grow: bool = True) -> TopicFacts:
+        """Create journal, dead letters and schema registry where they are missing.
+
+        Args:
+            grow: whether those that are narrower than the source grow with it; what writes none of
+                them leaves that to relays, which see first whether it is the app's source.
+        """
         facts = self.source()
-        app = self._settings.app
-        self._ensure(names.journal_topic(app), facts.partitions, (READ, WRITE))
+        app, grown = self._settings.app, facts.partitions if grow else 0
+        journal = self._ensure(
+            names.journal_topic(app), facts.partitions, (READ, WRITE), least=grown
+        )
         large = {"max.message.bytes": str(MAX_DEAD_LETTER_BYTES)}
-        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large)
+        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large, least=grown)
+        if journal is not None:
+            self._see_numbers(journal.partitions)
         self._ensure(names.schemas_topic(app), 1, (READ, WRITE), BY_KEY)
         self._followed = facts.partitions
         return facts
+
+    def _see_numbers(self, partitions: int) -> None:
+        """See that field numbers, which producers use, are not about to be given anew.
+
+        Every app that has a journal record has had a registry before it.
+
+        Args:
+            partitions: of the journal.
+
+        Raises:
+            ContractBroken: the registry is gone.
+        """
+        app = self._settings.app
+        topic, journal = names.schemas_topic(app), names.journal_topic(app)
+        if self.describe(topic) is not None:
+            return
+        ends = TopicEnds(self._admin.client, journal, REQUEST_SECONDS)
+        try:
+            end = max(ends.stable(range(partitions)).values())
+        except KafkaException as error:
+            raise answered(
+                f"read the end of {journal}", error.args[0], f"grant Read on topic {journal}"
+            ) from error
+        deadline = time.monotonic() + APPEAR_SECONDS  # a broker may not know of it yet
+        while end and self.describe(topic) is None:
+            if time.monotonic() > deadline:
+                raise ContractBroken(
+                    f"{topic} does not exist, but {journal} holds records: the field numbers of "
+                    "all tables are lost",
+                    NUMBERS_LOST,
+                    page=ErrorPage.GAP,
+                )
+            time.sleep(LOOK_SECONDS)
 
     def follow(self, partitions: Collection[int]) -> bool:
         """See that source, journal and dead letters have these partitions, that the group gave.
@@ -189,10 +239,9 @@ class Topics(TopicRequests):
             "are being moved (kafka-reassign-partitions --list)",
         )
 
-    def ensure_replayed(self) -> None:
-        """Create the topic of the replays' marks where it is missing."""
+    def ensure_by_key(self, topic: str) -> None:
+        """Create a topic of the app that is kept for ever, by key, where it is missing."""
         self.source(rights=())
-        topic = names.replayed_topic(self._settings.app)
         self._ensure(topic, 1, (READ, WRITE), BY_KEY)
 
     def make_block_topics(self, wanted: Mapping[str, Collection[str]], least: int) -> set[str]:
@@ -303,14 +352,21 @@ class Topics(TopicRequests):
                 raise _deleted(topic)
 
     def _ensure(
-        self, topic: str, partitions: int, rights: Rights, config: dict[str, str] | None = None
-    ) -> None:
+        self,
+        topic: str,
+        partitions: int,
+        rights: Rights,
+        config: dict[str, str] | None = None,
+        least: int = 0,
+    ) -> TopicFacts | None:
+        """Return what there was; None: it was made."""
         facts = self.describe(topic, rights)
         if facts is None:
             self._create(topic, partitions, rights, config)
         else:
-            self._fitted(topic, facts, partitions, partitions)
+            self._fitted(topic, facts, least, partitions)
         self._ready.add(topic)
+        return facts
 
     def _fitted(self, topic: str, facts: TopicFacts, least: int, most: int) -> TopicFacts:
         """Grow a topic that is narrower than `least`; return what there is then."""
@@ -320,7 +376,8 @@ class Topics(TopicRequests):
         if facts.partitions > most and self._too_wide(facts, most):
             raise ConfigError(
                 f"topic {topic} has {facts.partitions} partitions, the source {most}",
-                "set another `app`: the topics of this one belong to another source topic",
+                "correct source.topic, or set another `app`: the topics of this one belong to "
+                "another source topic",
             )
         return facts
 
@@ -333,6 +390,7 @@ class Topics(TopicRequests):
 def _deleted(topic: str) -> Refused:
     return Refused(
         f"topic {topic} does not exist any more: somebody deleted it",
-        "find out who deleted it, then start again: the relay creates it again, empty. What the "
-        "loader had not loaded from it is lost (`relay verify CONFIG --deep` lists it)",
+        "find out who deleted it, then start again: the relay creates it again, empty, or says why "
+        "it must not. What the loader had not loaded from it is lost (`relay verify CONFIG --deep` "
+        "lists it)",
     )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
-from relay.errors import ContractBroken, ErrorPage
-from relay.process.truth import STRETCH, TruthReader, decoded
+from relay.errors import NEW_APP, ContractBroken, ErrorPage
+from relay.process.truth import TruthReader, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -47,7 +47,8 @@ class HeadReader(TruthReader):
             start = None if committed else self._start(index, low, high)
             bounds_of = source.topic_id, low, high
             one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
-            found.append(PartitionTruth(*one, "" if committed else journal_id, source.partitions))
+            known = "" if committed else journal_id, source.partitions, None
+            found.append(PartitionTruth(*one, *known, self._settings.source.topic))
         return tuple(found)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:
@@ -57,20 +58,14 @@ class HeadReader(TruthReader):
             ContractBroken: the record is gone.
         """
         beginning, _ = self._bounds(self._reader("read_committed"), index)
-        stretch = STRETCH
-        while True:
-            start = max(beginning, end - stretch)
-            if visible := self._from("read_committed", index, start, end):
-                return visible[-1].offset() or 0, decoded(visible[-1])
-            if start == beginning:
-                break
-            stretch *= 10
+        if (last := self._last(index, beginning, end)) is not None:
+            return last.offset() or 0, decoded(last)
         if beginning > 0:
             raise ContractBroken(
                 f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "
                 f"holds no record, and its first {beginning} offsets were deleted, so nothing "
                 "says where to continue",
-                "find out what deleted them; to continue without them, begin under a new app name",
+                f"find out what deleted them; to continue without them, {NEW_APP}",
                 page=ErrorPage.GAP,
             )
         return 0, None

@@ -44,6 +44,14 @@ class Ownership:
         reader = HeadReader if settings.crosses else TruthReader
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
+    def check_source(self) -> None:
+        """See, before topics grow with it, that the source is the one that the app has read.
+
+        Raises:
+            ConfigError: it is another.
+        """
+        self._truth.check_source()
+
     def start(self) -> None:
         """Start the first producer, where there is one for all partitions."""
         self._let_in(self._producers.start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -19,21 +19,25 @@ from relay.blocks import journal
 from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
-from relay.core.takeover import came_later
-from relay.errors import ContractBroken, ErrorPage, Unavailable
+from relay.core.takeover import OTHER_TOPIC, came_later, mark_to_prove, other_topic
+from relay.errors import ConfigError, ContractBroken, ErrorPage, Unavailable
 from relay.kafka.errors import REFUSED, answered
+from relay.kafka.group_offsets import lost_ends
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import Renewal
+from relay.kafka.topics import READ, WRITE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from confluent_kafka import Message
 
     from relay.config.settings import Settings
     from relay.core.records import JournalEnd
     from relay.kafka.topics import Topics
+
+T = TypeVar("T")
 
 STRETCH = 100
 """Offsets read first; ten times as many if no record is among them."""
@@ -78,10 +82,38 @@ class TruthReader:
             ContractBroken: a committed offset carries foreign metadata.
         """
         self._widths = None
+        return self._asked(lambda: self._with_lost_ends(self._read(partitions, group, ends)))
+
+    def check_source(self) -> None:
+        """See whether a source that is wider than the journal is the one that the journal is of.
+
+        Topics that had grown with another one would stay too wide for theirs for ever.
+
+        Raises:
+            ConfigError: it is another.
+            Unavailable, Refused: as the brokers answer.
+        """
+        self._asked(self._check_source)
+
+    def _check_source(self) -> None:
+        source = self._topics.source()
+        journal = self._topics.describe(self._journal, (READ, WRITE))
+        if journal is None or journal.partitions >= source.partitions:
+            return
+        now = self._settings.source.topic, source.topic_id
+        for index, (low, end) in self._of_journal.bounds(range(journal.partitions)).items():
+            last = self._last(index, low, end)
+            if last is None:
+                continue
+            record = decoded(last)
+            if said := other_topic((record.source_topic, record.source_topic_id), now):
+                raise ConfigError(said, OTHER_TOPIC, page=ErrorPage.START)
+
+    def _asked(self, call: Callable[[], T]) -> T:
         for admin, renewal in self._admins:
             renewal.look(admin)
         try:
-            return self._read(partitions, group, ends)
+            return call()
         except KafkaException as error:
             source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
             raise answered(
@@ -89,6 +121,17 @@ class TruthReader:
                 error.args[0],
                 f"grant Read on topics {self._journal} and {source} and on group {group_id}",
             ) from error
+
+    def _with_lost_ends(self, found: tuple[PartitionTruth, ...]) -> tuple[PartitionTruth, ...]:
+        """Ask the leaders about marks, of those that have to be proved."""
+        topic = self._settings.source.topic
+        asked = [
+            TopicPartition(topic, one.partition, mark, leader_epoch=one.leader_epoch)
+            for one in found
+            if (mark := mark_to_prove(one)) is not None
+        ]
+        lost = lost_ends(self._settings.source_kafka, asked, self._deadline_seconds)
+        return tuple(replace(one, lost_end=lost.get(one.partition)) for one in found)
 
     def _read(
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
@@ -120,6 +163,7 @@ class TruthReader:
                     UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
                     journal_topic_id="" if committed else journal_id,
                     source_partitions=source.partitions,
+                    source_topic=self._settings.source.topic,
                 )
             )
         return tuple(found)
@@ -194,6 +238,18 @@ class TruthReader:
             if found := self._from("read_committed", index, 0, min(end, stretch)):
                 return decoded(found[0])
             if stretch >= end:
+                break
+            stretch *= 10
+        return None
+
+    def _last(self, index: int, beginning: int, end: int) -> Message | None:
+        """The last visible record of a journal partition in [beginning, end)."""
+        stretch = STRETCH
+        while end > beginning:
+            start = max(beginning, end - stretch)
+            if visible := self._from("read_committed", index, start, end):
+                return visible[-1]
+            if start == beginning:
                 break
             stretch *= 10
         return None

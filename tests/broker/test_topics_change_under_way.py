@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import string
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
@@ -15,11 +17,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
+from relay.cli import cli
 from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, ran_once
 from tests.broker.topic_changes import set_topic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
+
     from tests.broker.pipeline import Pipeline
 
 
@@ -140,3 +147,57 @@ def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminCli
 
     pipeline.until(arrived, "the row, once a refresh of the tables found the limit raised")
     assert relay.poll() is None
+
+
+# ---- the schema registry ----------------------------------------------------------------------
+
+
+def test_field_numbers_that_are_lost_are_not_given_anew(
+    pipeline: Pipeline, admin: AdminClient, client: Client
+) -> None:
+    """Status 6 where their topic is gone, or was made anew; with the producers' file rows go on.
+
+    The relay made the topic anew, and since the ALTER the text of `v` would have come into `w`.
+    """
+    ran_once(pipeline)
+    config, topic = pipeline.config(), names.schemas_topic(pipeline.app)
+    file = pipeline.directory / "row.proto"
+    file.write_text(said(pipeline, config, "proto", pipeline.table), encoding="utf-8")
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN w String AFTER id")
+    delete(admin, topic)
+
+    status, log = ended(pipeline, pipeline.start("a", config))
+
+    assert (status, f"{topic} does not exist, but" in log) == (6, True), log
+    assert topic not in topics(admin)
+    assert "registry-lost" in findings(config)
+
+    create_topics(admin, NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"}))
+    pipeline.send(range(20, 30))
+    status, log = ended(pipeline, pipeline.start("a", config))
+
+    assert (status, f"{topic} is empty, but" in log) == (6, True), log
+    assert "registry-lost" in findings(config)
+    assert "written" in said(pipeline, config, "seed", file, "--run")
+    assert "registry-lost" not in findings(config)
+    pipeline.start("a", config)
+    pipeline.exactly_once()
+    found: dict[int, tuple[str, str]] = {}
+    for block in (b for commits in pipeline.journal().values() for c in commits for b in c.blocks):
+        rows = pipeline.rows_of(block, {}).to_pylist()
+        found |= {row["id"]: (row["v"], row.get("w")) for row in rows}
+    assert found == {i: (f"v{i}", None) for i in pipeline.sent}
+
+
+def said(pipeline: Pipeline, config: Path, *command: object) -> str:
+    """What `relay schema` prints."""
+    done = pipeline.watch("schema", *command, "--config", config)  # type: ignore[arg-type]
+    assert done.wait(60) == 0, pipeline.log(done)
+    return pipeline.log(done)
+
+
+def findings(config: Path) -> set[str]:
+    """Codes of the doctor's findings."""
+    done = CliRunner().invoke(cli, ["doctor", str(config), "--json"])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line["finding"]["code"] for line in lines if "finding" in line}

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    NewTopic,
+)
 
-from tests.broker.pipeline import PARTITIONS, wait_until
+from tests.broker.pipeline import PARTITIONS, create_topics, wait_until
 
 if TYPE_CHECKING:
     import subprocess
@@ -118,6 +121,32 @@ def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:
 
     assert status == 6
     assert "topic id changed from" in log
+
+
+@pytest.mark.parametrize("partitions", [PARTITIONS, PARTITIONS + 1])
+def test_another_source_topic(pipeline: Pipeline, partitions: int) -> None:
+    """Status 2 and both names, of `relay accept` as well; with the old one rows go on, once each.
+
+    A journal that had grown with a wider topic would be too wide for the right one for ever.
+    """
+    ran_once(pipeline)
+    other, servers = f"{pipeline.app}.other", {"bootstrap.servers": pipeline.bootstrap}
+    create_topics(AdminClient(servers), NewTopic(other, partitions, 1))
+    right, wrong = pipeline.config(), pipeline.config()
+    text = right.read_text(encoding="utf-8").replace(f'"{pipeline.source}"', f'"{other}"')
+    wrong.write_text(text, encoding="utf-8")
+
+    status, log = ended(pipeline, pipeline.start("a", wrong))
+
+    said = f"the journal is of topic '{pipeline.source}', and source.topic is '{other}'"
+    assert (status, said in log) == (2, True), log
+    accept = pipeline.watch("accept", wrong, "--run", "--why", "a test")
+    assert accept.wait(60) == 2
+    assert said in pipeline.log(accept)
+    pipeline.processes.clear()  # what ended with status 2 was meant to
+    pipeline.start("a", right)
+    pipeline.send(range(20, 30))
+    pipeline.exactly_once()
 
 
 def test_a_source_topic_made_anew_and_the_offsets_restored(pipeline: Pipeline) -> None:

@@ -44,6 +44,20 @@ def test_librdkafka_takes_each_clients_settings_without_a_warning(
     assert [line for line in warnings if "bootstrap.servers" not in line] == []
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_documented_way_to_let_a_large_batch_in_is_taken_by_every_client(client: str) -> None:
+    """relay/docs/security.md, "Limits on what comes in"."""
+    kind, make = CLIENTS[client]
+    larger = (
+        '[kafka.client]\n"receive.message.max.bytes" = 200_000_000\n'
+        '"message.max.bytes" = 200_000_000\n"compression.type" = "zstd"\n'
+    )
+    given = make(settings(larger))
+    kind({k: v for k, v in given.items() if k != "bootstrap.servers"})
+    assert given["receive.message.max.bytes"] == 200_000_000
+    assert given.get("message.max.bytes", 0) == (200_000_000 if kind is Producer else 0)
+
+
 def test_a_setting_of_the_other_kind_would_draw_a_warning() -> None:
     """Negative control of the test above: the filter is what keeps clients silent."""
     seen: list[str] = []

@@ -9,8 +9,9 @@ import pytest
 from relay import names
 from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
+from relay.core.records import TableMark
 from relay.core.state import Partition
-from relay.core.takeover import take_over
+from relay.core.takeover import mark_to_prove, take_over
 from tests.core.build import found, record
 
 
@@ -35,6 +36,50 @@ def test_a_first_start_begins_where_somebody_chose() -> None:
 
     assert isinstance(taken, Partition)
     assert (taken.floor, taken.position, taken.n, taken.fresh) == (8, 8, 0, True)
+
+
+RENAMED = {"source_topic": "rows2", "source_topic_id": "other"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"record": record(source_topic="rows")},
+        {
+            "committed": None,
+            "record": None,
+            "later_records": 1,
+            "last_record": record(source_topic="rows"),
+            "start_offset": 0,
+        },
+        {"record": record(source_topic="rows"), "shown": CommittedOffset(50, 9, 9)},
+    ],
+    ids=["the group knows it", "the group does not", "the group in its cluster leads"],
+)
+def test_another_name_is_a_question_of_configuration(changes: dict[str, Any]) -> None:
+    """Sent to `relay accept` as if the topic had been deleted, a mistyped name doubled all rows."""
+    taken = take_over(found(**changes, **RENAMED), 0)
+
+    assert isinstance(taken, StopError)
+    assert taken.kind is StopKind.CONFIG
+    assert "the journal is of topic 'rows', and source.topic is 'rows2'" in taken.message
+    assert "source.topic" in taken.next_step
+    assert "accept" not in taken.next_step
+
+
+@pytest.mark.parametrize("name", ["", "rows2"])
+def test_a_topic_of_the_same_name_or_of_no_recorded_one_was_made_anew(name: str) -> None:
+    taken = take_over(found(record=record(source_topic=name), **RENAMED), 0)
+
+    assert isinstance(taken, StopError)
+    assert "deleted and created again" in taken.message
+
+
+def test_a_topic_of_the_same_id_is_the_same() -> None:
+    """An accept of an earlier version wrote the old name beside the new topic's id."""
+    taken = take_over(found(record=record(source_topic="rows"), source_topic="rows2"), 0)
+
+    assert isinstance(taken, Partition)
 
 
 def test_a_first_start_that_nobody_chose_is_a_question_of_configuration() -> None:
@@ -67,6 +112,16 @@ DISAGREEMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "retention passed": ({"log_start": 15}, ("10 to 14", "to 15", "perhaps only their markers")),
     "log cut off": ({"log_end": 9}, ("floor 10", "end 9")),
+    # New messages of d.x before 12 would be passed over as if they were in blocks.
+    "log cut off behind the floor": ({"log_end": 11}, ("'d.x'", "offset 12", "ends at 11")),
+    "log cut off behind the floor, and grown again": (
+        {"lost_end": 11, "log_end": 30},
+        ("'d.x'", "offset 12", "from offset 11 on", "grown again to 30"),
+    ),
+    "log cut off, and retention passed": (
+        {"log_end": 11, "log_start": 11},
+        ("offset 12", "ends at 11"),
+    ),
 }
 
 
@@ -82,9 +137,31 @@ def test_each_disagreement_stops(changes: dict[str, Any], said: tuple[str, ...])
     assert taken.next_step
 
 
-@pytest.mark.parametrize("changes", [{"log_start": 10}, {"log_end": 10}])
+@pytest.mark.parametrize("changes", [{"log_start": 10}, {"log_end": 12}])
 def test_the_bounds_themselves_are_fine(changes: dict[str, Any]) -> None:
     assert isinstance(take_over(found(**changes), 0), Partition)
+
+
+def test_a_log_that_ends_at_the_floor_is_fine() -> None:
+    assert isinstance(take_over(found(record=record(marks=()), log_end=10), 0), Partition)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mark"),
+    [
+        ({}, 12),
+        ({"leader_epoch": -1}, None),  # nobody knows it
+        ({"log_end": 11}, None),  # stops anyway
+        ({"record": record(marks=())}, None),  # the consumer proves the floor
+        # Read again from the floor, and not yet to the mark: the epoch may be an older leader's.
+        ({"record": record(position=11)}, None),
+        ({"record": record(marks=(TableMark("d.x", 11), TableMark("d.y", 13)))}, 11),
+    ],
+)
+def test_which_mark_the_committed_epoch_has_to_reach(
+    changes: dict[str, Any], mark: int | None
+) -> None:
+    assert mark_to_prove(found(**{"leader_epoch": 2, **changes})) == mark
 
 
 def test_a_journal_made_anew_begins_with_an_epoch_of_its_own() -> None:

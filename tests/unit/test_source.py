@@ -10,23 +10,41 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
-from relay.errors import Fenced, Refused
+from relay.errors import ContractBroken, ErrorPage, Fenced, Refused
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.read_errors import AGAIN_SECONDS, Troubles
 from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
+from relay.kafka.errors import lost_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+TRUNCATED = (
+    "Partition log truncation detected at offset 200 (leader epoch 0): broker end offset is 100 "
+    "(offset leader epoch 0). Reset to INVALID.: Local: Partition log truncation detected "
+    "(broker 1)"
+)
+NO_EPOCH = (
+    "No epoch found less or equal to offset 200 (leader epoch 0): broker end offset is -1 (offset "
+    "leader epoch -1). Reset using configured policy.: Local: Partition log truncation detected "
+    "(broker 1)"
+)
+OUT_OF_RANGE = (
+    "fetch failed due to requested offset not available on the broker: Broker: Offset out of "
+    "range (broker 1)"
+)
+"""As librdkafka 2.16 says it."""
+
+
 class Heard:
     """A message that carries an error."""
 
-    def __init__(self, code: int, offset: int = 7) -> None:
-        self._code, self._offset = code, offset
+    def __init__(self, code: int, offset: int = 7, text: str = "") -> None:
+        self._code, self._offset, self._text = code, offset, text
 
     def error(self) -> KafkaError:
-        return KafkaError(self._code)
+        return KafkaError(self._code, self._text) if self._text else KafkaError(self._code)
 
     def partition(self) -> int:
         return 0
@@ -96,6 +114,26 @@ def test_each_trouble_has_a_next_step(code: int, step: str) -> None:
 def test_a_refusal_is_one() -> None:
     with pytest.raises(Refused):
         source()._look_at(Heard(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+
+def test_a_log_that_lost_its_end_is_told_from_one_whose_offset_was_deleted() -> None:
+    reset = KafkaError._AUTO_OFFSET_RESET
+    with pytest.raises(ContractBroken, match="lost its end") as lost:
+        source()._look_at(Heard(reset, text=TRUNCATED))
+    assert lost.value.page == ErrorPage.ACCEPT
+    with pytest.raises(ContractBroken, match="cannot continue reading") as gone:
+        source()._look_at(Heard(reset, text=OUT_OF_RANGE))
+    assert gone.value.page == ErrorPage.GAP
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [(TRUNCATED, 100), (NO_EPOCH, -1), (OUT_OF_RANGE, None)],
+    ids=["truncated", "no epoch", "out of range"],
+)
+def test_where_a_log_ends_for_an_epoch_is_read_from_the_error(text: str, end: int | None) -> None:
+    assert lost_end(KafkaError(KafkaError._AUTO_OFFSET_RESET, text)) == end
+    assert lost_end(KafkaError(KafkaError._TRANSPORT, text)) is None
 
 
 class Revoking:

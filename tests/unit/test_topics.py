@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from relay.errors import Refused
+from relay.errors import ContractBroken, Refused
 from relay.kafka.admin import in_requests
 from relay.kafka.topics import Topics
 from tests import reach
@@ -98,6 +98,45 @@ def test_who_is_the_controller_is_asked_before_it_is_needed(
     apps = ("shop.dead", "shop.journal", "shop.schemas")
     expected = [one for app in apps for one in ("metadata of shop.journal", f"describe {app}")]
     assert admin.asked == expected
+
+
+class Ends:
+    """Of a journal that holds records; once it is asked, the brokers know every topic."""
+
+    def __init__(self, admin: Admin, *_: object) -> None:
+        self._admin = admin
+
+    def stable(self, partitions: Collection[int]) -> dict[int, int]:
+        self._admin._absent = ()
+        return dict.fromkeys(partitions, 3)
+
+
+@pytest.fixture
+def without_registry(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Admin:
+    """Beside a journal that holds records."""
+    admin = Admin(absent=["shop.schemas"])
+    topics._admin.client = cast("Any", admin)
+    monkeypatch.setattr("relay.kafka.topics.TopicEnds", Ends)
+    return admin
+
+
+def test_a_registry_that_is_only_not_known_yet_is_waited_for(
+    topics: Topics, without_registry: Admin
+) -> None:
+    """Another relay made it a moment ago: to end with status 6 would be wrong."""
+    topics.ensure_own()
+    assert not any(one.startswith("create") for one in without_registry.asked)
+
+
+def test_a_registry_that_is_gone_is_not_made_anew(
+    topics: Topics, without_registry: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers would be others than those that producers use."""
+    monkeypatch.setattr(Ends, "stable", lambda _, partitions: dict.fromkeys(partitions, 3))
+    monkeypatch.setattr("relay.kafka.topics.APPEAR_SECONDS", 0.2)
+    with pytest.raises(ContractBroken, match="does not exist, but"):
+        topics.ensure_own()
+    assert not any(one.startswith("create") for one in without_registry.asked)
 
 
 def test_many_are_made_in_one_request(topics: Topics) -> None:

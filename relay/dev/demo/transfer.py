@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OPEN_GATE_AT = 0.2  # of all rows in ClickHouse: the loader has loaded before it is killed
 KILL_AFTER_GATE = 0.05  # of all rows sent behind the gate: the relay has rows in its buffers
 LOOK_SECONDS = 0.2
-IDLE_SECONDS = 120.0  # without any progress: give up and say so
+IDLE_SECONDS = 300.0  # without any progress: give up and say so; Spark once took 120 to start
 STOP_SECONDS = 30.0
 
 
@@ -62,7 +62,7 @@ class Demo:
         """Wait until every row is in ClickHouse; kill and restart on the way.
 
         Raises:
-            NotExactlyOnce: a program ended by itself, or nothing moved for two minutes.
+            NotExactlyOnce: a program ended by itself, or nothing moved for IDLE_SECONDS.
         """
         total = sum(self.feed.total.values())
         last, moved_at = RowCounts(0, 0, 0), time.monotonic()

@@ -102,8 +102,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
             f"source topic {wanted.topic} does not exist, but app {wanted.app} has read one: its "
             f"journal has {several(cluster.journal, 'partition')}. A new topic would be another "
             "source, and the app's relays would stop at it; nothing was created",
-            "set another `app` for another source; if the topic was deleted on purpose, create it "
-            "with --anew, then run `relay accept`",
+            "correct source.topic; or set another `app` for another source; if the topic was "
+            "deleted on purpose, create it with --anew, then run `relay accept`",
             page=ErrorPage.ACCEPT,
         )
     partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)

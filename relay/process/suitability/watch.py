@@ -19,6 +19,7 @@ from relay.process.suitability.brake import ENOUGH, Brake
 from relay.process.suitability.first_dead_letters import FirstDead
 from relay.process.suitability.past_rows import ever_good
 from relay.rows.decode import decode
+from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadReason
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ class Suitability:
             codec = self._tables.codec(one.table)
             if isinstance(codec, DeadReason):
                 continue
-            if decode(one.column(), codec, source.framing, source.unknown_fields).messages:
+            bound = RowBound(codec.row_bytes, self._settings.block.max_decoded_bytes)
+            decoding = codec, source.framing, source.unknown_fields, bound
+            if decode(one.column(), *decoding).messages:
                 return True
         return False
 
