@@ -73,6 +73,7 @@ def decode(value: bytes) -> JournalRecord:
         flush_point=commit.flush_point,
         rewinding=commit.HasField("rewind"),
         source_partitions=commit.source_partitions,
+        source_topic=commit.source_topic,
     )
 
 
@@ -99,6 +100,7 @@ def _add_block(commit: Commit, result: SealResult, now_ms: int) -> None:
         sealed_at_ms=now_ms,
         reason=seal.reason.value,
         first_timestamp_ms=seal.buffer.first_timestamp_ms,
+        decoded_bytes=block.decoded_bytes,
     )
     if (share := block.share) is not None:
         added.share.partition = share.partition
@@ -125,3 +127,22 @@ def renames_offsets(accept: Accept) -> bool:
     What was sealed before is settled: no later rewind is of those messages.
     """
     return bool({"topic", "truncated"} & set(accept.kinds))
+
+
+def rewind_starts(rewind: Commit) -> dict[str, int]:
+    """Return the source offsets from which a rewind's record supersedes anything, by table."""
+    return {start.table: start.offset for start in rewind.rewind.starts}
+
+
+def carried_out(rewind: Commit, end: Commit) -> Commit:
+    """Return the record of a rewind as it was carried out, by the record that ends it.
+
+    Where messages had gone from the source log before their rows were removed, the end has a later
+    place of a table than the rewind's start: blocks and dead letters that begin before it count.
+    """
+    places = {mark.table: mark.offset for mark in end.marks}
+    found = Commit()
+    found.CopyFrom(rewind)
+    for start in found.rewind.starts:
+        start.offset = max(start.offset, places.get(start.table, end.floor))
+    return found

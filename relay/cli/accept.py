@@ -14,6 +14,7 @@ import click
 from relay import log
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind
+from relay.errors import NEW_APP
 from relay.operate.rewind import accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
@@ -76,11 +77,7 @@ def accept(
     if do and not why:
         raise click.UsageError("say why with --why TEXT; the journal keeps the reason")
     settings = settings_of(config_file)
-    step = (
-        "restore what is missing, or begin under a new `app`, with source.start where reading "
-        "should continue"
-    )
-    within_one_cluster(settings, "accept", step)
+    within_one_cluster(settings, "accept", f"restore what is missing, or {NEW_APP}")
     begins = {} if begin is None or partition is None else {partition: begin}
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None

@@ -16,6 +16,7 @@ from relay import log
 from relay.cli.arguments import INSTANT, TABLE, Parsed
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind as output_rewind
+from relay.errors import NEW_APP
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
@@ -78,6 +79,12 @@ def _offset(text: str) -> int | str:
     help="Go on although dead letters that were replayed may become rows twice.",
 )
 @click.option(
+    "--despite-missing",
+    is_flag=True,
+    help="Go on although loaded rows cannot be found by their block ids: you say that they are "
+    "deleted. If they only lost their ids, they are doubled.",
+)
+@click.option(
     "--why", default="", metavar="TEXT", help="Your reason; the journal and the ledger keep it."
 )
 @click.option(
@@ -99,6 +106,7 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     whole: bool,
     despite_views: bool,
     despite_replays: bool,
+    despite_missing: bool,
     do: bool,
     as_json: bool,
 ) -> None:
@@ -130,10 +138,10 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     if whole and (partition is not None or table is not None):
         raise click.UsageError("--all cannot be combined with --partition or --table")
     settings = settings_of(config_file)
-    within_one_cluster(settings, "rewind", "begin under a new `app`, which reads the source again")
+    within_one_cluster(settings, "rewind", NEW_APP)
     author = partial(_author, why)
     column = settings.loader.block_column
-    consent = RewindConsent(frozenset(keep), despite_views, despite_replays)
+    consent = RewindConsent(frozenset(keep), despite_views, despite_replays, despite_missing)
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         wanted = None
         if not bare:
@@ -155,8 +163,7 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
         else:
             would = steps.ready(servers, places, wanted, column)
             _say_if_unknown(table, places)
-            members = _members(settings)
-            _say(output_rewind.would(would, places, members, as_json=as_json))
+            _say(output_rewind.would(would, places, _members(settings), as_json=as_json))
 
 
 def _say_if_unknown(table: str | None, places: Mapping[int, PartitionPositions]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
 
-from relay.blocks.dead_letter import Origin, RecordPlace
+from relay.blocks.dead_letter import DeadLetter, Origin, RecordPlace
 from relay.cli.output.dead import tally_as_json
 from relay.operate.dead import replay_plan
 from relay.operate.dead.replay_plan import (
@@ -68,9 +69,13 @@ def test_what_is_not_sent_says_why(which: object, why: Why) -> None:
 
 def test_what_a_rewind_had_read_again_is_not_sent() -> None:
     """It is a row by now, or another letter; what was replayed before is named as that."""
-    again = decide(letter(2), {}, "rows", superseded=lambda one: one.place.offset < 3)
-    done = decide(letter(1), {MARK.dead: MARK}, "rows", superseded=lambda _: True)
-    later = decide(letter(3), {}, "rows", superseded=lambda one: one.place.offset < 3)
+
+    def left_out(one: DeadLetter) -> Why | None:
+        return Why.READ_AGAIN if one.place.offset < 3 else None
+
+    again = decide(letter(2), {}, "rows", left_out=left_out)
+    done = decide(letter(1), {MARK.dead: MARK}, "rows", left_out=left_out)
+    later = decide(letter(3), {}, "rows", left_out=left_out)
     assert (again, done) == (Why.READ_AGAIN, Why.DONE)
     assert sent(later).letter.place.offset == 3
 
@@ -90,6 +95,16 @@ def test_the_tally_counts_answers() -> None:
     assert tally.left == {Why.DONE: 1, Why.NO_TABLE: 1}
 
 
+def test_what_is_not_sent_after_all_is_counted_as_that() -> None:
+    """Of two tables; a rewind was begun between the decision and the transaction."""
+    tally = ReplayTally()
+    messages = [sent(decide(letter(n, table=t), {}, "rows")) for n, t in ((1, "d.a"), (2, "d.b"))]
+    for message in messages:
+        tally.add(message)
+    tally.take_back(messages[0], Why.READ_AGAIN)
+    assert tally == ReplayTally(1, 2, {Why.READ_AGAIN: 1}, {"d.b": 1})
+
+
 def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """By messages and by bytes; a message larger than the bound is a batch by itself."""
     monkeypatch.setattr(replay_plan, "BATCH_MESSAGES", 3)
@@ -105,7 +120,11 @@ def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_mark_reads_as_it_is_written() -> None:
     """And its key tells topics of one name apart."""
-    assert ReplayMark.decode(MARK.encode()) == MARK
+    for mark in (MARK, replace(MARK, letter_table="d.t"), replace(MARK, letter_table="")):
+        assert ReplayMark.decode(mark.encode()) == mark
+    older = json.loads(MARK.encode())
+    del older["letter_table"]
+    assert ReplayMark.decode(json.dumps(older).encode()) == MARK
     assert mark_key("id1", MARK.dead) == b"id1/0:1" != mark_key("id2", MARK.dead)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections import Counter
 from functools import partial
@@ -11,10 +12,11 @@ import pytest
 from confluent_kafka import Producer
 
 from relay import names
+from relay.blocks.dead_letter import RecordPlace
 from relay.config import settings_file
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
-from relay.operate.dead.replay_plan import ReplayMessage, decide
+from relay.operate.dead.replay_plan import ReplayMessage, Why, decide
 from tests.broker.pipeline import PARTITIONS, is_stopped, wait_until
 from tests.dead.letters import TABLE, Command, in_source, marked, write
 
@@ -154,4 +156,23 @@ def test_after_a_commit_in_doubt_the_marks_are_read_anew(pipeline: Pipeline) -> 
     reader.close()
 
     assert len(replay.marks) == 6
+    assert in_source(pipeline) == Counter(values)
+
+
+def test_what_was_rewound_while_a_batch_filled_is_not_sent(pipeline: Pipeline) -> None:
+    """The decision is made again directly before the transaction."""
+    values = write(pipeline, 3)
+    settings = settings_file.load(pipeline.config())
+    rewound: dict[RecordPlace, Why] = {}
+    with (
+        contextlib.closing(DeadReader(settings)) as reader,
+        contextlib.closing(Replay(settings, reader, lambda _: rewound)) as replay,
+    ):
+        replay.start()
+        decided = [decide(one, replay.marks, pipeline.source) for one in reader.letters()]
+        batch = [message for message in decided if isinstance(message, ReplayMessage)]
+        rewound[batch[1].letter.place] = Why.READ_AGAIN
+        assert replay.send(batch) == [(batch[1], Why.READ_AGAIN)]
+        rewound.clear()
+        assert [why for _, why in replay.send(batch)] == [Why.DONE, Why.DONE]
     assert in_source(pipeline) == Counter(values)

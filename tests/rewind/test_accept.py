@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
@@ -10,6 +12,7 @@ from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
+from relay.operate.rewind.seals import stretches
 from relay.operate.verify.audit import Audit
 from tests.rewind.world import Crash, World
 from tests.verify import histories
@@ -48,6 +51,29 @@ def test_where_all_agrees_nothing_is_accepted() -> None:
 
     assert accepted(world) == []
     assert len(world.journal) == before
+
+
+@pytest.mark.parametrize("offsets", [True, False])
+def test_another_topic_is_no_topic_made_anew(offsets: bool) -> None:
+    """Accepted, and the name put right again, all that the topic still held came a second time."""
+    world = made()
+    before = len(world.journal)
+    world.topic, world.topic_id = "other", "other id"
+    if not offsets:
+        world.named = None
+    again = RewindRequest({0: 0}, None, RewindConsent())
+
+    for refused in (
+        lambda: accepted(world),
+        lambda: steps.rewind(world, again, "_block", lambda: AUTHOR),
+    ):
+        with pytest.raises(ConfigError, match="is of topic 'source', and source"):
+            refused()
+
+    assert len(world.journal) == before
+    assert "is of topic 'source'" in world.stops()
+    world.topic, world.topic_id, world.named = histories.SOURCE, histories.TOPIC_ID, "as committed"
+    assert world.stops() == ""
 
 
 def test_without_run_nothing_changes() -> None:
@@ -123,6 +149,158 @@ def test_a_log_that_lost_its_end_needs_a_persons_word() -> None:
 
     assert (note.kinds, note.floor) == (("truncated",), world._end - 1)
     goes_on(world)
+
+
+def test_a_log_that_lost_its_end_and_has_grown_again() -> None:
+    """Its bounds look as ever: the leader knows where the epoch that was read ends."""
+    world = made()
+    end = world.floor - 5
+    world.lose_end(end, new=30)
+    assert world._end > world.floor
+
+    with pytest.raises(ConfigError, match="lost its end and has grown again") as refused:
+        accepted(world)
+    assert f"--from {end} is right" in refused.value.next_step
+    with pytest.raises(ConfigError, match="would be passed over"):
+        accepted(world, end + 1)
+    with pytest.raises(ContractBroken, match="has grown again"):
+        steps.rewind(world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR)
+    (note,) = accepted(world, end)
+
+    assert (note.kinds, note.floor) == (("truncated",), end)
+    goes_on(world)
+    world.settle()
+    assert set(read_once(world, end).values()) == {1}
+
+
+def test_a_leader_that_does_not_know_the_epoch() -> None:
+    """It has not said that anything was lost: who knows that the log is whole goes on there."""
+    world = made()
+    before, marks = world.floor, {m.table: m.offset for m in world.journal[-1][1].marks}
+    reached = max([before, *marks.values()])
+    world.lose_end(world._end, new=30)
+    world.lost_end = -1
+
+    with pytest.raises(ConfigError, match="cannot say whether") as refused:
+        accepted(world)
+    assert f"--from {reached} goes on" in refused.value.next_step
+    with pytest.raises(ConfigError, match="would be passed over"):
+        accepted(world, reached + 1)
+    with pytest.raises(ContractBroken, match="cannot say whether"):
+        steps.rewind(world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR)
+    (note,) = accepted(world, reached)
+
+    assert (note.kinds, note.floor, note.marks) == (("epoch",), before, marks)
+    goes_on(world)
+    world.settle()
+    assert set(read_once(world, world._end).values()) == {1}
+
+
+def test_a_leader_that_does_not_know_the_epoch_of_a_log_that_lost_its_end() -> None:
+    world = made()
+    end = world.floor - 5
+    world.lose_end(end, new=30)
+    world.lost_end = -1
+
+    (note,) = accepted(world, end)
+
+    assert (note.kinds, note.floor) == (("truncated",), end)
+    goes_on(world)
+    world.settle()
+    assert set(read_once(world, end).values()) == {1}
+
+
+@pytest.mark.parametrize("beyond", [0, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leader_that_does_not_know_the_epoch_of_a_log_that_lost_its_beginning(
+    seed: int, beyond: int
+) -> None:
+    """Behind all that was read its epoch does not matter; at its end it still does."""
+    world = made(seed)
+    reached = max([world.floor, *(m.offset for m in world.journal[-1][1].marks)])
+    world.lose_end(world._end, new=30)
+    world.lost_end, world.log_start = -1, reached + beyond
+    world.messages = [m for m in world.messages if m[0] >= world.log_start]
+    if not beyond:
+        with pytest.raises(ConfigError, match="cannot say whether"):
+            accepted(world)
+    with pytest.raises(ConfigError, match="leave out --from" if beyond else "would be passed"):
+        accepted(world, reached + 3)
+
+    (note,) = accepted(world, None if beyond else reached)
+
+    assert ("epoch" in note.kinds) == (not beyond)
+    assert note.floor == world.log_start
+    goes_on(world)
+    world.settle()
+    assert set(read_once(world, world._end).values()) == {1}
+
+
+def cut_before_a_mark(seed: int, new: int) -> tuple[World, int]:
+    """The log ends between the floor and the greatest mark, and so many messages came since."""
+    world = made(seed)
+    while not (marks := [m.offset for m in world.journal[-1][1].marks]) or (
+        max(marks) < world.floor + 4
+    ):
+        world.relay(1)
+    end = (world.floor + max(marks)) // 2
+    world.lose_end(end, new)
+    return world, end
+
+
+@pytest.mark.parametrize("new", [0, 60])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_lost_its_end_before_a_mark_loses_no_message_and_doubles_none(
+    seed: int, new: int
+) -> None:
+    """What is left of the log is in blocks up to the marks; what came since is in none."""
+    world, end = cut_before_a_mark(seed, new)
+    before = {mark.table: mark.offset for mark in world.journal[-1][1].marks}
+    floor = world.floor
+    if not new:
+        assert "lost records" in world.stops()
+
+    with pytest.raises(ConfigError, match="are in blocks"):
+        accepted(world)
+    (note,) = accepted(world, end)
+
+    assert (note.kinds, note.floor) == (("truncated",), floor)
+    assert note.marks == {table: min(mark, end) for table, mark in before.items()}
+    goes_on(world)
+    world.settle()
+    assert set(read_once(world, end).values()) == {1}
+    with pytest.raises(ConfigError, match="the journal no longer says"):
+        steps.rewind(
+            world, RewindRequest({0: end - 1}, None, RewindConsent()), "_block", lambda: AUTHOR
+        )
+
+
+def test_a_log_that_lost_its_end_and_its_beginning() -> None:
+    """Nothing that was read is left: all that is there is new."""
+    world = made()
+    world.lose_end(world.floor - 5, new=40)
+    world.log_start = start = world.floor + 3
+    world.messages = [m for m in world.messages if m[0] >= start]
+
+    (note,) = accepted(world, start)
+
+    assert (note.kinds, note.floor) == (("truncated", "retention"), start)
+    goes_on(world)
+
+
+def read_once(world: World, end: int) -> Counter[int]:
+    """How often each message of the present log is in a block or dead letter.
+
+    Those from `end` on only in what was sealed since the accept, for offsets mean others there.
+    """
+    found = Counter(dict.fromkeys((offset for offset, _ in world.messages), 0))
+    since = False
+    for _, commit in world.journal:
+        since |= commit.HasField("accept")
+        for one in stretches(commit):
+            within = world._between(one.table, one.first, one.next)
+            found.update(offset for offset in within if since or offset < end)
+    return found
 
 
 def test_after_a_topic_made_anew_no_rewind_goes_before_it() -> None:

@@ -131,6 +131,7 @@ BEGUN = {
 """Killed there, the rewind is begun; each goes on where the one before was killed."""
 
 
+@pytest.mark.long  # tests/rewind/test_run.py has it pure, and the next test kills one for real
 def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
     """Beside a running relay; the loader has loaded a part; then the other rewinds."""
     running = site.pipeline.start("a", site.config)
@@ -199,6 +200,74 @@ def negative_control(site: Site) -> None:
     assert site.rows() != site.pipeline.sent
 
 
+def test_rows_stay_whose_messages_are_gone_when_a_rewind_goes_on(site: Site) -> None:
+    """Killed before the first row was removed; then retention passes half of the messages."""
+    for start in range(0, 80, 20):
+        site.pipeline.send(range(start, start + 20))
+        site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    again = ("rewind", "--all", "--to-offset", "earliest", "--run")
+    assert site.person(*again, failpoint="before_supersede")[0] == KILLED
+    assert site.rows() == site.pipeline.sent
+    retention(site, 50)
+
+    status, said = site.person("rewind", "--run")
+    assert status == 0, said
+    assert "starts at 50 by now" in said, said
+    assert 50 <= site.rows().total() < 80
+    site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    site.verified()
+    removed_before(site)
+
+
+def removed_before(site: Site) -> None:
+    """Then it is killed when the rows are removed: what is left of their messages is read again."""
+    again = ("rewind", "--all", "--to-offset", "earliest", "--run")
+    assert site.person(*again, failpoint="after_remove")[0] == 4
+    rows = site.rows()
+    assert 0 < rows.total() < 80, "what stayed before, and nothing else"
+    retention(site, 75)
+    status, said = site.person("rewind", "--run")
+    assert status == 0, said
+    assert "stay as they are" not in said, said
+    stops(site, "were never read and are gone")
+    assert site.person("accept", "--run", "--why", "a test")[0] == 0
+    for gone in range(75):
+        if gone not in rows:
+            del site.pipeline.sent[gone]
+    relay = site.pipeline.start("a", site.config)
+    site.pipeline.until(site.all_sealed, "all messages before the floors")
+    relay.send_signal(signal.SIGTERM)
+    assert relay.wait(30) == 0
+    site.load()
+    assert site.rows() == site.pipeline.sent
+
+
+def test_rows_that_lost_their_block_id_are_refused(site: Site) -> None:
+    """They would stay beside the new ones; removed by hand, they hold up nothing."""
+    site.pipeline.send(range(20))
+    site.relayed()
+    site.load()
+    table, head = site.pipeline.table, site.head()
+    site.client.command(f"ALTER TABLE {table} DROP COLUMN _block SETTINGS mutations_sync = 2")
+    site.client.command(f"ALTER TABLE {table} ADD COLUMN _block String")
+    command = ("rewind", "--table", table, "--to-offset", "earliest")
+    for more in ((), ("--run",)):
+        status, said = site.person(*command, *more)
+        assert (status, "20 rows cannot be found by the block id" in said) == (2, True), said
+    assert site.head() == head, "nothing has happened"
+
+    site.client.command(f"TRUNCATE TABLE {table}")
+    status, said = site.person(*command, "--run")
+    assert status == 0, said
+    site.relayed()
+    site.load()
+    assert site.rows() == site.pipeline.sent
+
+
 def test_a_letter_whose_message_was_read_again_is_not_replayed(site: Site) -> None:
     """Its table was missing; the rewind made a row of its message. A later letter is replayed."""
     app, table = site.pipeline, f"{site.pipeline.database}.late"
@@ -234,6 +303,13 @@ def produce(app: Pipeline, number: int, table: str) -> None:
     assert producer.flush(30) == 0
 
 
+def retention(site: Site, start: int) -> None:
+    """Make this offset the first one of partition 0."""
+    admin = AdminClient({"bootstrap.servers": site.pipeline.bootstrap})
+    place = TopicPartition(site.pipeline.source, 0, start)
+    admin.delete_records([place])[place].result(30)
+
+
 def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
     """Retention that passed unread messages, then a topic made anew."""
     site.pipeline.send(range(20))
@@ -241,9 +317,7 @@ def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
     floor = site.pipeline.floor(0)
     assert floor == 20
     site.pipeline.send(range(100, 105))
-    admin = AdminClient({"bootstrap.servers": site.pipeline.bootstrap})
-    place = TopicPartition(site.pipeline.source, 0, floor + 3)
-    admin.delete_records([place])[place].result(30)
+    retention(site, floor + 3)
     for gone in (100, 101, 102):
         del site.pipeline.sent[gone]
     stops(site, "were never read and are gone")

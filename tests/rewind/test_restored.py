@@ -58,6 +58,7 @@ def test_rows_come_once(site: Site, client: Client) -> None:  # noqa: F811
     site.verified()
 
 
+@pytest.mark.long
 def test_a_slow_loader_a_kept_table_and_a_lost_ledger(site: Site, client: Client) -> None:  # noqa: F811
     """A loader that stands before a rewind that has ended goes on; kept rows are never removed."""
     settings = load_config(site.config)

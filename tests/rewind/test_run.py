@@ -9,9 +9,10 @@ import pytest
 
 from relay.blocks.dead_letter import RecordPlace
 from relay.errors import ConfigError, ContractBroken
+from relay.names import BlockId
 from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind import rewind as steps
-from relay.operate.rewind.removal import RerunTable, RewindConsent
+from relay.operate.rewind.removal import CountedRows, RerunTable, RewindConsent, without_id
 from relay.operate.rewind.rewind import RewindRequest
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.audit import Audit
@@ -41,9 +42,10 @@ def rewound(world: World, what: RewindRequest | None) -> steps.RewindResult:
     return steps.rewind(world, what, "_block", lambda: AUTHOR)
 
 
-def mark(offset: int, table: str) -> ReplayMark:
+def mark(offset: int, table: str, of_letter: str | None = None) -> ReplayMark:
     """Of a letter of this source offset in partition 0, sent again for this table."""
-    return ReplayMark(RecordPlace(0, 1), RecordPlace(0, offset), RecordPlace(0, 900), table, 1)
+    places = RecordPlace(0, 1), RecordPlace(0, offset), RecordPlace(0, 900)
+    return ReplayMark(*places, table, 1, of_letter)
 
 
 def is_exact(world: World) -> None:
@@ -236,30 +238,59 @@ def test_blocks_whose_records_are_deleted_go_by_their_epoch(seed: int) -> None:
     world.restore(backup)
     done = rewound(world, None)
     (again,) = done.repeated
-    assert (old.whole, again.whole, again.first_epoch) == (True, False, 0)
+    assert (old.whole, again.whole) == (True, False)
+    assert set(again.first_epochs.values()) == {0}
     assert len(again.blocks) < len(old.blocks)
     assert not {block.id for block in old.blocks} & set(world.rows)
     assert set(world.rows) == set(backup.rows) - {block.id for block in old.blocks}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("cut", [0, 2])
+def test_rows_that_a_rewind_kept_are_those_of_its_table_only(seed: int, cut: int) -> None:
+    """Then another table is rewound, the journal cut so many records before, and a backup of
+    before both restored."""
+    world = made(seed)
+    world.load()
+    backup = world.backup()
+    rewound(world, RewindRequest({0: 0}, "d.a", RewindConsent(keep=frozenset({"d.a"}))))
+    at = next(n for n, (_, commit) in enumerate(world.journal) if commit.HasField("rewind"))
+    world.settle()
+    rewound(world, RewindRequest({0: 0}, "d.d", RewindConsent()))
+    kept, _ = world.look({0: 0})[0].seals.rewinds
+    old = {name for name in backup.rows if BlockId.parse(name).table == "d.d"}
+    assert kept.blocks
+    assert old
+    world.journal = world.journal[at - cut :]
+    world.restore(backup)
+    rewound(world, None)
+    assert not old & set(world.rows)
+    assert {block.id for block in kept.blocks} <= set(world.rows)
+
+
+def marks(*offsets: int) -> list[Mark]:
+    """Of the tables d.t, d.u."""
+    return [Mark(table=t, offset=o) for t, o in zip(("d.t", "d.u"), offsets, strict=True)]
 
 
 def test_the_epochs_that_a_rewind_may_know() -> None:
     commits = [
         Commit(n=7, epoch=3, floor=50),
         Commit(n=8, epoch=4, floor=10, rewind=Rewind(starts=[Mark(table="d.t", offset=10)])),
-        Commit(n=9, epoch=4, floor=60, rewound=True),
-        Commit(n=10, epoch=5, floor=10, rewind=Rewind(starts=[Mark(offset=10)], kept=["d.t"])),
-        Commit(n=11, epoch=6, floor=10, rewind=Rewind(starts=[Mark(table="d.t", offset=60)])),
+        Commit(n=9, epoch=4, floor=10, rewound=True),
+        Commit(n=10, epoch=5, floor=10, rewind=Rewind(starts=marks(10, 10), kept=["d.t"])),
+        Commit(n=11, epoch=6, floor=10, rewind=Rewind(starts=marks(60, 70))),
         Commit(n=12, epoch=7, floor=5, accept=Accept(kinds=["topic"])),
         Commit(n=13, epoch=8, floor=5, rewind=Rewind(starts=[Mark(table="d.t", offset=5)])),
     ]
     seals = Seals(0)
     for offset, commit in enumerate(commits):
         seals.add(offset, commit)
-    assert [(one.first_epoch, one.whole, one.begins) for one in seals.rewinds] == [
-        (3, False, 10),
-        (3, False, 10),
-        (5, True, 60),
-        (7, True, 5),
+    assert [(one.first_epochs, one.whole, one.begins) for one in seals.rewinds] == [
+        ({"d.t": 3}, False, 10),
+        ({"d.t": 3, "d.u": 3}, False, 10),
+        ({"d.t": 5, "d.u": 3}, True, 60),
+        ({"d.t": 7}, True, 5),
     ]
     assert [one.offset for one in seals.ended()] == [1, 3, 4]
     assert seals.begun() == seals.rewinds[-1]
@@ -290,8 +321,20 @@ def rows_of(world: World) -> dict[str, int]:
         (RerunTable(there=True, engine="ReplacingMergeTree", stamped=True), "merges rows"),
         (RerunTable(there=True, engine="Memory", stamped=True), "cannot be deleted"),
         (
+            RerunTable(there=True, engine="MergeTree", stamped=True, policies=("mine",)),
+            "row policies mine hide rows from this user",
+        ),
+        (
             RerunTable(there=True, engine="MergeTree", stamped=True, views=("d.v",)),
             "--despite-views",
+        ),
+        (
+            RerunTable(there=True, engine="MergeTree", stamped=True, expires=True),
+            "column _block has a TTL.*REMOVE TTL",
+        ),
+        (
+            RerunTable(there=True, engine="MergeTree", stamped=True, grant="GRANT X ON d TO u"),
+            "may not delete its rows.*GRANT X ON d TO u; --keep-rows d",
         ),
     ],
 )
@@ -319,6 +362,63 @@ def test_blocks_inserted_without_their_id_are_refused() -> None:
         rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
 
+def losing_ids() -> World:
+    """A world where some rows of a loaded block carry no id any more."""
+    world = made(2)
+    world.load()
+    block = next(world.blocks())
+    world.rows[block.id] -= 1
+    return world
+
+
+def test_rows_that_lost_their_id_are_refused_before_anything_happens() -> None:
+    """A TTL of the column, CLEAR COLUMN, a copied table: a rewind would double them."""
+    world = losing_ids()
+    world.without_id = 1
+    before = len(world.journal)
+
+    with pytest.raises(ConfigError, match="1 row cannot be found by the block id, and 1 row of"):
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+    assert len(world.journal) == before
+
+    keep = frozenset(t for t in histories.TABLES if t)
+    assert rewound(world, RewindRequest({0: 0}, None, RewindConsent(keep))).partitions
+
+
+@pytest.mark.parametrize("despite", [False, True])
+def test_rows_that_are_deleted_hold_up_no_rewind(*, despite: bool) -> None:
+    """Each row that is left has its id; or a person says that those without are others'."""
+    world = losing_ids()
+    world.without_id = 5 * despite
+    consent = RewindConsent(despite_missing=despite)
+    assert rewound(world, RewindRequest({0: 0}, None, consent)).partitions
+
+
+def test_a_rewind_that_was_begun_is_finished_whatever_is_missing() -> None:
+    """Its own DELETE may have run, in a table where rows of others carry no id."""
+    at, last = 0, -1
+    while at != last:
+        world = made(2)
+        world.load()
+        world.without_id, world.crash_at = 7, at
+        with contextlib.suppress(Crash):
+            rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+            last = at
+        world.crash_at = -1
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+        is_exact(world)
+        at += at != last
+
+
+def test_only_what_the_ledger_calls_loaded_can_be_missing() -> None:
+    rows = {"a": 10, "b": 5}
+    assert list(without_id("d.t", CountedRows(rows, {"a": 10, "b": 9}, 3), "_block")) == []
+    assert list(without_id("d.t", CountedRows(rows, {"a": 20}, 0), "_block")) == []
+    (said,) = without_id("d.t", CountedRows(rows, {"a": 20}, 3), "_block")
+    assert "of 15 rows that the ledger calls loaded 5 rows cannot be found" in said
+    assert "3 rows of the table carry none in _block" in said
+
+
 def test_replayed_dead_letters_are_refused_unless_told() -> None:
     world = made(4)
     dead = next(d for _, c in world.journal for d in c.dead)
@@ -332,21 +432,25 @@ def test_replayed_dead_letters_are_refused_unless_told() -> None:
     ).partitions
 
 
-def test_a_replayed_letter_of_a_loader_is_refused_too() -> None:
-    """The journal knows its message as one of a block."""
+@pytest.mark.parametrize("as_another", [False, True])
+def test_a_replayed_letter_of_a_loader_is_refused_too(*, as_another: bool) -> None:
+    """The journal knows its message as one of a block of the letter's table."""
     world = made(4)
     block = next(b for _, c in world.journal for b in c.blocks if not c.dead)
-    world.replayed = [mark(block.first_source_offset, block.table)]
+    sent = ("as.another", block.table) if as_another else (block.table,)
+    world.replayed = [mark(block.first_source_offset, *sent)]
 
     with pytest.raises(ConfigError, match="--despite-replays"):
-        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+        rewound(world, RewindRequest({0: 0}, block.table, RewindConsent()))
 
 
-def test_what_another_tables_letters_became_holds_up_no_rewind() -> None:
+@pytest.mark.parametrize("of_letter", [None, "of.another"])
+def test_what_another_tables_letters_became_holds_up_no_rewind(of_letter: str | None) -> None:
     """Its message lies between those of a block, and is not read again."""
     world = made(4)
     block = next(b for _, c in world.journal for b in c.blocks if not c.dead)
-    world.replayed = [mark(block.first_source_offset, "as.another")]
+    table = block.table if of_letter else "as.another"
+    world.replayed = [mark(block.first_source_offset, table, of_letter)]
 
     assert rewound(world, RewindRequest({0: 0}, block.table, RewindConsent())).partitions
 
@@ -357,7 +461,7 @@ def test_a_rewind_says_which_letters_were_there() -> None:
     rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
 
     (rewind,) = [c.rewind for _, c in world.journal if c.HasField("rewind")]
-    assert rewind.next_letter == 17
+    assert (rewind.next_letter, rewind.dead_topic_id) == (17, "dead topic")
 
 
 def test_messages_that_are_gone_are_refused() -> None:

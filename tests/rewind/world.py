@@ -16,9 +16,10 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
+from relay.names import BlockId
 from relay.operate.rewind.plan import PartitionPositions
-from relay.operate.rewind.records import RewindAuthor
-from relay.operate.rewind.removal import RerunTable
+from relay.operate.rewind.records import NextLetter, RewindAuthor
+from relay.operate.rewind.removal import CountedRows, RerunTable
 from relay.operate.rewind.seals import RecordedRewind, Seals
 from relay.records_pb2 import Block, Commit
 from tests.verify import histories
@@ -53,7 +54,8 @@ class World(Writer):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.log_start = 0
-        self.topic_id = histories.TOPIC_ID
+        self.topic, self.topic_id = histories.SOURCE, histories.TOPIC_ID
+        self.lost_end: int | None = None  # what the leader says of the committed epoch
         self.named: tuple[int, str | None] | str | None = "as committed"
         self.ledger: dict[str, str] = {}
         self.rows: Counter[str] = Counter()  # by block id
@@ -62,6 +64,7 @@ class World(Writer):
         self.steps: list[str] = []
         self.owned = False
         self.target = RerunTable(there=True, engine="MergeTree", stamped=True)
+        self.without_id = 0  # rows of each table that carry no id
         self.replayed: list[ReplayMark] = []
         self.letters = 0
 
@@ -71,6 +74,19 @@ class World(Writer):
         """A relay takes over and commits so many more records."""
         self._source = [m for m in self.messages if m[0] >= self.floor]
         self.run(len(self.journal) + commits)
+
+    def lose_end(self, end: int, new: int) -> None:
+        """The log ends at `end`, and so many new messages come; the leader says so where any do."""
+        self.messages = [m for m in self.messages if m[0] < end]
+        self._end = end + new
+        tables = [table for table in histories.TABLES if table]
+        self.messages += [(end + i, tables[i % len(tables)]) for i in range(new)]
+        self.lost_end = end if new else None
+
+    def lose_beginning(self, start: int) -> None:
+        """Retention moves the log's start there."""
+        self.log_start = start
+        self.messages = [m for m in self.messages if m[0] >= start]
 
     def settle(self) -> None:
         """A relay takes over, seals all that is there, and stops."""
@@ -90,7 +106,14 @@ class World(Writer):
 
     def _truth(self) -> PartitionTruth:
         found = super()._truth()
-        return replace(found, log_start=self.log_start, source_topic_id=self.topic_id)
+        read = found.record and replace(found.record, source_topic=histories.SOURCE)
+        return replace(
+            found,
+            record=read,
+            log_start=self.log_start,
+            source_topic=self.topic,
+            source_topic_id=self.topic_id,
+        )
 
     def load(self, most: int = 10**9) -> None:
         """A loader: so many blocks that the ledger does not know."""
@@ -132,7 +155,8 @@ class World(Writer):
         named = None if committed is None else (committed.floor, committed.metadata)
         if not isinstance(self.named, str):
             named = self.named
-        return {0: PartitionPositions(0, named, seals, self.topic_id, self.log_start, self._end)}
+        bounds = self.log_start, self._end, self.lost_end
+        return {0: PartitionPositions(0, named, seals, self.topic_id, *bounds, self.topic)}
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
@@ -151,7 +175,7 @@ class World(Writer):
         self._records = {self._next_record: journal.decode(record.SerializeToString())}
         self._committed = CommittedOffset(commit.floor, commit.n, self._next_record)
         self._next_record += 2
-        self.named = "as committed"
+        self.named, self.lost_end = "as committed", None  # committed without an epoch
         self._step("after the transaction")
 
     def supersede(self, rewind: RecordedRewind) -> int:
@@ -164,9 +188,10 @@ class World(Writer):
             if block.table not in rewind.record.rewind.kept:
                 removed += self.rows.pop(block.id, 0)
         if not rewind.whole:  # the loader's own rule for blocks whose records are gone
-            rule = Rewound(rewind.record, rewind.offset, rewind.first_epoch)
+            rule = Rewound(rewind.record, rewind.offset, rewind.first_epochs)
             for name in [one for one in self.rows if rule.replaces(one)]:
-                removed += self.rows.pop(name)
+                if BlockId.parse(name).table not in rewind.record.rewind.kept:
+                    removed += self.rows.pop(name)
         self._step("before the note")
         self.notes.add(rewind.offset)
         self._step("after the removal")
@@ -178,13 +203,31 @@ class World(Writer):
     def targets(self, tables: Collection[str]) -> dict[str, RerunTable]:
         return dict.fromkeys(tables, self.target)
 
+    def counted(self, blocks: Mapping[str, Collection[str]]) -> dict[str, CountedRows]:
+        assert not self.owned, "relays would take their places back meanwhile"
+        rows = {block.id: block.rows for block in self.blocks()}
+        found = {}
+        for table, ids in blocks.items():
+            loaded = {one: rows[one] for one in ids if self.ledger.get(one) == "loaded"}
+            found[table] = CountedRows(loaded, self.rows, self.without_id)
+        return found
+
+    def removed(self, blocks: Mapping[str, Collection[str]]) -> set[str]:
+        self._step("removed")
+        settled = {one: self.ledger.get(one) for ids in blocks.values() for one in ids}
+        return {
+            one
+            for one, state in settled.items()
+            if state == "discarded" or (state == "loaded" and not self.rows[one])
+        }
+
     def replays(self) -> list[ReplayMark]:
         return self.replayed
 
-    def next_letters(self, partitions: Collection[int]) -> dict[int, int]:
+    def next_letters(self, partitions: Collection[int]) -> dict[int, NextLetter]:
         assert self.owned, "another relay could write letters meanwhile"
         self._step("next letters")
-        return dict.fromkeys(partitions, self.letters)
+        return dict.fromkeys(partitions, NextLetter("dead topic", self.letters))
 
     def _step(self, name: str) -> None:
         self.steps.append(name)

@@ -201,7 +201,8 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 @click.option(
     "--despite-rewinds",
     is_flag=True,
-    help="Also send messages that a rewind had read again; those that became rows come twice.",
+    help="Also send messages that a rewind had read again, or of which the journal no longer says "
+    "whether one had; those that became rows come twice.",
 )
 @click.option(
     "--run",
@@ -244,16 +245,19 @@ def replay(
         if as_table:
             _say_if_unregistered(settings, as_table)
         decide = partial(replay_plan.decide, source_topic=settings.source.topic, as_table=as_table)
+        rewinds = None
         if not despite_rewinds:
-            rewinds = stack.enter_context(contextlib.closing(RewindsReader(settings)))
-            decide = partial(decide, superseded=rewinds.superseded)
+            rewinds = RewindsReader(settings, reader.topic_id)
+            stack.callback(rewinds.close)
+            decide = partial(decide, left_out=rewinds.left_out)
         if run:
-            sender = Replay(settings, reader)
+            sender = Replay(settings, reader, rewinds.left_out_now if rewinds else lambda _: {})
             stack.callback(sender.close)
             sender.start()
             decided = _counted(map(partial(decide, marks=sender.marks), chosen), tally)
             for batch in replay_plan.batches(decided):
-                sender.send(batch)
+                for message, why in sender.send(batch):
+                    tally.take_back(message, why)
         else:
             for _ in _counted(map(partial(decide, marks=reader.marks()), chosen), tally):
                 pass

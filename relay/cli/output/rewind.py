@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from relay.operate.rewind.accept import Note
-from relay.operate.rewind.plan import Course, PartitionPositions
+from relay.operate.rewind.plan import Course, PartitionPositions, RewindEnding
 from relay.operate.rewind.rewind import RewindPlan, RewindResult
 from relay.operate.rewind.seals import RecordedRewind
 from relay.program.plural import several
@@ -81,6 +81,10 @@ def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
             "rows_removed": done.rows,
             "resumed": done.resumed,
             "repeated": [_place(one) for one in done.repeated],
+            "shortened": [
+                {**_place(one.rewind), "why": one.why, "stay": [block.id for block in one.kept]}
+                for one in done.shortened
+            ],
         }
         return
     if not done.partitions and not done.repeated:
@@ -94,6 +98,7 @@ def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
             f"n={one.record.n}; it is now carried out there, so start the loader again"
         )
     yield f"{done.blocks:,} blocks were superseded, and {done.rows:,} of their rows were removed"
+    yield from map(_shortened, done.shortened)
     for partition, floor in done.partitions.items():
         yield f"source partition {partition}: relays continue from offset {floor:,}"
     if done.partitions:
@@ -121,6 +126,15 @@ def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[L
         yield "there is nothing to accept: journal, committed offsets and source topic agree"
     elif not accepted:
         yield "nothing was changed; add --run --why TEXT to accept"
+
+
+def _shortened(one: RewindEnding) -> str:
+    rows = sum(block.rows for block in one.kept)
+    return (
+        f"source partition {one.rewind.partition}: {one.why}, so "
+        f"{several(len(one.kept), 'block')} of {several(rows, 'row')} stay as they are: their "
+        "messages cannot be read again"
+    )
 
 
 def _place(one: RecordedRewind) -> dict[str, Any]:

@@ -100,16 +100,16 @@ def conclude(
     named = {"pipeline": pipeline} if pipeline else {}
     before = f"{pipeline}: " if pipeline else ""
     _history(audit, named, before, as_json=as_json)
-    for text in audit.acknowledged:  # no anomaly, and never hidden
-        if as_json:
-            click.echo(json.dumps({"acknowledged": text, **named}))
-        else:
-            click.echo(f"acknowledged: {before}{text}", err=True)
-    for text in audit.not_judged:  # no anomaly, and no proof either
-        if as_json:
-            click.echo(json.dumps({"not_judged": text, **named}))
-        else:
-            click.echo(f"not judged: {before}{text}", err=True)
+    for kind, texts in (  # no anomalies, and never hidden
+        ("acknowledged", audit.acknowledged),
+        ("waiting", audit.waiting),
+        ("not judged", audit.not_judged),  # no proof either
+    ):
+        for text in texts:
+            if as_json:
+                click.echo(json.dumps({kind.replace(" ", "_"): text, **named}))
+            else:
+                click.echo(f"{kind}: {before}{text}", err=True)
     for partition in audit.unfinished():
         text = (
             f"partition {partition}: a rewind was begun and is not finished; relays cannot start "

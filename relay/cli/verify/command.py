@@ -19,7 +19,7 @@ from relay.cli.verify.follow import Outlets, follow
 from relay.cli.verify.once import once
 from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce
 from relay.operate.verify.audit import Audit, audit_of
-from relay.operate.verify.judge.beginning import gaps
+from relay.operate.verify.judge.beginning import gaps, next_steps
 from relay.operate.verify.read.journal import Reader
 from relay.program.command import log_format_option
 from relay.program.config_argument import ConfiguredCommand
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from relay.config.settings import Settings
+
+_KEEP = (
+    "do not restart anything yet: keep the records of journal and source topic (raise their "
+    "retention), and look at the records that the anomaly names"
+)
+_LONGER = (
+    "Keep the topics' records longer than relay and loader may be stopped (`relay doctor` checks "
+    "it)"
+)
 
 
 @click.command(cls=ConfiguredCommand)
@@ -148,22 +157,22 @@ def _say_if_unknown(removed: Collection[str], tables: Collection[str]) -> None:
 
 def _judge(audits: Sequence[Audit]) -> None:
     """Whether anything was found; the worst first."""
-    lost = [text for audit in audits for text in gaps(audit.history)]
+    history = [one for audit in audits for one in audit.history]
+    lost = list(gaps(history))
+    found = [anomaly for audit in audits for anomaly in audit.anomalies]
+    anomalies = ""
+    if found:
+        anomalies = f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}"
     if lost:
+        more = f" (and {several(len(lost) - 1, 'more gap')})" if len(lost) > 1 else ""
+        steps = [_KEEP] if found else []
         raise ContractBroken(
-            lost[0],
-            "deleted messages can only be loaded by running the source again; `relay accept` "
-            "acknowledges that they are lost. Keep the topics' records longer than relay and "
-            "loader may be stopped (`relay doctor` checks it)",
+            "; ".join(filter(None, [f"{lost[0]}{more}", anomalies])),
+            ". ".join([*steps, *next_steps(history), _LONGER]),
             page=ErrorPage.GAP,
         )
-    found = [anomaly for audit in audits for anomaly in audit.anomalies]
     if found:
-        raise NotExactlyOnce(
-            f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}",
-            "do not restart anything yet: keep the records of journal and source topic (raise "
-            "their retention), and look at the records that the anomaly names",
-        )
+        raise NotExactlyOnce(anomalies, _KEEP)
 
 
 def _one(

@@ -71,6 +71,7 @@ def once(
             audit.anomalies.append(anomaly)
             say(anomaly)
         audit.acknowledged += further.acknowledged
+        audit.waiting += further.waiting
         audit.not_judged += further.not_judged
 
 

@@ -25,13 +25,16 @@ from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
-from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, mark_key
+from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, Why, mark_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from relay.blocks.dead_letter import DeadLetter
     from relay.config.settings import Settings
     from relay.operate.dead.reader import DeadReader
+
+    LeftOut = Callable[[Sequence[DeadLetter]], Mapping[RecordPlace, Why]]
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: a replay sends no offsets."""
@@ -43,6 +46,7 @@ class Replay:
     Args:
         settings: of the app.
         reader: of its dead letters.
+        left_out: those of these letters that rewinds forbid to send, as of now, each with why.
 
     Raises (every method):
         Unavailable: the brokers did not answer; what was sent is marked, so run it again.
@@ -53,11 +57,14 @@ class Replay:
         marks: of all dead letters replayed so far, by this replay or before it.
     """
 
-    def __init__(self, settings: Settings, reader: DeadReader) -> None:
+    def __init__(
+        self, settings: Settings, reader: DeadReader, left_out: LeftOut = lambda _: {}
+    ) -> None:
+        self._left_out = left_out
         self._source = settings.source.topic
         self._replayed = names.replayed_topic(settings.app)
         self._reader = reader
-        Topics(settings).ensure_replayed()
+        Topics(settings).ensure_by_key(self._replayed)
         identity = names.replay_transactional_id(settings.app)
         client = kafka_clients.producer_under(settings, identity)
         deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
@@ -74,11 +81,24 @@ class Replay:
         self.marks.clear()  # callers hold it
         self.marks.update(self._reader.marks())
 
-    def send(self, batch: Sequence[ReplayMessage]) -> None:
-        """Send those of the batch that have no mark yet, and their marks, in one transaction."""
-        batch = [message for message in batch if message.letter.place not in self.marks]
-        if not batch:
-            return
+    def send(self, batch: Sequence[ReplayMessage]) -> list[tuple[ReplayMessage, Why]]:
+        """Send those of the batch that may still be sent, and their marks, in one transaction.
+
+        A batch takes long to fill where few of many letters are meant: somebody may have begun a
+        rewind since.
+
+        Returns:
+            What was not sent, each with why.
+        """
+        left = {m.letter.place: Why.DONE for m in batch if m.letter.place in self.marks}
+        left = {**self._left_out([message.letter for message in batch]), **left}
+        not_sent = [(m, left[m.letter.place]) for m in batch if m.letter.place in left]
+        batch = [message for message in batch if message.letter.place not in left]
+        if batch:
+            self._send(batch)
+        return not_sent
+
+    def _send(self, batch: Sequence[ReplayMessage]) -> None:
         try:
             marks = self._write(batch)
             clean = self._producer.commit()
@@ -128,7 +148,9 @@ class Replay:
         letter = message.letter
         now_ms = time.time_ns() // 1_000_000
         replayed = RecordPlace(letter.source.partition, offset)
-        return ReplayMark(letter.place, letter.source, replayed, message.table, now_ms)
+        return ReplayMark(
+            letter.place, letter.source, replayed, message.table, now_ms, letter.table
+        )
 
     def _abort(self) -> None:
         """So that readers of the source topic need not wait for the transaction's timeout.

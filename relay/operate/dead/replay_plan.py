@@ -34,6 +34,7 @@ class ReplayMark:
         replayed: the source message that it is now.
         table: in the replayed message's header.
         at_ms: Unix milliseconds, shown only.
+        letter_table: the dead letter's; None where an earlier version wrote the mark.
     """
 
     dead: RecordPlace
@@ -41,6 +42,7 @@ class ReplayMark:
     replayed: RecordPlace
     table: str
     at_ms: int
+    letter_table: str | None = None
 
     def encode(self) -> bytes:
         """Return its record's value."""
@@ -50,6 +52,7 @@ class ReplayMark:
             "replayed": str(self.replayed),
             "table": self.table,
             "at_ms": self.at_ms,
+            "letter_table": self.letter_table,
         }
         return json.dumps(fields).encode()
 
@@ -65,7 +68,8 @@ class ReplayMark:
             dead, source, replayed = (
                 RecordPlace.parse(fields[name]) for name in ("dead", "source", "replayed")
             )
-            return cls(dead, source, replayed, fields["table"], fields["at_ms"])
+            of_letter = fields.get("letter_table")
+            return cls(dead, source, replayed, fields["table"], fields["at_ms"], of_letter)
         except (KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not the mark of a replay: {value[:80]!r}") from problem
 
@@ -101,6 +105,11 @@ class Why(Enum):
         "a rewind had the message read again since: it is a row by now, or another dead letter; "
         "--despite-rewinds sends it all the same"
     )
+    PERHAPS_READ_AGAIN = (
+        "the journal no longer says whether a rewind had the message read again: look with "
+        "`relay dead show PLACE` for its rows in the table, and send those that are missing with "
+        "`relay dead replay PLACE --despite-rewinds --run`"
+    )
     OTHER_SOURCE = "it came from another source topic than source.topic"
 
 
@@ -112,6 +121,14 @@ class ReplayTally:
     bytes: int = 0
     left: dict[Why, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
+
+    def take_back(self, message: ReplayMessage, why: Why) -> None:
+        """Count a message as left out that was counted as sent."""
+        self.sent -= 1
+        self.bytes -= message.letter.size
+        self.tables[message.table] -= 1
+        self.tables = {table: count for table, count in self.tables.items() if count}
+        self.add(why)
 
     def add(self, answer: ReplayMessage | Why) -> None:
         """Count one answer of `decide`."""
@@ -128,7 +145,7 @@ def decide(
     marks: Mapping[RecordPlace, ReplayMark],
     source_topic: str,
     as_table: str | None = None,
-    superseded: Callable[[DeadLetter], bool] = lambda _: False,
+    left_out: Callable[[DeadLetter], Why | None] = lambda _: None,
 ) -> ReplayMessage | Why:
     """Return the message to send for a dead letter that was meant, or why there is none.
 
@@ -137,12 +154,12 @@ def decide(
         marks: of those replayed, by the dead letter's place.
         source_topic: of the app.
         as_table: instead of whatever the header `table` said.
-        superseded: whether a rewind had the letter's message read again.
+        left_out: why a letter must wait, by what rewinds had read again.
     """
     if letter.place in marks:
         return Why.DONE
-    if superseded(letter):
-        return Why.READ_AGAIN
+    if why := left_out(letter):
+        return why
     if letter.source_topic != source_topic:
         return Why.OTHER_SOURCE
     if not letter.whole:

@@ -8,12 +8,19 @@ it goes on once that is accepted; None where all agrees; or why nothing can be a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
 from relay.errors import PERHAPS_NO_MESSAGE
-from relay.operate.rewind.plan import NEW_APP, PartitionPositions, RewindRefusal, at_head
+from relay.operate.rewind.plan import (
+    RESTORE,
+    PartitionPositions,
+    RewindRefusal,
+    at_head,
+    other_source,
+    truncation,
+)
 from relay.records_pb2 import Commit
 
 
@@ -22,9 +29,10 @@ class Note:
     """What is taken note of.
 
     Attributes:
-        kinds: retention, topic, truncated, offsets.
+        kinds: retention, topic, truncated, epoch, offsets.
         found: both values of each, for people.
         floor: relays go on from here.
+        marks: of tables, above the floor: what lies before them is in blocks.
         meaning: what that means for the rows.
     """
 
@@ -33,6 +41,7 @@ class Note:
     found: str
     before: int
     floor: int
+    marks: Mapping[str, int]
     meaning: str
 
 
@@ -51,8 +60,10 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
             place.partition,
             f"the group's offset is {_named(place)}, but the journal has no record: nothing says "
             "which messages are in blocks",
-            NEW_APP,
+            RESTORE,
         )
+    if other := other_source(place):
+        return other
     if head.HasField("rewind"):
         return RewindRefusal(
             place.partition,
@@ -65,7 +76,7 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
             place.partition,
             f"the group's offset is {_named(place)}, but the journal ends before it, at "
             f"n={head.n}: nothing says which messages are in blocks",
-            NEW_APP,
+            RESTORE,
         )
     found = dict(_found(place, head))
     if not found:
@@ -78,44 +89,108 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
 def _note(
     place: PartitionPositions, head: Commit, found: dict[str, str], begin: int | None
 ) -> Note | RewindRefusal | None:
-    renamed = {"topic", "truncated"} & set(found)
+    renamed = {"topic", "truncated", "epoch"} & set(found)
     if begin is not None and not renamed:
         return RewindRefusal(
             place.partition,
             "the journal says where to continue: after the messages that are in blocks",
             "leave out --from; `relay rewind` goes back",
         )
-    if begin is None and "truncated" in found:
-        return RewindRefusal(
-            place.partition,
-            f"{found['truncated']}; only a person knows from which offset on its messages are new",
-            f"give that offset with --from N, at most {place.log_end}",
-        )
-    if begin is not None and not place.log_start <= begin <= place.log_end:
-        return RewindRefusal(
-            place.partition,
-            f"the source log reaches from {place.log_start} to {place.log_end}",
-            "choose an offset in it for --from",
-        )
-    floor, meaning = (
-        head.floor,
-        "relays continue where the journal ends: nothing is lost or doubled",
-    )
-    if renamed:
-        floor = place.log_start if begin is None else begin
+    if refusal := _out_of_reach(place, found, begin):
+        return refusal
+    if "epoch" in found and begin is not None and begin < place.reached:
+        found = {"truncated" if kind == "epoch" else kind: text for kind, text in found.items()}
+    floor, marks = _places(place, head, found, begin)
+    meaning = "relays continue where the journal ends: nothing is lost or doubled"
+    if "topic" in found:
         meaning = (
             f"messages of the present log are read from offset {floor} on; messages of the "
             f"earlier log beyond {head.floor} that are not in blocks are never read"
         )
+    elif "truncated" in found:
+        between = f"; of those before it, from {floor} on, what is in no block" if marks else ""
+        meaning = (
+            f"messages from offset {begin} on are read as new ones{between}; messages that the log "
+            f"lost, beyond {head.floor} and not in blocks, are never read"
+        )
+    elif "epoch" in found:
+        meaning = (
+            "relays go on where they stood, as the log is the one that was read: if it is not, "
+            f"messages before {place.reached} that took the place of others are never read"
+        )
     elif "retention" in found:
-        floor = place.log_start
         meaning = (
             f"messages from {head.floor} to {floor - 1} that are not in blocks are never read "
             f"({PERHAPS_NO_MESSAGE})"
         )
     return Note(
-        place.partition, tuple(found), "; ".join(found.values()), head.floor, floor, meaning
+        place.partition, tuple(found), "; ".join(found.values()), head.floor, floor, marks, meaning
     )
+
+
+def _out_of_reach(
+    place: PartitionPositions, found: dict[str, str], begin: int | None
+) -> RewindRefusal | None:
+    """Why the person has to name another offset; behind a lost end all messages are new."""
+    if begin is None and "truncated" in found:
+        return RewindRefusal(
+            place.partition,
+            f"{found['truncated']}; only a person knows from which offset on its messages are new",
+            f"give that offset with --from N, at most {place.new_from}{_proposal(place)}",
+        )
+    if begin is None and "epoch" in found:
+        return RewindRefusal(
+            place.partition,
+            found["epoch"],
+            f"find out whether the log is whole: then --from {place.reached} goes on where relays "
+            "stood. With a lower N, messages from N on are read as new ones, and those that are in "
+            "blocks become rows once more",
+        )
+    most = place.log_end
+    if "epoch" in found:
+        most = place.reached
+    elif place.new_from is not None and "truncated" in found:
+        most = place.new_from
+    if begin is None or place.log_start <= begin <= most:
+        return None
+    if begin > place.log_end or begin < place.log_start:
+        return RewindRefusal(
+            place.partition,
+            f"the source log reaches from {place.log_start} to {place.log_end}",
+            "choose an offset in it for --from",
+        )
+    return RewindRefusal(
+        place.partition,
+        f"messages from offset {most} on are new, and those before {begin} would be passed over",
+        f"choose an offset from {place.log_start} to {most} for --from",
+    )
+
+
+def _proposal(place: PartitionPositions) -> str:
+    if place.lost_end is None or place.lost_end < 0:
+        return ""
+    return (
+        f"; the leader says that its log is another one from offset {place.new_from} on, so "
+        f"--from {place.new_from} is right unless you know better"
+    )
+
+
+def _places(
+    place: PartitionPositions, head: Commit, found: dict[str, str], begin: int | None
+) -> tuple[int, dict[str, int]]:
+    """Floor and marks from which relays go on.
+
+    Messages before a lost end are the same as ever: those that are in blocks are not read again.
+    """
+    if "topic" in found:
+        return place.log_start if begin is None else begin, {}
+    marks = {mark.table: mark.offset for mark in head.marks}
+    floor = head.floor
+    if begin is not None:
+        floor = min(floor, begin)
+        marks = {table: min(mark, begin) for table, mark in marks.items()}
+    floor = max(floor, place.log_start) if {"retention", "truncated"} & set(found) else floor
+    return floor, {table: mark for table, mark in marks.items() if mark > floor}
 
 
 def _found(place: PartitionPositions, head: Commit) -> Iterator[tuple[str, str]]:
@@ -126,15 +201,14 @@ def _found(place: PartitionPositions, head: Commit) -> Iterator[tuple[str, str]]
             "topic",
             f"the source topic's id is {place.topic_id}, in the journal {head.source_topic_id}",
         )
-    elif head.floor < place.log_start:
+    elif place.new_from is not None:
+        yield "truncated", truncation(place)
+    elif place.is_unproved:
+        yield "epoch", truncation(place)
+    if not made_anew and head.floor < place.log_start:
         yield (
             "retention",
             f"the source log starts at {place.log_start}, the floor in the journal is {head.floor}",
-        )
-    elif head.floor > place.log_end:
-        yield (
-            "truncated",
-            f"the source log ends at {place.log_end}, the floor in the journal is {head.floor}",
         )
     # With the topic the broker deletes the group's offsets.
     if not at_head(place) and not (made_anew and place.named is None):

@@ -46,7 +46,7 @@ def accept(
             [
                 records.accepted(
                     places[one.partition].head,
-                    one.floor,
+                    (one.floor, one.marks),
                     places[one.partition].topic_id,
                     (one.kinds, one.found),
                     letters[one.partition],

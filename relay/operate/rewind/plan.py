@@ -12,16 +12,19 @@ keeps its blocks: its mark says how far they reach.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.core.offsets import CommittedOffset
-from relay.errors import ConfigError, ContractBroken, ErrorPage, RelayError
-from relay.operate.rewind.seals import Seals, Stretch
-from relay.records_pb2 import Block, Commit
+from relay.core.takeover import OTHER_TOPIC, other_topic
+from relay.errors import NEW_APP, ConfigError, ContractBroken, ErrorPage, RelayError
+from relay.operate.rewind.seals import RecordedRewind, Seals, Stretch
+from relay.records_pb2 import Block, Commit, Mark
 
 ACCEPT = "`relay accept CONFIG` shows how to continue from there; rewind after that"
-NEW_APP = "start under a new app name, or restore what was deleted"
+RESTORE = f"restore what was deleted, or {NEW_APP}"
+_BEYOND_ALL = 2**63 - 1
+"""No message has an offset as high as this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class PartitionPositions:
         seals: its journal, all that is retained.
         topic_id: of the source topic now.
         log_start, log_end: of the source partition; the end is stable.
+        lost_end: where the log ends for the leader epoch that is committed with the floor, if that
+            is before what was read under it; negative: the leader does not know that epoch; None:
+            it is not, or no epoch is committed.
+        topic: the source topic's name, as it is set now.
     """
 
     partition: int
@@ -41,6 +48,8 @@ class PartitionPositions:
     topic_id: str
     log_start: int
     log_end: int
+    lost_end: int | None = None
+    topic: str = ""
 
     @property
     def head(self) -> Commit:
@@ -52,6 +61,31 @@ class PartitionPositions:
     def committed(self) -> CommittedOffset | None:
         """The group's offset as a relay wrote it; None: it has none, or a tool wrote it."""
         return None if self.named is None else CommittedOffset.parse(*self.named)
+
+    @property
+    def reached(self) -> int:
+        """The offset behind the last message that is in a block."""
+        return max([self.head.floor, *(mark.offset for mark in self.head.marks)])
+
+    @property
+    def new_from(self) -> int | None:
+        """Where the log's messages are others than those that were read; None: it lost no end.
+
+        Without a leader epoch only a log that has not grown again beyond what was read shows it.
+        """
+        end = self.log_end
+        if self.lost_end is not None and self.lost_end >= 0:
+            end = min(self.lost_end, end)
+        return max(end, self.log_start) if end < self.reached else None
+
+    @property
+    def is_unproved(self) -> bool:
+        """Return whether the leader cannot say if the log is still the one that was read.
+
+        Once retention has passed all that was read, it does not matter.
+        """
+        unknown = self.lost_end is not None and self.lost_end < 0
+        return unknown and self.new_from is None and self.reached >= self.log_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +113,24 @@ class Course:
     def blocks(self) -> list[Block]:
         """Those that do not count any more."""
         return [one.block for one in self.superseded if one.block is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class RewindEnding:
+    """How a rewind that was begun ends.
+
+    Attributes:
+        rewind: as it is carried out.
+        floor: where relays go on; marks: above it.
+        kept: blocks with rows, or to be loaded, that it was to replace and that count again.
+        why: they do; empty: the rewind is carried out as it was recorded.
+    """
+
+    rewind: RecordedRewind
+    floor: int
+    marks: Mapping[str, int]
+    kept: tuple[Block, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +186,68 @@ def course(
     )
 
 
+def ending(
+    place: PartitionPositions, removed: Collection[str] = ()
+) -> RewindEnding | RewindRefusal:
+    """Return how a rewind that was begun ends, as messages may have gone since.
+
+    What begins with a message that is gone counts again, as `course` leaves it: its rows could not
+    be made anew.
+
+    Args:
+        place: as it was found; its last record begins the rewind.
+        removed: ids of blocks without rows, as of an attempt that was cut off. The last of a table
+            are replaced all the same, by those of their messages that are left.
+    """
+    begun, head = place.seals.begun(), place.head
+    assert begun is not None
+    if other := other_source(place):
+        return other
+    why, oldest = _gone_since(place, begun)
+    marks = {mark.table: mark.offset for mark in head.marks}
+    if not why:
+        return RewindEnding(begun, head.floor, marks)
+    before = begun.before
+    if before is None:
+        return RewindRefusal(
+            place.partition,
+            f"{why}; and the journal no longer says where relays stood before the rewind",
+            RESTORE,
+        )
+    starts = {mark.table: mark.offset for mark in before.marks}
+    starts = {table: starts.get(table, before.floor) for table in begun.starts}
+    whole = set[str]()
+    for one in reversed(begun.stretches):
+        if one.first < oldest and (one.block is None or one.block.id not in removed):
+            whole.add(one.table)
+        elif one.table not in whole:
+            starts[one.table] = one.first
+    floor = min(before.floor, *starts.values())
+    marks = {name: mark for name, mark in (marks | starts).items() if mark > floor}
+    ends = [Mark(table=name, offset=mark) for name, mark in marks.items()]
+    rewind = begun.ended(Commit(floor=floor, marks=ends))
+    without = {*removed, *(block.id for block in rewind.blocks)}
+    kept = tuple(block for block in begun.blocks if block.id not in without)
+    return RewindEnding(rewind, floor, marks, kept, why)
+
+
+def _gone_since(place: PartitionPositions, begun: RecordedRewind) -> tuple[str, int]:
+    """Why messages of a rewind cannot be read again, and the first that can; empty: all can."""
+    head = place.head
+    if head.source_topic_id != place.topic_id:
+        return "the source topic was deleted and created again", _BEYOND_ALL
+    before = begun.before
+    marks = () if before is None else before.marks
+    reached = max([head.previous_floor, *(mark.offset for mark in marks)])
+    if place.log_end < reached:
+        lost = f"the source log ends at {place.log_end}, but was read up to {reached}"
+        return lost, _BEYOND_ALL
+    if begun.begins < place.log_start:
+        lost = f"the source log starts at {place.log_start} by now"
+        return lost, place.log_start if begun.whole else _BEYOND_ALL
+    return "", place.log_start
+
+
 def at_head(place: PartitionPositions) -> bool:
     """Return whether the group's offset names the last journal record; or there is neither."""
     head, committed = place.seals.head, place.committed
@@ -144,6 +258,8 @@ def at_head(place: PartitionPositions) -> bool:
 
 def disagreement(place: PartitionPositions) -> RewindRefusal | None:
     """Return whether a relay would stop here; then the truth has to be settled first."""
+    if other := other_source(place):
+        return other
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
         return RewindRefusal(place.partition, "the group's offset and the journal do not agree")
@@ -155,12 +271,44 @@ def disagreement(place: PartitionPositions) -> RewindRefusal | None:
         )
     if head.source_topic_id != place.topic_id:
         return RewindRefusal(place.partition, "the source topic was deleted and created again")
-    if not place.log_start <= head.floor <= place.log_end:
+    if place.new_from is not None or place.is_unproved:
+        return RewindRefusal(place.partition, truncation(place))
+    if head.floor < place.log_start:
         return RewindRefusal(
             place.partition,
             f"floor {head.floor} is not in the source log, {place.log_start} to {place.log_end}",
         )
     return None
+
+
+def other_source(place: PartitionPositions) -> RewindRefusal | None:
+    """Return that source.topic names another topic than the journal is of."""
+    head = place.seals.head
+    if head is None:
+        return None
+    read = head.source_topic, head.source_topic_id
+    said = other_topic(read, (place.topic, place.topic_id))
+    return RewindRefusal(place.partition, said, OTHER_TOPIC) if said else None
+
+
+def truncation(place: PartitionPositions) -> str:
+    """Return both values of a log that lost its end, or may have, for people."""
+    head = place.head
+    read = f"the floor in the journal is {head.floor}"
+    last = max(head.marks, key=lambda mark: mark.offset, default=None)
+    if last is not None and last.offset > head.floor:
+        read = f"messages of {last.table!r} before offset {last.offset} are in blocks"
+    if place.is_unproved:
+        return (
+            "the leader does not know the epoch that is committed with the floor, so it cannot say "
+            f"whether messages before offset {place.reached} are those that were read: {read}"
+        )
+    if place.lost_end is None or not 0 <= place.lost_end < place.log_end:
+        return f"the source log ends at {place.log_end}, {read}"
+    return (
+        f"the source log lost its end and has grown again to {place.log_end}: from offset "
+        f"{place.new_from} on its messages are others than those that were read, {read}"
+    )
 
 
 def _out_of_reach(place: PartitionPositions, offset: int) -> RewindRefusal | None:
@@ -184,5 +332,5 @@ def as_error(refusals: Sequence[RewindRefusal]) -> RelayError:
     """Return all of them at once."""
     said = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
     steps = list(dict.fromkeys(one.next_step for one in refusals))
-    kind = ContractBroken if {ACCEPT, NEW_APP} & set(steps) else ConfigError
+    kind = ContractBroken if {ACCEPT, RESTORE} & set(steps) else ConfigError
     return kind(said, "; ".join(steps), page=ErrorPage.ACCEPT if kind is ContractBroken else "")

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import PartitionPositions
-from relay.operate.rewind.removal import RerunTable
+from relay.operate.rewind.records import NextLetter
+from relay.operate.rewind.removal import CountedRows, RerunTable
 from relay.operate.rewind.seals import RecordedRewind
 from relay.records_pb2 import Commit
 
@@ -38,8 +39,14 @@ class Hands(Protocol):
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """Return the tables as they are."""
 
+    def counted(self, blocks: Mapping[str, Collection[str]]) -> Mapping[str, CountedRows]:
+        """Return rows by block id, by table; `blocks` are ids by table. A table may lack."""
+
+    def removed(self, blocks: Mapping[str, Collection[str]]) -> Collection[str]:
+        """Return those of these ids, given by table, whose rows are gone or never come."""
+
     def replays(self) -> Collection[ReplayMark]:
         """Marks of all dead letters that were replayed."""
 
-    def next_letters(self, partitions: Collection[int]) -> Mapping[int, int]:
-        """Return the offset that the next dead letter of each source partition gets."""
+    def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
+        """Return the place that the next dead letter of each source partition gets."""

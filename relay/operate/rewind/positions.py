@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.core.offsets import UNKNOWN_EPOCH, epoch_reaches
 from relay.errors import ConfigError, Unavailable
+from relay.kafka.errors import answered
+from relay.kafka.group_offsets import lost_ends
 from relay.kafka.partition_reader import PartitionReader
-from relay.kafka.topics import Topics
+from relay.kafka.topics import READ, Topics
 from relay.operate.rewind.plan import PartitionPositions, at_head
+from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
@@ -73,8 +78,28 @@ class PositionsReader:
                 )
             limit = patience if hidden or any(b is True for b in behind) else _BUSY_SECONDS
             if (not hidden and all(b is None for b in behind)) or waited > limit:
-                return places
+                return self._with_lost_ends(places)
             time.sleep(_PAUSE_SECONDS)  # until they agree
+
+    def _with_lost_ends(
+        self, places: Mapping[int, PartitionPositions]
+    ) -> dict[int, PartitionPositions]:
+        """Ask the leaders whether the logs still reach what was read of them."""
+        assert self._reader is not None
+        topic, asked = self._settings.source.topic, []
+        for p, place in places.items():
+            epoch, head = self._reader.epochs.get(p, UNKNOWN_EPOCH), place.seals.head
+            if epoch == UNKNOWN_EPOCH or head is None or not at_head(place):
+                continue
+            marks = [mark.offset for mark in head.marks]
+            reached = epoch_reaches(head.floor, head.position, marks)
+            asked.append(TopicPartition(topic, p, reached, leader_epoch=epoch))
+        try:
+            found = lost_ends(self._settings.source_kafka, asked, SECONDS)
+        except KafkaException as error:
+            grant = f"grant Read on topic {topic}"
+            raise answered(f"read {topic}", error.args[0], grant) from error
+        return {p: replace(place, lost_end=found.get(p)) for p, place in places.items()}
 
     def _unseen(self, places: Mapping[int, PartitionPositions]) -> set[int]:
         """Partitions whose journal may go on behind an open transaction.
@@ -96,21 +121,31 @@ class PositionsReader:
         source = self._settings.source.topic
         return {
             p: PartitionPositions(
-                p, named.get(p), seals, facts.topic_id, *self._source.bounds(source, p)
+                p,
+                named.get(p),
+                seals,
+                facts.topic_id,
+                *self._source.bounds(source, p),
+                topic=source,
             )
             for p, seals in sorted(self._seals.items())
             if p < facts.partitions
         }
 
-    def next_letters(self, partitions: Collection[int]) -> dict[int, int]:
-        """Return the offset that the next dead letter gets, by source partition; after a look.
+    def next_letters(self, partitions: Collection[int]) -> dict[int, NextLetter]:
+        """Return the place that the next dead letter gets, by source partition; after a look.
 
         Letters of open transactions lie before it: they are of relays that were fenced.
+
+        Raises:
+            Refused: the user may not read the topic, which then looks as if it did not exist.
         """
         assert self._reader is not None
         topic = names.dead_topic(self._settings.app)
+        facts = self._topics.describe(topic, (READ,))
+        topic_id = "" if facts is None else facts.topic_id
         _, ends = self._reader.ends()
-        return {p: ends.get((topic, p), 0) for p in partitions}
+        return {p: NextLetter(topic_id, ends.get((topic, p), 0)) for p in partitions}
 
     def offsets_at(self, when_ms: int) -> dict[int, int]:
         """Return the first offset written then or later, by partition that has one."""
@@ -145,7 +180,8 @@ class PositionsReader:
             self._reader.close()
         self._reader = Reader(self._settings)
         self._reader.grow()
-        partitions = self._topics.source().partitions
+        # Of partitions that the journal has not followed yet nobody could say anything.
+        partitions = min(self._topics.source().partitions, len(self._reader.starts))
         self._seals = {p: Seals(beyond.get(p, NOTHING)) for p in range(partitions)}
         if unknown := sorted(beyond.keys() - self._seals.keys()):
             raise ConfigError(

@@ -7,11 +7,24 @@ Receives the record that is the head now and what was decided, gives the next on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from relay.blocks.journal import renames_offsets
 from relay.operate.rewind.plan import Course
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
+
+
+class NextLetter(NamedTuple):
+    """Where the next dead letter of a source partition comes.
+
+    Attributes:
+        topic_id: of the dead letter topic; empty where there is none.
+        offset: in it.
+    """
+
+    topic_id: str
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +37,11 @@ class RewindAuthor:
 
 
 def rewinding(
-    head: Commit, course: Course, kept: frozenset[str], next_letter: int, author: RewindAuthor
+    head: Commit,
+    course: Course,
+    kept: frozenset[str],
+    next_letter: NextLetter,
+    author: RewindAuthor,
 ) -> Commit:
     """Begin a rewind: floor and marks are moved, and relays wait.
 
@@ -32,52 +49,69 @@ def rewinding(
         head: the last record.
         course: of its partition.
         kept: tables whose old rows stay in ClickHouse.
-        next_letter: offset that the partition's next dead letter gets.
+        next_letter: the place that the partition's next dead letter gets.
         author: of the record.
     """
     record = _next(head, author, course.floor, course.marks, epoch=course.epoch)
     record.reference, record.count = course.floor, 0
     starts, stay = _marks(course.starts), sorted(kept & set(course.starts))
     record.rewind.CopyFrom(
-        Rewind(starts=starts, kept=stay, why=author.why, next_letter=next_letter)
+        Rewind(
+            starts=starts,
+            kept=stay,
+            why=author.why,
+            next_letter=next_letter.offset,
+            dead_topic_id=next_letter.topic_id,
+        )
     )
     return record
 
 
-def rewound(head: Commit, author: RewindAuthor) -> Commit:
-    """End it: relays go on."""
-    marks = {mark.table: mark.offset for mark in head.marks}
-    record = _next(head, author, head.floor, marks, epoch=head.epoch)
+def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindAuthor) -> Commit:
+    """End it: relays go on.
+
+    Args:
+        head: the record that began it, the last one.
+        begins: floor and marks from which relays go on; those of `head`, or later ones where
+            messages had gone from the source log.
+        author: of the record.
+    """
+    floor, marks = begins
+    record = _next(head, author, floor, marks, epoch=head.epoch)
     record.reference, record.count = head.reference, head.count
-    if head.flush_point:
-        record.reference, record.count = head.floor, 0
+    if head.flush_point or floor > head.floor:
+        record.reference, record.count = floor, 0
     record.rewound = True
     return record
 
 
 def accepted(
     head: Commit,
-    floor: int,
+    begins: tuple[int, Mapping[str, int]],
     topic_id: str,
     statement: tuple[tuple[str, ...], str],
-    next_letter: int,
+    next_letter: NextLetter,
     author: RewindAuthor,
 ) -> Commit:
-    """Take note: relays go on from `floor`.
+    """Take note of what relays stop at.
 
     Args:
         head: the last record.
-        floor: where; the one of `head` where only the group's offset was moved.
+        begins: floor and marks from which relays go on; those of `head` where only the group's
+            offset was moved.
         topic_id: of the source topic now.
         statement: kinds of what was found, and both values.
-        next_letter: offset that the partition's next dead letter gets.
+        next_letter: the place that the partition's next dead letter gets.
         author: of the record.
     """
-    kinds, found = statement
-    said = Accept(kinds=kinds, found=found, why=author.why, next_letter=next_letter)
-    marks = {mark.table: mark.offset for mark in head.marks}
-    if renames_offsets(said):
-        marks = {}
+    (floor, marks), (kinds, found) = begins, statement
+    said = Accept(
+        kinds=kinds,
+        found=found,
+        why=author.why,
+        next_letter=next_letter.offset,
+        dead_topic_id=next_letter.topic_id,
+    )
     record = _next(head, author, floor, marks, epoch=head.epoch + 1)
     record.source_topic_id = topic_id
     record.reference, record.count = floor, 0
@@ -90,7 +124,7 @@ def accepted(
 
 
 def _next(
-    head: Commit, author: RewindAuthor, floor: int, marks: dict[str, int], *, epoch: int
+    head: Commit, author: RewindAuthor, floor: int, marks: Mapping[str, int], *, epoch: int
 ) -> Commit:
     above = {table: mark for table, mark in marks.items() if mark > floor}
     return Commit(

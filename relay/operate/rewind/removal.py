@@ -8,9 +8,10 @@ say to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
+from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import TableEngine
 from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import Course
@@ -26,11 +27,13 @@ class RewindConsent:
         keep: tables whose old rows stay.
         despite_views: materialized views may count re-run rows again.
         despite_replays: dead letters of the stretch that were replayed may come twice.
+        despite_missing: rows that no block id finds are deleted, and do not lack their id.
     """
 
     keep: frozenset[str] = frozenset()
     despite_views: bool = False
     despite_replays: bool = False
+    despite_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class RerunTable:
         stamped: whether it has the block-id column.
         views: materialized views that an INSERT reaches.
         unstamped: ids of blocks that were claimed while the column was not there.
-        rows: that carry an id, by block.
+        policies: that hide rows of it from this user, as far as it may know.
+        grant: the statement that lets this user delete its rows; "": it may, or nobody knows.
+        expires: whether the block-id column has a TTL, which empties it.
     """
 
     there: bool
@@ -51,7 +56,29 @@ class RerunTable:
     stamped: bool = False
     views: tuple[str, ...] = ()
     unstamped: frozenset[str] = frozenset()
-    rows: int = 0
+    policies: tuple[str, ...] = ()
+    grant: str = ""
+    expires: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """What the ledger says of a table's superseded blocks, and what the table's rows say.
+
+    Attributes:
+        loaded: rows by block, of those that the ledger calls loaded.
+        carried: rows by the block id that they carry.
+        without: rows that carry no id of a block of this table.
+    """
+
+    loaded: Mapping[str, int] = field(default_factory=dict)
+    carried: Mapping[str, int] = field(default_factory=dict)
+    without: int = 0
+
+    @property
+    def missing(self) -> int:
+        """How many of the loaded rows no id finds."""
+        return sum(max(0, n - self.carried.get(block, 0)) for block, n in self.loaded.items())
 
 
 def reasons(
@@ -76,21 +103,79 @@ def reasons(
         )
     if table in consent.keep:
         return
-    keep = f"--keep-rows {table} leaves the old rows in the table, beside those of the new blocks"
+    if why := _unremovable(table, target, blocks, column):
+        yield f"{why}; {_keep(table)}"
+    elif target.grant:
+        yield (
+            f"{table}: this user may not delete its rows, and what is begun could not be finished: "
+            f"{target.grant}; {_keep(table)}"
+        )
+
+
+def countable(
+    table: str, target: RerunTable, blocks: Collection[str], consent: RewindConsent, column: str
+) -> bool:
+    """Return whether it matters which rows carry the blocks' ids; arguments as of `reasons`."""
+    if not target.there or not blocks or table in consent.keep or consent.despite_missing:
+        return False
+    return not _unremovable(table, target, blocks, column)
+
+
+def without_id(table: str, counted: CountedRows, column: str) -> Iterator[str]:
+    """Yield why old rows may be in the table that no block id finds; none: there are none.
+
+    Fewer rows than were loaded are right where some were deleted or have expired. Then each row
+    that is left carries an id, unless others insert into the table too.
+
+    Args:
+        table: `database.table`.
+        counted: its rows.
+        column: the block-id column's name.
+    """
+    missing, without = counted.missing, counted.without
+    if missing and without:
+        yield (
+            f"{table}: of {several(sum(counted.loaded.values()), 'row')} that the ledger calls "
+            f"loaded {several(missing, 'row')} cannot be found by the block id, and "
+            f"{several(without, 'row')} of the table carry none in {column}. If these are rows "
+            "that lost their id, a rewind would leave them beside the new ones: remove them "
+            "yourself, all of them. If they are others, and the missing rows are deleted, "
+            f"--despite-missing says so; {_keep(table)}"
+        )
+
+
+def _keep(table: str) -> str:
+    return f"--keep-rows {table} leaves the old rows in the table, beside those of the new blocks"
+
+
+def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column: str) -> str:
+    """Why the blocks' rows cannot be told from others, or not be deleted; "": they can."""
     if not target.stamped:
-        yield f"{table} has no column {column}, so nothing says which of its rows are old; {keep}"
-    elif not TableEngine(target.engine).is_merge_tree:
-        yield (
+        return f"{table} has no column {column}, so nothing says which of its rows are old"
+    if not TableEngine(target.engine).is_merge_tree:
+        return (
             f"{table} has engine {target.engine}, from which the rows of one block cannot be "
-            f"deleted; {keep}"
+            "deleted"
         )
-    elif TableEngine(target.engine).merges_rows:
-        yield f"{table} has engine {target.engine}, which merges rows of different blocks; {keep}"
-    elif unstamped := sorted(target.unstamped & set(blocks)):
-        yield (
+    if TableEngine(target.engine).merges_rows:
+        return f"{table} has engine {target.engine}, which merges rows of different blocks"
+    if target.policies:
+        return (
+            f"{table}: row policies {', '.join(target.policies)} hide rows from this user, and "
+            "what it does not see it cannot remove: exempt it from them"
+        )
+    if unstamped := sorted(target.unstamped & set(blocks)):
+        return (
             f"{table}: {several(len(unstamped), 'block')}, of which the first is {unstamped[0]}, "
-            f"came before the table had column {column}; {keep}"
+            f"came before the table had column {column}"
         )
+    if target.expires:
+        return (
+            f"{table}: column {column} has a TTL, so that rows lose the id of their block, also "
+            f"while the rewind goes on: ALTER TABLE {readable(table)} MODIFY COLUMN "
+            f"{readable(column)} REMOVE TTL"
+        )
+    return ""
 
 
 def replayed(
@@ -124,7 +209,9 @@ def replayed(
 def _holds(stretch: Stretch, replay: ReplayMark) -> bool:
     """Return whether the message that was replayed may be one of this stretch.
 
-    A letter of a loader is not in the journal: its message is one of a block that has none.
+    A letter of a loader is not in the journal: its message is one of a block of the letter's table,
+    whichever table the message was sent again for.
     """
     within = stretch.first <= replay.source.offset < stretch.next
-    return within and (stretch.dead > 0 or stretch.table == replay.table)
+    table = replay.table if replay.letter_table is None else replay.letter_table
+    return within and (stretch.dead > 0 or stretch.table == table)

@@ -1,12 +1,15 @@
 """Carries a rewind out, in the order that lets any step be repeated.
 
-    fence the relays ─► look ─► record: floors moved, epoch + 1, "rewinding" ─► settle and remove
-    old blocks ─► fence ─► look ─► record: "rewound"
+    fence the relays ─► look ─► record: floors moved, epoch + 1, "rewinding" ─► look, settle and
+    remove old blocks ─► fence ─► look ─► record: "rewound"
 
 Each record, and the group's offset with it, is one Kafka transaction. Before the first one nothing
 has happened. After it relays stop at the partition, so no new block can meet an old row; which
 blocks are superseded stands in the journal. So whoever finds the first record without the second
 goes on from there, whatever was asked for.
+
+Before the rows of a partition are removed the source log is looked at once more. Blocks whose first
+messages have gone meanwhile count again: the second record says so by later places than the first.
 
 The ledger notes a rewind when its old blocks are settled and their rows removed. Where it has no
 note of one that has ended, it was lost, or restored with the tables from an older backup, and the
@@ -19,12 +22,21 @@ Receives hands (the servers) and what is wanted; gives what was done. Pure but f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.errors import ConfigError
 from relay.operate.rewind import records, removal
-from relay.operate.rewind.plan import Course, PartitionPositions, RewindRefusal, as_error, course
+from relay.operate.rewind.plan import (
+    Course,
+    PartitionPositions,
+    RewindEnding,
+    RewindRefusal,
+    as_error,
+    course,
+    ending,
+)
 from relay.operate.rewind.ports import Hands
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
@@ -66,6 +78,7 @@ class RewindResult:
         partitions: by index, where relays go on.
         resumed: it was a rewind that had been begun before.
         repeated: rewinds that had ended, and of which the ledger had no note.
+        shortened: how those ended of which messages had gone from the source log.
     """
 
     partitions: Mapping[int, int]
@@ -73,6 +86,7 @@ class RewindResult:
     rows: int
     resumed: bool
     repeated: Sequence[RecordedRewind] = ()
+    shortened: Sequence[RewindEnding] = ()
 
 
 def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionPositions]:
@@ -107,9 +121,21 @@ def without_note(hands: Hands, places: Mapping[int, PartitionPositions]) -> list
 
 
 def ready(
-    hands: Hands, places: Mapping[int, PartitionPositions], wanted: RewindRequest, column: str
+    hands: Hands,
+    places: Mapping[int, PartitionPositions],
+    wanted: RewindRequest,
+    column: str,
+    *,
+    count: bool = True,
 ) -> RewindPlan:
     """Return the plan of the rewind, from the servers' present state.
+
+    Args:
+        hands: the servers.
+        places: as they were found.
+        wanted: what to re-run.
+        column: the block-id column.
+        count: whether to count rows by their block ids, which reads that column of whole tables.
 
     Raises:
         ConfigError: it is impossible, or needs options; the error names all of them.
@@ -120,25 +146,22 @@ def ready(
     if refused:
         raise as_error(refused)
     courses = tuple(one for one in found if isinstance(one, Course))
-    blocks = [block for one in courses for block in one.blocks]
-    tables = {block.table for block in blocks}
-    targets = hands.targets(tables) if tables else {}
-    why_not = [
-        reason
-        for table in sorted(tables)
-        for reason in removal.reasons(
-            table,
-            targets[table],
-            [block.id for block in blocks if block.table == table],
-            wanted.consent,
-            column,
-        )
-    ]
+    blocks: dict[str, list[str]] = defaultdict(list)
+    for block in (block for one in courses for block in one.blocks):
+        blocks[block.table].append(block.id)
+    targets = hands.targets(blocks) if blocks else {}
+    judged = [(t, targets[t], ids, wanted.consent, column) for t, ids in sorted(blocks.items())]
+    why_not = [reason for one in judged for reason in removal.reasons(*one)]
+    if count:
+        asked = {one[0]: blocks[one[0]] for one in judged if removal.countable(*one)}
+        counted = hands.counted(asked) if asked else {}
+        for table, rows in sorted(counted.items()):
+            why_not += removal.without_id(table, rows, column)
     why_not += removal.replayed(courses, hands.replays(), wanted.consent)
     if why_not:
         raise ConfigError(
             "\n  ".join(["the rewind was not begun:", *why_not]),
-            "give the options that each line names",
+            "do what each line names, or give its option",
         )
     return RewindPlan(courses, targets)
 
@@ -169,11 +192,16 @@ def rewind(
         if not ready(hands, places, wanted, column).courses:
             return RewindResult({}, 0, 0, resumed=False)
         begun, resumed = _begin(hands, wanted, column, author)
-    open_ = [one for _, place in sorted(begun.items()) if (one := place.seals.begun())]
-    rows = sum(hands.supersede(one) for one in [*repeated, *open_])
-    blocks = sum(len(one.blocks) for one in [*repeated, *open_])
-    partitions = _finish(hands, begun, author) if begun else {}
-    return RewindResult(partitions, blocks, rows, resumed, repeated)
+    rows = sum(hands.supersede(one) for one in repeated)
+    endings: dict[int, RewindEnding] = {}
+    for _, place in sorted(begun.items()):
+        if (one := _ending(hands, place)) is not None:
+            rows += hands.supersede(one.rewind)
+            endings[place.partition] = one
+    blocks = sum(len(one.blocks) for one in [*repeated, *(e.rewind for e in endings.values())])
+    partitions = _finish(hands, begun, endings, author) if begun else {}
+    shortened = [one for one in endings.values() if one.kept]
+    return RewindResult(partitions, blocks, rows, resumed, repeated, shortened)
 
 
 def _begun(
@@ -196,7 +224,8 @@ def _begin(
         places = hands.look(wanted.offsets)
         if begun := _begun(hands, places, wanted.offsets):
             return begun, True  # somebody was faster
-        courses = ready(hands, places, wanted, column).courses
+        # Rows were counted before: the places in the group do not outlast a long query.
+        courses = ready(hands, places, wanted, column, count=False).courses
         letters = hands.next_letters([one.partition for one in courses])
         keep = wanted.consent.keep
         hands.write(
@@ -210,8 +239,28 @@ def _begin(
     return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
 
 
+def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
+    """As the source log is now: rows that are removed cannot be made of messages that are gone."""
+    place = hands.look({begun.partition: begun.seals.beyond})[begun.partition]
+    if place.head.n != begun.head.n:
+        return None  # another has finished it
+    found = ending(place)
+    if isinstance(found, RewindEnding) and found.kept:
+        kept: dict[str, list[str]] = defaultdict(list)
+        for block in found.kept:
+            if block.table not in place.head.rewind.kept:
+                kept[block.table].append(block.id)
+        found = ending(place, hands.removed(kept) if kept else ())
+    if isinstance(found, RewindRefusal):
+        raise as_error([found])
+    return found
+
+
 def _finish(
-    hands: Hands, begun: Mapping[int, PartitionPositions], author: Callable[[], RewindAuthor]
+    hands: Hands,
+    begun: Mapping[int, PartitionPositions],
+    endings: Mapping[int, RewindEnding],
+    author: Callable[[], RewindAuthor],
 ) -> dict[int, int]:
     with hands.fenced(begun.keys()):
         places = hands.look({p: place.seals.beyond for p, place in begun.items()})
@@ -219,10 +268,16 @@ def _finish(
         left = {
             p: place
             for p, place in unfinished(places).items()
-            if p in begun and place.head.n == begun[p].head.n
+            if p in endings and place.head.n == begun[p].head.n
         }
         if left:
             hands.write(
-                [records.rewound(place.head, author()) for _, place in sorted(left.items())]
+                [
+                    records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
+                    for p, place in sorted(left.items())
+                ]
             )
-    return {p: place.head.floor for p, place in sorted(begun.items())}
+    return {
+        p: endings[p].floor if p in endings else place.head.floor
+        for p, place in sorted(begun.items())
+    }

@@ -1,6 +1,6 @@
 """Reads the rewinds in the journal for whoever handles dead letters.
 
-Receives settings, says of a dead letter whether it still counts.
+Receives settings, says why a replay leaves a dead letter out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from relay import names
+from relay.kafka.topics import READ, Topics
+from relay.operate.dead.replay_plan import Why
 from relay.operate.rewind.superseded_letters import SupersededLetters
 from relay.operate.verify.read.journal import Reader
 
 if TYPE_CHECKING:
-    from relay.blocks.dead_letter import DeadLetter
+    from collections.abc import Sequence
+
+    from relay.blocks.dead_letter import DeadLetter, RecordPlace
     from relay.config.settings import Settings
 
 LOOK_SECONDS = 1.0
@@ -23,24 +28,45 @@ LOOK_SECONDS = 1.0
 class RewindsReader:
     """The journal of one app, as far as it is visible now.
 
+    Args:
+        settings: of the app.
+        dead_topic_id: of its dead letter topic.
+
     Raises (every method):
         Unavailable: the brokers did not answer.
+        Refused: the user may not read it.
         NoJournal: the app has none.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, dead_topic_id: str) -> None:
+        journal = Topics(settings).describe(names.journal_topic(settings.app), (READ,))
+        first = names.first_epoch(journal.topic_id if journal is not None else "")
         self._reader = Reader(settings)
-        self._letters = SupersededLetters()
+        self._letters = SupersededLetters(dead_topic_id, {0, first})
         self._looked_at = -math.inf
 
-    def superseded(self, letter: DeadLetter) -> bool:
-        """Return whether a rewind had the letter's message read again after it was written."""
+    def left_out(self, letter: DeadLetter) -> Why | None:
+        """Return why a replay leaves the letter out; the journal is not looked at every time."""
         if time.monotonic() >= self._looked_at + LOOK_SECONDS:
-            self._reader.grow()
-            for _, _, commit in self._reader.records():
-                self._letters.add(commit)
-            self._looked_at = time.monotonic()
-        return self._letters.include(letter)
+            self._look()
+        if self._letters.include(letter):
+            return Why.READ_AGAIN
+        return Why.PERHAPS_READ_AGAIN if self._letters.may_include(letter) else None
+
+    def left_out_now(self, letters: Sequence[DeadLetter]) -> dict[RecordPlace, Why]:
+        """Return those of these that a replay leaves out, by the journal of this moment."""
+        self._look()
+        found = {letter.place: self.left_out(letter) for letter in letters}
+        return {place: why for place, why in found.items() if why is not None}
+
+    def _look(self) -> None:
+        self._reader.grow()
+        for _, _, commit in self._reader.records():
+            self._letters.add(commit)
+        for partition, start in self._reader.starts.items():
+            if start > 0:
+                self._letters.emptied(partition)
+        self._looked_at = time.monotonic()
 
     def close(self) -> None:
         """Let go of the clients."""

@@ -8,10 +8,10 @@ superseded since, those rewinds, and the oldest offset that one can go back to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from relay.blocks.journal import renames_offsets
+from relay.blocks.journal import carried_out, renames_offsets, rewind_starts
 from relay.records_pb2 import Block, Commit
 
 
@@ -38,24 +38,44 @@ class RecordedRewind:
     Attributes:
         partition: of the source, and of the journal.
         offset: of its record, in the journal.
-        record: as it was written.
-        blocks: that it superseded, as far as seals were kept.
-        first_epoch: blocks of the epochs from this one on name messages by the same offsets as the
-            rewind, and no earlier rewind kept their rows; of those before it nobody knows that.
+        record: as it was written, or carried out.
+        before: the record before it; None: it was deleted.
+        stretches: that it superseded, as far as seals were kept.
+        first_epochs: by table that it began anew. Blocks of the epochs from this one on name
+            messages by the same offsets as the rewind, and no earlier rewind kept their rows; of
+            those before it nobody knows that.
         whole: the journal still has the records of all blocks that it superseded.
     """
 
     partition: int
     offset: int
     record: Commit
-    blocks: tuple[Block, ...]
-    first_epoch: int
+    before: Commit | None
+    stretches: tuple[Stretch, ...]
+    first_epochs: Mapping[str, int]
     whole: bool
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Those of the stretches."""
+        return tuple(one.block for one in self.stretches if one.block is not None)
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """The source offsets from which it superseded anything, by table."""
+        return rewind_starts(self.record)
 
     @property
     def begins(self) -> int:
         """The least source offset from which it superseded anything."""
-        return min((start.offset for start in self.record.rewind.starts), default=0)
+        return min(self.starts.values(), default=0)
+
+    def ended(self, end: Commit) -> RecordedRewind:
+        """Return it as it was carried out, by the record that ends it."""
+        done = replace(self, record=carried_out(self.record, end))
+        starts = done.starts
+        left = tuple(one for one in self.stretches if one.first >= starts[one.table])
+        return replace(done, stretches=left)
 
 
 class Seals:
@@ -81,20 +101,24 @@ class Seals:
         self.base = 0
         self.rewinds: list[RecordedRewind] = []
         self._first_epoch = 0
+        self._kept_before: dict[str, int] = {}  # by table, the epoch of the last such rewind
 
     def add(self, offset: int, commit: Commit) -> None:
         """Add the next visible record."""
-        if self.head is None:
-            self._first_epoch = commit.epoch
+        before, begun = self.head, self.begun()
+        if before is None:
+            # A rewind begins an epoch, and what it superseded is of the one before at least.
+            self._first_epoch = commit.epoch - commit.HasField("rewind")
             if commit.n != 1:
-                marks = [mark.offset for mark in commit.marks]
-                self.base = max([commit.floor, *marks])
+                self.base = _told_from(commit)
         self.head, self.offset = commit, offset
         if renames_offsets(commit.accept):
-            self._live, self._latest, self.base = {}, {}, commit.floor
-            self._first_epoch = commit.epoch
+            self._live, self._latest, self.base = {}, {}, _told_from(commit)
+            self._first_epoch, self._kept_before = commit.epoch, {}
         if commit.HasField("rewind"):
-            self.rewinds.append(self._rewound(offset, commit))
+            self.rewinds.append(self._rewound(offset, commit, before))
+        if commit.rewound and begun is not None:
+            self._end(begun, commit)
         for one in stretches(commit):
             self._latest[one.table] = max(one.next, self._latest.get(one.table, 0))
             if one.next > self.beyond:
@@ -116,21 +140,33 @@ class Seals:
         """Return the rewind that has not ended; None: there is none."""
         return next((one for one in self.rewinds if one.offset == self.offset), None)
 
-    def _rewound(self, offset: int, commit: Commit) -> RecordedRewind:
-        stretches_of = self._supersede(commit)
-        blocks = tuple(one.block for one in stretches_of if one.block is not None)
-        found = RecordedRewind(
-            commit.partition, offset, commit, blocks, self._first_epoch, whole=True
-        )
-        if commit.rewind.kept:
-            self._first_epoch = commit.epoch
-        return found if found.begins >= self.base else replace(found, whole=False)
+    def _rewound(self, offset: int, commit: Commit, before: Commit | None) -> RecordedRewind:
+        gone = tuple(self._supersede(commit))
+        tables = [*rewind_starts(commit)]
+        first = {table: self._kept_before.get(table, self._first_epoch) for table in tables}
+        found = RecordedRewind(commit.partition, offset, commit, before, gone, first, whole=True)
+        self._kept_before.update(dict.fromkeys(commit.rewind.kept, commit.epoch))
+        whole = before is not None and found.begins >= self.base
+        return found if whole else replace(found, whole=False)
+
+    def _end(self, begun: RecordedRewind, end: Commit) -> None:
+        """What the rewind left as it was counts again."""
+        ended = self.rewinds[-1] = begun.ended(end)
+        starts = ended.starts
+        for one in begun.stretches:
+            if one.first < starts[one.table]:
+                self._live.setdefault(one.table, []).append(one)
 
     def _supersede(self, commit: Commit) -> Iterator[Stretch]:
         for start in commit.rewind.starts:
             stretches_of = self._live.get(start.table, [])
             yield from (one for one in stretches_of if one.first >= start.offset)
             self._live[start.table] = [one for one in stretches_of if one.first < start.offset]
+
+
+def _told_from(commit: Commit) -> int:
+    """From which message on the records behind this one say in which blocks they are."""
+    return max([commit.floor, *(mark.offset for mark in commit.marks)])
 
 
 def stretches(commit: Commit) -> Iterator[Stretch]:

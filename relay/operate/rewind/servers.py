@@ -21,13 +21,14 @@ from relay.operate.rewind.group_fence import GroupFence
 from relay.operate.rewind.journal_writer import Writer
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.positions import PositionsReader
-from relay.operate.rewind.removal import RerunTable
+from relay.operate.rewind.removal import CountedRows, RerunTable
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.config.settings import Settings
     from relay.operate.dead.replay_plan import ReplayMark
+    from relay.operate.rewind.records import NextLetter
     from relay.operate.rewind.seals import RecordedRewind
     from relay.records_pb2 import Commit
 
@@ -75,7 +76,9 @@ class Servers:
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
         command += ["--pipeline", self._pipeline] if self._pipeline else []
         command += ["--blocks", "-", "--at", str(rewind.offset)]
-        command += [] if rewind.whole else ["--first-epoch", str(rewind.first_epoch)]
+        if not rewind.whole:
+            for table, epoch in sorted(rewind.first_epochs.items()):
+                command += ["--first-epoch", f"{table}={epoch}"]
         reached("before_supersede")
         done = subprocess.run(  # noqa: S603 - this installation's own loader
             command, input="\n".join(lines), capture_output=True, text=True, check=False
@@ -101,12 +104,20 @@ class Servers:
         """See Hands."""
         return rewind_tables.look(self._settings, tables)
 
+    def counted(self, blocks: Mapping[str, Collection[str]]) -> Mapping[str, CountedRows]:
+        """See Hands."""
+        return rewind_tables.counted(self._settings, blocks)
+
+    def removed(self, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
+        """See Hands."""
+        return rewind_tables.removed(self._settings, blocks)
+
     def replays(self) -> Collection[ReplayMark]:
         """See Hands."""
         with contextlib.closing(DeadReader(self._settings)) as reader:
             return reader.marks().values()
 
-    def next_letters(self, partitions: Collection[int]) -> Mapping[int, int]:
+    def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
         """See Hands."""
         return self.positions.next_letters(partitions)
 

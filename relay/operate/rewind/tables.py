@@ -1,23 +1,29 @@
-"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Never writes.
+"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Changes no row.
 
-Receives table names, gives removal.RerunTable of each; says which notes the ledger has.
+Receives table names, gives removal.RerunTable of each; counts the rows of blocks; says which notes
+the ledger has.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay import names
 from relay.clickhouse.http_pool import in_urls
+from relay.clickhouse.quoting import quoted_table, readable
+from relay.clickhouse.table_engine import has_ttl
 from relay.errors import Refused
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
-from relay.operate.rewind.removal import RerunTable
+from relay.operate.rewind.removal import CountedRows, RerunTable
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
     from relay.config.settings import Settings
     from relay.operate.doctor.facts import TargetFacts
 
@@ -31,6 +37,30 @@ _NOTED = """
 SELECT DISTINCT block FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = '' AND state = 'position' AND block IN {rows:Array(String)}
 """
+_LOADED = """
+SELECT table, block, max(rows) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table IN {tables:Array(String)} AND state = 'loaded'
+GROUP BY table, block
+"""
+# An id is `app:database.table:partition:epoch:offset`; of another app it is no lost one.
+_CARRIED = """
+SELECT if(position({column:Identifier}, {within:String}) > 0, toString({column:Identifier}), ''),
+       count()
+FROM {database:Identifier}.{name:Identifier} GROUP BY 1
+"""
+_SETTLED = """
+SELECT block, max(state = 'loaded'), max(state = 'discarded'), max(rows)
+FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND block IN {blocks:Array(String)}
+GROUP BY block
+"""
+_LEFT = """
+SELECT DISTINCT toString({column:Identifier}) FROM {database:Identifier}.{name:Identifier}
+WHERE {column:Identifier} IN {blocks:Array(String)}
+"""
+# A deletion goes on when whoever asked for it has gone; one that comes later waits for it.
+_WAIT = "ALTER TABLE {table} DELETE WHERE 0 SETTINGS mutations_sync = 2"
+_DELETE = "ALTER DELETE"
 _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 """Refused where this user may not know; system.tables would just not name it."""
 
@@ -43,27 +73,136 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
         Refused: it said no to one of the questions.
     """
     with contextlib.closing(ClickHouseQuestions(settings)) as server:
-        found = server.look(tables)
+        found = server.look(tables, _DELETE)
     asked = [one for one in found.unasked if "tables" in one.what]
     if asked:
         raise Refused(
             f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "correct what the message names"
         )
     unstamped = _unstamped(settings, tables)
-    column = settings.loader.block_column
-    return {name: _target(table, column, unstamped) for name, table in found.tables.items()}
+    return {name: _target(settings, name, table, unstamped) for name, table in found.tables.items()}
 
 
-def _target(table: TargetFacts | None, column: str, unstamped: frozenset[str]) -> RerunTable:
+def _target(
+    settings: Settings, name: str, table: TargetFacts | None, unstamped: frozenset[str]
+) -> RerunTable:
     if table is None:
         return RerunTable(there=False)
+    column, user = settings.loader.block_column, settings.clickhouse.user
+    denied = _DELETE in table.missing
     return RerunTable(
         there=True,
         engine=table.engine,
         stamped=column in table.columns,
         views=tuple(view.name for view in table.views),
         unstamped=unstamped,
+        policies=table.policies,
+        grant=f"GRANT {_DELETE} ON {readable(name)} TO {user}" if denied else "",
+        expires=has_ttl(table.create, column),
     )
+
+
+def counted(settings: Settings, blocks: Mapping[str, Collection[str]]) -> dict[str, CountedRows]:
+    """Count the rows of tables by the block ids that they carry, and those that the ledger has.
+
+    The ledger is asked first: a block is called loaded when its rows are there. A table of which it
+    calls none of these blocks loaded is not counted, and not in the answer.
+
+    Args:
+        settings: of the app.
+        blocks: ids of sealed blocks by table, which has the block-id column.
+
+    Raises:
+        Unavailable: ClickHouse did not answer within loader.insert_timeout_seconds.
+        Refused: it said no.
+    """
+    found: dict[str, CountedRows] = {}
+    try:
+        client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
+        with contextlib.closing(client):
+            for table, loaded in _loaded(client, settings, blocks).items():
+                found[table] = _carried(client, settings, table, loaded)
+    except ClickHouseError as error:
+        doing = "count rows by their block ids"
+        raise translated(error, settings.clickhouse, doing) from error
+    return found
+
+
+def removed(settings: Settings, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return those of these blocks whose rows are gone, or never come: they are discarded.
+
+    Args:
+        settings: of the app.
+        blocks: ids of sealed blocks by table.
+
+    Raises:
+        Unavailable: ClickHouse did not answer, or is still deleting rows, for
+            loader.insert_timeout_seconds.
+        Refused: it said no.
+    """
+    found = look(settings, blocks)
+    try:
+        client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
+        with contextlib.closing(client):
+            there = {table for table, one in found.items() if one.there}
+            unknown = {table for table in there if not found[table].stamped}
+            return frozenset(
+                block
+                for table, ids in blocks.items()
+                if table not in unknown
+                for block in _without_rows(client, settings, table, ids, there=table in there)
+            )
+    except ClickHouseError as error:
+        doing = "look for the rows of blocks"
+        raise translated(error, settings.clickhouse, doing) from error
+
+
+def _without_rows(
+    client: Client, settings: Settings, table: str, ids: Collection[str], *, there: bool
+) -> Iterator[str]:
+    database, name = names.split_table(table)
+    ledger = {"ledger": settings.loader.database, "app": settings.app, "table": table}
+    target = {"column": settings.loader.block_column, "database": database, "name": name}
+    if there:
+        client.command(_WAIT.format(table=quoted_table(table)))
+    if not client.query(_LEDGER, parameters=ledger).result_rows[0][0]:
+        return
+    for some in in_urls(sorted(ids), len):
+        left = set[str]()
+        if there:
+            rows = client.query(_LEFT, parameters={**target, "blocks": some}).result_rows
+            left = {str(row[0]) for row in rows}
+        rows = client.query(_SETTLED, parameters={**ledger, "blocks": some}).result_rows
+        for block, loaded, discarded, number in rows:
+            if (discarded and not loaded) or (loaded and number and block not in left):
+                yield str(block)
+
+
+def _loaded(
+    client: Client, settings: Settings, blocks: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, int]]:
+    """Rows of these blocks, and of what was left out of them, that the ledger calls loaded."""
+    places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
+    found: dict[str, dict[str, int]] = {}
+    if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
+        return found
+    asked = {table: frozenset(ids) for table, ids in blocks.items()}
+    for some in in_urls(sorted(asked), len):
+        rows = client.query(_LOADED, parameters={**places, "tables": some}).result_rows
+        for table, block, number in rows:
+            if names.sealed(block) in asked[table]:
+                found.setdefault(table, {})[block] = int(number)
+    return found
+
+
+def _carried(
+    client: Client, settings: Settings, table: str, loaded: Mapping[str, int]
+) -> CountedRows:
+    database, name = names.split_table(table)
+    column = settings.loader.block_column
+    asked = {"column": column, "within": f":{table}:", "database": database, "name": name}
+    carried = {str(row[0]): int(row[1]) for row in client.query(_CARRIED, asked).result_rows}
+    return CountedRows(loaded, carried, carried.pop("", 0))
 
 
 def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
