@@ -190,7 +190,6 @@ _PROFILE = _of(
     ),
     (472, "READONLY_SETTING", "as 452"),
 )
-_USER = (*_UNKNOWN_USER, *_PROFILE)
 _SERVER = _of(
     About.SERVER,
     (74, "CANNOT_READ_FROM_FILE_DESCRIPTOR", "a disk fails"),

@@ -8,6 +8,8 @@ with a quote for one that is quoted already: a column may be called that.
 
 from __future__ import annotations
 
+import re
+
 from relay import names
 
 
@@ -32,10 +34,28 @@ def readable(table: str) -> str:
 
     Names of other shapes are quoted whole.
     """
-    return ".".join(
-        part if part.isidentifier() and part.isascii() else quoted(part)
-        for part in table.split(".", 1)
-    )
+    return ".".join(map(readable_name, table.split(".", 1)))
+
+
+def readable_name(identifier: str) -> str:
+    """Return an identifier for statements that people run, without quotes if it needs none."""
+    plain = identifier.isidentifier() and identifier.isascii()
+    return identifier if plain else quoted(identifier)
+
+
+def unquoted(name: str) -> str:
+    """Return the identifier that a name in ClickHouse's SQL means, with backquotes or without."""
+    return re.sub(r"\\(.)", r"\1", name[1:-1]) if name.startswith("`") else name
+
+
+def table_parameters(table: str) -> dict[str, str]:
+    """Return `database` and `name` of `database.table`, to be bound in a statement.
+
+    Raises:
+        ValueError: not a table name.
+    """
+    database, name = names.split_table(table)
+    return {"database": database, "name": name}
 
 
 def _escaped(text: str, quote: str) -> str:

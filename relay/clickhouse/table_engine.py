@@ -1,8 +1,8 @@
 """Read what a table's definition says of its rows: its engine, its TTLs, its settings; pure.
 
 Receives `engine`, `engine_full` and `create_table_query` of system.tables; gives the window of
-deduplication tokens, whether rows are merged, and which rows expire. The loader, which decides by
-it, the verifier, which judges by it, and the doctor, which warns, read it here.
+deduplication tokens, whether rows are merged, which rows expire, and the columns. The loader, which
+decides by it, the verifier, which judges by it, and the doctor, which warns, read it here.
 """
 
 # pure
@@ -12,12 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
+
+from relay.clickhouse.quoting import unquoted
 
 _MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
+_HEAD = re.compile(r"\w+\(((?:[^()'`]|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)*)\)")
+"""The engine's own arguments: names of columns and, of Replicated tables, two texts."""
 _TTL = re.compile(r"\sTTL\s")
-_KEEPS = re.compile(r"\b(?:TO (?:DISK|VOLUME)|RECOMPRESS)\b")
+_NAME = re.compile(r"`(?:[^`\\]|\\.)*`")
+_KEEPS = re.compile(r"\b(?:TO\s+(?:DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
 """What a TTL may do to rows instead of deleting them."""
 
 
@@ -63,6 +69,17 @@ class TableEngine:
         """Whether rows once inserted may be merged away, as in ReplacingMergeTree."""
         return self.merging != ""
 
+    @property
+    def version(self) -> str:
+        """The version column of a ReplacingMergeTree, as SQL; "": none, or another engine.
+
+        With is_deleted, where it has that: `ver, is_deleted`.
+        """
+        head = _HEAD.match(self.full) if self.merging == "Replacing" else None
+        if head is None:
+            return ""
+        return _TEXT.sub(lambda m: m[0] if m[0][0] == "`" else "", head[1]).strip(" ,")
+
     def setting(self, name: str, defaults: Mapping[str, int | str]) -> int:
         """Return a setting: the table's own, else the server's, else 0."""
         own = re.search(rf"\b{name} = (\d+)", self.full.rpartition(" SETTINGS ")[2])
@@ -88,8 +105,18 @@ class TableEngine:
             return
         end = bare.rfind(" SETTINGS ", begin.end())
         for rule in _items(self.full[begin.end() : None if end < 0 else end]):
-            if not _KEEPS.search(_blanked(rule)):
+            if deletes_rows(rule):
                 yield rule.strip()
+
+    @property
+    def ttl_only_moves(self) -> bool:
+        """Whether it has a TTL, which deletes no rows."""
+        return _TTL.search(_blanked(self.full)) is not None and not any(self.deleting_ttls())
+
+
+def deletes_rows(rule: str) -> bool:
+    """Return whether a rule of a TTL deletes or merges rows, and does not move them elsewhere."""
+    return _KEEPS.search(_blanked(rule)) is None
 
 
 def has_ttl(create: str, column: str) -> bool:
@@ -103,6 +130,19 @@ def has_ttl(create: str, column: str) -> bool:
     return at >= 0 and _TTL.search(_blanked(next(_items(create[at:])))) is not None
 
 
+@lru_cache(2_048)  # a loader looks every few seconds at definitions that seldom change
+def columns_of(create: str) -> frozenset[str]:
+    """Return the names of all columns that a definition has; none where it is not shown.
+
+    Args:
+        create: system.tables.create_table_query.
+    """
+    at = _blanked(create).find("(")
+    items = _items(create[at + 1 :]) if at >= 0 else ()
+    found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
+    return frozenset(unquoted(match[0]) for match in found if match)
+
+
 def _items(text: str) -> Iterator[str]:
     """The items of a list that begins here, up to a bracket that ends it."""
     depth, first = 0, 0
@@ -112,7 +152,7 @@ def _items(text: str) -> Iterator[str]:
             first = at + 1
             if sign == ")":
                 return
-        depth += (sign == "(") - (sign == ")")
+        depth += (sign in "([") - (sign in ")]")
     yield text[first:]
 
 

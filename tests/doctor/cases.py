@@ -268,6 +268,17 @@ KAFKA: dict[str, Case] = {
         "cleanup.policy = delete",
         "cleanup.policy=compact",
     ),
+    "registry-lost": Case(
+        lambda: of_kafka(
+            kafka(
+                topics={n: t for n, t in topics().items() if n != "app.schemas"},
+                absent=frozenset({"app.schemas"}),
+                journal={0: (0, 0), 1: (4, 9)},
+            )
+        ),
+        "app.schemas does not exist, but app.journal holds records",
+        "relay schema seed CONFIG FILE... --run",
+    ),
     "topic-message-bytes": changed_topic(
         BLOCKS, "max.message.bytes=16777216", max_message_bytes="500000"
     ),
@@ -285,7 +296,7 @@ KAFKA: dict[str, Case] = {
         "`relay accept CONFIG`",
         heads={0: replace(HEAD, source_start=13)},
     ),
-    "offset-foreign": told("'moved'", "restore the offset", heads={0: FOREIGN}),
+    "offset-foreign": told("'moved'", "`relay accept CONFIG`", heads={0: FOREIGN}),
     "right-topic": other_topic(
         BLOCKS,
         "may not Write, and relay must",
@@ -406,7 +417,7 @@ CLICKHOUSE: dict[str, Case] = {
     "deduplication-ignored": a_server(
         "MergeTree on ClickHouse 26.9.2.1: two INSERTs under one token left each row 2 times in "
         "the table (user loader: deduplicate_insert_select = disable, sent nothing)",
-        "ALTER USER loader SETTINGS",
+        "ALTER USER loader MODIFY SETTINGS",
         tries=(
             Tried("MergeTree", 2.0, 2.0, {"deduplicate_insert_select": "disable, sent nothing"}),
         ),

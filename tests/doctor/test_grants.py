@@ -49,7 +49,7 @@ def test_only_those_write_that_have_to() -> None:
         for name, role in by_name.items()
         if {"Write", "Create"} & {right.operation for right in role.kafka}
     }
-    assert writers == {"relay", "retirer", "replayer", "producer", "feeder"}
+    assert writers == {"relay", "retirer", "replayer", "rewinder", "producer", "feeder"}
     given = settings()
     given = given.model_copy(
         update={"loader": given.loader.model_copy(update={"rejected": "dead"})}
@@ -62,7 +62,7 @@ def test_only_those_write_that_have_to() -> None:
         for name, role in by_name.items()
         if any("INSERT" in right.privileges for right in role.clickhouse)
     }
-    assert inserters == {"loader"}
+    assert inserters == {"loader", "rewinder"}  # it starts loader supersede
 
 
 def test_tables_are_named_quoted_or_left_open() -> None:

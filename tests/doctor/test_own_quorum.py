@@ -16,7 +16,7 @@ URL = "http://127.0.0.1:8123"
     [
         ("auto", 3, set(), ""),
         (3, 2, {"quorum-unreachable"}, "start the other replicas, or clickhouse.insert_quorum = 2"),
-        (None, 3, {"quorum-one"}, "ALTER USER loader SETTINGS insert_quorum = 2"),
+        (None, 3, {"quorum-one"}, "ALTER USER loader MODIFY SETTINGS insert_quorum = 2"),
     ],
 )
 def test_it_takes_the_place_of_the_servers(

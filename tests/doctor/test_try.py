@@ -83,7 +83,7 @@ def test_a_token_that_is_ignored(engine: Engine, monkeypatch: pytest.MonkeyPatch
     assert f"MergeTree on ClickHouse {NOW.engine}" in finding.what
     assert "each row 2 times in the table (user admin: " in finding.what
     assert "deduplicate_insert_select = " in finding.what
-    assert "ALTER USER admin SETTINGS" in finding.mend
+    assert "ALTER USER admin MODIFY SETTINGS" in finding.mend
 
 
 @pytest.mark.usefixtures("admin")

@@ -76,8 +76,8 @@ def loaded(admin: Client, ledger: str, app: str, table: str) -> Block:
                 settings={"log_comment": f"{name},claim=c", "async_insert": 0},
             )
         admin.command(
-            f"INSERT INTO {ledger} (app, table, block, state, attempt, claim, rows) VALUES "
-            f"('{app}', '{table}', '{name}', '{state}', 1, 'c', 10)",
+            f"INSERT INTO {ledger} (app, table, block, state, attempt, claim, rows, stamped) "
+            f"VALUES ('{app}', '{table}', '{name}', '{state}', 1, 'c', 10, {bool(stamp)})",
             settings={"async_insert": 0},
         )
     if table == "shop.deleted":

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, TopicCollection
 
 from relay.config.server_settings import Brokers
+from relay.dev.layout import free_ports
 from relay.errors import Unavailable
 from relay.kafka.admin import Admin
 from relay.kafka.connection_errors import Heard
-from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

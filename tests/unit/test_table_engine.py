@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.clickhouse.table_engine import TableEngine, has_ttl
+from relay.clickhouse.table_engine import TableEngine, columns_of, has_ttl
 
 
 @pytest.mark.parametrize(
@@ -34,11 +34,35 @@ def test_a_ttl_that_deletes(engine_full: str, rules: list[str]) -> None:
         ("`_block` String, `b` String TTL day", False),
         ("`b` String TTL day, `_block` String", False),
         ("`my_block` String TTL day", False),
+        ("`_block` Array(String) DEFAULT ['a', 'b'] TTL day", True),
     ],
 )
 def test_a_ttl_of_the_column_itself(column: str, expires: bool) -> None:
     create = f"CREATE TABLE d.t (`id` Int64, {column}) ENGINE = MergeTree ORDER BY id TTL day"
     assert has_ttl(create, "_block") == expires
+
+
+@pytest.mark.parametrize(
+    ("create", "columns"),
+    [
+        (
+            (
+                r"CREATE TABLE shop.t (`id` Int64, `pr\`ice` Tuple(a Int64, `b` String), "
+                "`c.x` Array(Int64) DEFAULT [1, `id`, `id`] COMMENT '`foo` x, `bar` y', "
+                "INDEX `i` name TYPE bloom_filter GRANULARITY 1, CONSTRAINT `c` CHECK id > -5, "
+                "PROJECTION `p` (SELECT id, `name` ORDER BY name)) ENGINE = MergeTree "
+                "ORDER BY (id, `d`) COMMENT 'hi, `zz` there'"
+            ),
+            {"id", "pr`ice", "c.x"},
+        ),
+        ("CREATE TABLE `a (b`.`c (` (`id` Int64) ENGINE = Memory", {"id"}),
+        ("CREATE MATERIALIZED VIEW d.v TO d.t (`id` Int64) AS SELECT `x`, f(`y`)", {"id"}),
+        ("", set()),
+    ],
+)
+def test_the_columns_of_a_definition(create: str, columns: set[str]) -> None:
+    """Neither a part of a type, an index, a projection nor a comment is one."""
+    assert columns_of(create) == columns
 
 
 @pytest.mark.parametrize(
@@ -55,3 +79,20 @@ def test_an_engine_that_merges_rows(engine: str, is_merge_tree: bool, merging: s
     table = TableEngine(engine)
     assert (table.is_merge_tree, table.merging) == (is_merge_tree, merging)
     assert table.merges_rows == bool(merging)
+
+
+@pytest.mark.parametrize(
+    ("full", "version"),
+    [
+        ("ReplacingMergeTree ORDER BY f(id)", ""),
+        ("ReplacingMergeTree(ver) ORDER BY id", "ver"),
+        ("ReplacingMergeTree(ver, is_deleted) ORDER BY id", "ver, is_deleted"),
+        ("ReplacingMergeTree(`a (ver`) ORDER BY id", "`a (ver`"),
+        ("ReplicatedReplacingMergeTree('/p', '{replica}') ORDER BY id", ""),
+        ("ReplicatedReplacingMergeTree('/p (a)', '{replica}', ver) ORDER BY id", "ver"),
+        ("SummingMergeTree(v) ORDER BY id", ""),
+    ],
+)
+def test_the_version_of_rows(full: str, version: str) -> None:
+    name, tree, _ = full.partition("MergeTree")
+    assert TableEngine(name + tree, full).version == version

@@ -102,6 +102,12 @@ class KafkaFacts:
     heads: Mapping[int, GroupFloor] = field(default_factory=dict)
     journal: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """First offset and end of each of the journal's partitions, as far as they were asked."""
+    numbers: int | None = None
+    """Where the schema registry ends; None: it is not there, or was not asked."""
+    absent: frozenset[str] = frozenset()
+    """Topics of the app that the brokers say are not there."""
+    written: tuple[str, ...] = ()
+    """Block topics that hold records; asked only where the registry is empty."""
     clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
     source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)

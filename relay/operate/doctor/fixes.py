@@ -32,6 +32,18 @@ def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
     )
 
 
+def set_user(user: str, settings: str) -> str:
+    """Return ClickHouse's statement that gives a user these settings besides those he has.
+
+    Without MODIFY it would take away all others, and his profiles.
+
+    Args:
+        user: his name.
+        settings: as SQL, one or several.
+    """
+    return f"ALTER USER {user} MODIFY SETTINGS {settings}"
+
+
 def set_brokers(*settings: tuple[str, object]) -> str:
     """Return what to do about settings that a running broker does not take."""
     pairs = ", ".join(f"{name}={value}" for name, value in settings)

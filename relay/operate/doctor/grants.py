@@ -137,7 +137,8 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     yield ClickHouseRight(
         "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
     )
-    yield ClickHouseRight("SELECT", "system.replicas", note="optional: for Replicated tables")
+    for table in ("replicas", "replication_queue"):
+        yield ClickHouseRight("SELECT", f"system.{table}", note="optional: for Replicated tables")
     told = "optional: without it a block whose INSERT got no answer may be parked"
     yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
     hides = "optional: lets relay doctor name the policies that hide rows"
@@ -206,6 +207,12 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             (read_own, *_of_replay(app, source)),
             (),
         ),
+        Role(
+            "rewinder",
+            "relay rewind, which starts loader supersede; relay accept",
+            (read_own, read_source, *_of_rewind(app)),
+            tuple(of_loader(settings, targets)),
+        ),
         Role("producer", "a producer of rows in any language", (write_source,), ()),
         Role(
             "feeder",
@@ -266,6 +273,13 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
         names.replay_transactional_id(app),
         "to write message and mark in one transaction",
     )
+
+
+def _of_rewind(app: str) -> Iterator[KafkaRight]:
+    yield KafkaRight("Read", "group", names.group_id(app), "to take its place and move its floors")
+    yield KafkaRight("Write", "topic", names.journal_topic(app), "what was done, and why")
+    identity = names.rewind_transactional_id(app)
+    yield KafkaRight("Write", "transactional-id", identity, "record and floors at once")
 
 
 def _identities(settings: Settings) -> KafkaRight:

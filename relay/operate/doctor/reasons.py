@@ -41,6 +41,8 @@ ERRORS: Mapping[str, str] = {
     "registry-deleted": "field numbers and replay marks must be kept for ever: if retention "
     "deletes them, rows are decoded with wrong field numbers, or dead letters are replayed "
     "twice",
+    "registry-lost": "a relay would number columns in their order of today, and put values of "
+    "messages with other numbers into wrong columns: it ends with status 6",
     "topic-message-bytes": "chunks do not fit into the topic: some or all rows of the table "
     "would become dead letters",
     "journal-passed": "the journal record that the committed offset names was deleted: the next "

@@ -44,6 +44,7 @@ class BrokerQuestions:
     def __init__(self, settings: Settings, asker: Asker, of_source: Asker | None = None) -> None:
         self._settings = settings
         self._asker, self._of_source = asker, of_source or asker
+        self._absent: set[str] = set()
 
     def look(self) -> KafkaFacts:
         """Return all facts but the clock."""
@@ -54,6 +55,7 @@ class BrokerQuestions:
         if not asker.apis:
             asker.cannot("which requests the brokers take", "librdkafka's log does not say")
         topics = self._topics()
+        numbers = self._end(names.schemas_topic(self._settings.app), topics)
         return KafkaFacts(
             brokers=brokers,
             topics=topics,
@@ -63,6 +65,9 @@ class BrokerQuestions:
             creation=group.creation(topics),
             heads=group.heads(topics),
             journal=self._journal(topics),
+            numbers=numbers,
+            absent=frozenset(self._absent),
+            written=self._written(topics) if numbers == 0 else (),
             unasked=self.unasked(),
             source_brokers=elsewhere,
         )
@@ -113,8 +118,19 @@ class BrokerQuestions:
         return {name: topic for name, topic in found.items() if topic is not None}
 
     def _journal(self, topics: Mapping[str, Topic]) -> dict[int, tuple[int, int]]:
-        name = names.journal_topic(self._settings.app)
-        if name not in topics:
+        return self._bounds(names.journal_topic(self._settings.app), topics)
+
+    def _end(self, name: str, topics: Mapping[str, Topic]) -> int | None:
+        """Where the last of a topic's partitions ends; None: nobody says."""
+        return max((end for _, end in self._bounds(name, topics).values()), default=None)
+
+    def _written(self, topics: Mapping[str, Topic]) -> tuple[str, ...]:
+        blocks = names.blocks_prefix(self._settings.app)
+        return tuple(t for t in topics if t.startswith(blocks) and self._end(t, topics))
+
+    def _bounds(self, name: str, topics: Mapping[str, Topic]) -> dict[int, tuple[int, int]]:
+        """First offsets and ends, as far as they were asked."""
+        if name not in topics or not topics[name].partitions:
             return {}
         try:
             ends = TopicEnds(self._asker.admin, name, SECONDS)
@@ -138,7 +154,9 @@ class BrokerQuestions:
             code = error.args[0].code()
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Topic(0, 0, 0, None, frozenset())
-            if code not in _ABSENT:
+            if code in _ABSENT:
+                self._absent.add(name)
+            else:
                 asker.cannot(f"topic {name}", error.args[0])
             return None
         mend = grant(self._settings.kafka_of(name), "DescribeConfigs", "topic", name)

@@ -100,14 +100,19 @@ class ClickHouseQuestions:
         except ClickHouseError as error:
             raise translated(error, settings.clickhouse, "read it") from error
 
-    def look(self, targets: Collection[str]) -> ClickHouseFacts:
-        """Return all facts."""
+    def look(self, targets: Collection[str], *more_rights: str) -> ClickHouseFacts:
+        """Return all facts.
+
+        Args:
+            targets: tables, as `database.table`.
+            more_rights: that this user needs on each of them, beside those of a loader.
+        """
         rows = self._rows()
         database = self._settings.loader.database
         found = {name: dependents.table(rows, *names.split_table(name)) for name in targets}
         there = {name: table for name, table in found.items() if table is not None}
         ledger = dependents.table(rows, database, "ledger")
-        rights = self._rights(there, ledger)
+        rights = self._rights(there, ledger, more_rights)
         policies = self._policies() if there or ledger else []
         if ledger is not None:
             place = f"{database}.ledger"
@@ -205,11 +210,13 @@ class ClickHouseQuestions:
         what = "default deduplication windows"
         return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
 
-    def _rights(self, tables: Collection[str], ledger: TargetFacts | None) -> dict[str, list[Any]]:
+    def _rights(
+        self, tables: Collection[str], ledger: TargetFacts | None, more: Collection[str]
+    ) -> dict[str, list[Any]]:
         """Rights that are missing: by target table, and of the rest as (right, place) under ""."""
         place = readable(f"{self._settings.loader.database}.ledger")
         whole = f"{readable(self._settings.loader.database)}.*"
-        rights = "INSERT", "SELECT"
+        rights = "INSERT", "SELECT", *more
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
         if ledger is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import alter, span
+from relay.operate.doctor.fixes import alter, set_user, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
 from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
@@ -110,7 +110,7 @@ def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
         yield found(
             "async-insert",
             f"async_insert = {asynchronous.value} by default for user {facts.user}",
-            f"ALTER USER {facts.user} SETTINGS async_insert = 0",
+            set_user(facts.user, "async_insert = 0"),
         )
 
 
@@ -118,7 +118,7 @@ def _fixed(facts: ClickHouseFacts, name: str, setting: Setting, wanted: str) -> 
     return found(
         "setting-fixed",
         f"{name} = {setting.value}, but user {facts.user} may not change it",
-        f"ALTER USER {facts.user} SETTINGS {name} = {wanted} WRITABLE",
+        set_user(facts.user, f"{name} = {wanted} WRITABLE"),
     )
 
 
@@ -211,6 +211,6 @@ def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterat
             "partitions-per-block",
             f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), but one "
             f"INSERT may write to at most max_partitions_per_insert_block = {limit.value}",
-            f"ALTER USER {facts.user} SETTINGS max_partitions_per_insert_block = "
-            f"{2 * table.partitions}; or partition by longer times",
+            set_user(facts.user, f"max_partitions_per_insert_block = {2 * table.partitions}")
+            + "; or partition by longer times",
         )

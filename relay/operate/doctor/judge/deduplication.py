@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.versions import OLDEST, parsed, version_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ def _doubled(code: str, tried: Tried, facts: ClickHouseFacts, where: str, copies
         code,
         f"{tried.engine} on ClickHouse {facts.version}: two INSERTs under one token left each row "
         f"{copies:g} times in {where} (user {facts.user}: {values})",
-        f"upgrade ClickHouse to {version_text(OLDEST)} or later; ALTER USER {facts.user} SETTINGS "
-        "insert_deduplicate = 1, deduplicate_insert_select = 'enable_even_for_bad_queries', "
-        "deduplicate_blocks_in_dependent_materialized_views = 1",
+        f"upgrade ClickHouse to {version_text(OLDEST)} or later; "
+        + set_user(
+            facts.user,
+            "insert_deduplicate = 1, deduplicate_insert_select = 'enable_even_for_bad_queries', "
+            "deduplicate_blocks_in_dependent_materialized_views = 1",
+        ),
     )

@@ -5,15 +5,11 @@ Receives rows of system.tables, gives facts.TargetFacts with their views, throug
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from relay.clickhouse.view_target import view_target
 from relay.operate.doctor.facts import TargetFacts, View
-
-_PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
-_TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")
-_HEAD = re.compile(rf"CREATE MATERIALIZED VIEW\s+{_PART}\.{_PART}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +55,10 @@ def _views(rows: Rows, row: SystemTable, seen: set[tuple[str, str]]) -> Iterator
         if place in seen or view is None or view.engine != "MaterializedView":
             continue
         seen.add(place)
-        into_place = _into(view)
+        into_place = view_target(view.database, view.name, view.uuid, view.create)
         into = rows.get(into_place)
         name = f"{view.database}.{view.name}"
         alone = None if into is None else _alone(into)
         yield View(name, view.select, alone, ".".join(into_place))
         if into is not None:
             yield from _views(rows, into, seen)
-
-
-def _into(view: SystemTable) -> tuple[str, str]:
-    """Where a view writes: the table after TO, or one of its own, named after it."""
-    found = _HEAD.match(view.create)
-    to = None if found is None else _TO.match(view.create, found.end())
-    if to is not None:
-        return _bare(to[1]), _bare(to[2])
-    if view.uuid.strip("0-"):
-        return view.database, f".inner_id.{view.uuid}"
-    return view.database, f".inner.{view.name}"
-
-
-def _bare(part: str) -> str:
-    return re.sub(r"\\(.)", r"\1", part[1:-1]) if part.startswith("`") else part

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.errors import PERHAPS_NO_MESSAGE
+from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic
 from relay.program.plural import several
@@ -28,7 +28,8 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
                 "offset-foreign",
                 f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
                 f"{head.metadata!r}, which no relay wrote",
-                "restore the offset from the journal's last record, or start under a new app name",
+                "`relay accept CONFIG` shows where the journal ends; with --run relays continue "
+                "there, and nothing is lost or doubled",
             )
         elif not settings.crosses and (
             head.journal_start is None or (head.journal_offset or 0) < head.journal_start
@@ -38,8 +39,9 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
                 "journal-passed",
                 f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
                 f"names its record {head.journal_offset}",
-                "keep the source from retention, and start under a new app name from floor "
-                f"{head.floor}; then " + set_topic(settings.kafka, journal, retention_ms=-1),
+                "keep the source from retention; `relay accept CONFIG` says whether what is left "
+                f"of the journal is enough to go on. If it is not, {NEW_APP}. Then "
+                + set_topic(settings.kafka, journal, retention_ms=-1),
             )
         if head.floor < head.source_start:
             unread = several(head.source_start - head.floor, "offset was", "offsets were")
@@ -55,5 +57,5 @@ def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
 def _go_on(settings: Settings) -> str:
     """How, where offsets between floor and log are gone."""
     if settings.crosses:
-        return "begin under a new app name"
+        return NEW_APP
     return "`relay accept CONFIG`"

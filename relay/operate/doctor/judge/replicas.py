@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
+from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
 from relay.operate.doctor.judge.window import engine_of
 
@@ -35,7 +36,7 @@ def judge_quorum(
     if own is None and asked is None:
         return
     value = asked.value if own is None and asked is not None else str(own)
-    mend = "clickhouse." if own is not None else f"ALTER USER {facts.user} SETTINGS "
+    mend = "clickhouse." if own is not None else set_user(facts.user, "")
     quorum = _quorum(value, replica.replicas)
     if quorum < 2:
         yield found(
@@ -57,7 +58,7 @@ def judge_quorum(
         yield found(
             "quorum-serial",
             f"{name}: insert_quorum = {value} with insert_quorum_parallel = 0",
-            f"ALTER USER {facts.user} SETTINGS insert_quorum_parallel = 1",
+            set_user(facts.user, "insert_quorum_parallel = 1"),
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC
+from relay.errors import NUMBERS_LOST
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
@@ -36,6 +37,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
             f"source topic {settings.source.topic} does not exist",
             "relay topic create CONFIG; or correct source.topic",
         )
+    yield from _numbers(settings, facts)
     for name, topic in facts.topics.items():
         if not topic.partitions:
             continue  # told as a missing right
@@ -51,6 +53,18 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
         else:
             yield from _kept(settings, name, topic, outage_seconds)
             yield from _sizes(settings, name, topic, source)
+
+
+def _numbers(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    """A registry that is gone, though there was one: it comes before blocks and journal records."""
+    name, journal = names.schemas_topic(settings.app), names.journal_topic(settings.app)
+    if name in facts.absent and any(end for _, end in facts.journal.values()):
+        what = f"{name} does not exist, but {journal} holds records"
+        yield found("registry-lost", what, NUMBERS_LOST)
+    elif facts.written:
+        yield found(
+            "registry-lost", f"{name} is empty, but {facts.written[0]} holds blocks", NUMBERS_LOST
+        )
 
 
 def registries(app: str) -> tuple[str, ...]:
@@ -116,7 +130,8 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
         yield found(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
-            "set another `app`: the topics of this one belong to another source topic",
+            "correct source.topic, or set another `app`: the topics of this one belong to another "
+            "source topic",
         )
     narrow = name in registries(settings.app) or name.startswith(names.blocks_prefix(settings.app))
     if topic.partitions < source.partitions and not narrow:

@@ -1,0 +1,165 @@
+"""Read which rows of a table a recorded statement or mutation may have removed; pure.
+
+Receives text as a person wrote it (system.query_log) or as the server did (system.mutations).
+A word counts where it is a command, not within a name, a string or a comment.
+"""
+
+# pure
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from relay.clickhouse.table_engine import deletes_rows
+
+Blocks = frozenset[str] | None
+"""Ids of the only blocks whose rows a command can have removed; None: of any."""
+
+_TEXT = re.compile(
+    r"""(?P<comment>--[^\n]*|/\*.*?\*/)|'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`|"(?:[^"\\]|\\.)*\"""",
+    re.DOTALL,
+)
+_NAME = r"[^\s.,()]+"
+_TABLE = rf"{_NAME}(?:\s*\.\s*{_NAME})?\s+(?:ON\s+CLUSTER\s+{_NAME}\s+)?"
+_ALTER = re.compile(
+    rf"\s*ALTER\s+(?:TEMPORARY\s+)?TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", re.IGNORECASE
+)
+_SETTINGS = re.compile(r"\sSETTINGS\s+\w+\s*=", re.IGNORECASE)
+_COMMAND = re.compile(
+    r"\s*(?:\(|(?:ADD|ALTER|APPLY|ATTACH|CLEAR|COMMENT|DELETE|DETACH|DROP|FETCH|FORGET|FREEZE"
+    r"|MATERIALIZE|MODIFY|MOVE|REMOVE|RENAME|REPLACE|RESET|REWRITE|UNFREEZE|UPDATE)\s+\w)",
+    re.IGNORECASE,
+)
+"""What begins a command of an ALTER; other items of the list go on with the one before."""
+_REMOVES = re.compile(
+    r"DELETE\s+(?:WHERE|IN\s+PARTITION|FROM)|REMOVE\s+TTL|REPLACE\s+PARTITION"
+    r"|(?:DROP|DETACH)\s+(?:PART|PARTITION)"
+    r"|MOVE\s+(?:PART|PARTITION)\b(?!.*\bTO\s+(?:DISK|VOLUME)\b)"
+    r"|TRUNCATE|DROP\s+(?:TABLE|DATABASE)|RENAME\s+(?!COLUMN\b|DICTIONARY\b)\S|EXCHANGE\s+TABLES"
+    r"|RESTORE|(?:CREATE\s+OR\s+)?REPLACE\s+TABLE|OPTIMIZE\s+TABLE\s+\S.*\sDEDUPLICATE",
+    re.IGNORECASE | re.DOTALL,
+)
+_UPDATE = re.compile(r"UPDATE\s", re.IGNORECASE)
+_RULES = re.compile(r"MODIFY\s+TTL\s", re.IGNORECASE)
+_MATERIALIZES = re.compile(r"MATERIALIZE\s+TTL\b", re.IGNORECASE)
+_TTL = re.compile(r"\bTTL\b", re.IGNORECASE)
+_WHERE = re.compile(r"\bWHERE\b", re.IGNORECASE)
+_AND, _OR = re.compile(r"\bAND\b", re.IGNORECASE), re.compile(r"\bOR\b|\?", re.IGNORECASE)
+_COMMA = re.compile(",")
+_COLUMN = re.compile(
+    r"""(ADD|DROP|CLEAR|RENAME|MODIFY|ALTER)\s+COLUMN\s+(?:IF\s+(?:NOT\s+)?EXISTS\s+)?["`]?(\w+)"""
+    r"""["`]?(?:\s+TO\s+["`]?(\w+))?""",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(
+    rf"""\s*(?:UPDATE\s+)?(?:{_TABLE}SET\s+)?["`]?(\w+)["`]?\s*=""", re.IGNORECASE | re.DOTALL
+)
+_LITERAL = r"'(?:[^'\\]|\\.)*'"
+_BY_BLOCK = re.compile(
+    rf"""[(\s]*["`]?(\w+)["`]?\s*(?:==?|\bIN\b)\s*[(\[]?\s*({_LITERAL}(?:\s*,\s*{_LITERAL})*)"""
+    r"[)\]\s]*",
+    re.IGNORECASE,
+)
+"""A condition that rows are of these blocks."""
+_NAMED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_EXISTS = "_row_exists"
+"""The column that a lightweight DELETE sets."""
+
+
+def removed_by(text: str, block_column: str, *, ttl_only_moves: bool = False) -> Iterator[Blocks]:
+    """Yield, of each command that removes rows or takes their block's id from them, which blocks'.
+
+    Args:
+        text: of a statement, or of a mutation's commands.
+        block_column: that holds block ids.
+        ttl_only_moves: the table has a TTL, which deletes no rows: nor does its MATERIALIZE TTL.
+    """
+    for command in _commands(text):
+        if _removes(command, block_column, ttl_only_moves=ttl_only_moves):
+            yield _only(command, block_column)
+
+
+def _removes(command: str, block_column: str, *, ttl_only_moves: bool) -> bool:
+    flat = _flat(command)
+    if _UPDATE.match(flat):
+        return bool(_assigned(command) & {block_column, _EXISTS})
+    if column := _COLUMN.match(command):
+        takes_value = column[1].upper() not in {"MODIFY", "ALTER"} or _TTL.search(flat)
+        return block_column in column.groups() and bool(takes_value)
+    if ttl := _RULES.match(flat):
+        return any(map(deletes_rows, _items(command[ttl.end() :])))
+    if _MATERIALIZES.match(flat):
+        return not ttl_only_moves
+    return _REMOVES.match(flat) is not None
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The commands of an ALTER or of a mutation, or the one statement; without SETTINGS."""
+    flat = _flat(text)
+    settings, alter = _SETTINGS.search(flat), _ALTER.match(flat)
+    command = ""
+    for item in _items(text[alter.end() if alter else 0 : settings.start() if settings else None]):
+        if command and _COMMAND.match(_flat(item)):
+            yield _unwrapped(command)
+            command = item
+        else:
+            command = f"{command},{item}" if command else item
+    yield _unwrapped(command)
+
+
+def _only(command: str, block_column: str) -> Blocks:
+    """The blocks that the command's condition names, where nothing but their rows meets it."""
+    where = _WHERE.search(_flat(command))
+    if where is None:
+        return None
+    condition = _unwrapped(command[where.end() :])
+    if _OR.search(_flat(condition)):
+        return None
+    for part in _split(condition, _AND):
+        match = _BY_BLOCK.fullmatch(part)
+        if match is not None and match[1] == block_column:
+            return frozenset(_NAMED.findall(match[2]))
+    return None
+
+
+def _assigned(command: str) -> set[str]:
+    """The columns that an UPDATE sets."""
+    where = _WHERE.search(_flat(command))
+    found = map(_ASSIGNED.match, _items(command[: where.start() if where else None]))
+    return {match[1] for match in found if match}
+
+
+def _items(text: str) -> Iterator[str]:
+    return _split(text, _COMMA)
+
+
+def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:
+    """The parts of a text between what is outside of brackets."""
+    begin = 0
+    for match in at.finditer(_flat(text)):
+        yield text[begin : match.start()]
+        begin = match.end()
+    yield text[begin:]
+
+
+def _unwrapped(text: str) -> str:
+    """Without blanks, comments and semicolons around it, and without brackets around all of it."""
+    flat = _flat(text)
+    stripped = flat.strip(" \t\r\n;")
+    begin = flat.find(stripped)
+    text = text[begin : begin + len(stripped)]
+    if stripped[:1] == "(" and stripped[-1:] == ")" and stripped.count("(") == 1:
+        return _unwrapped(text[1:-1])
+    return text
+
+
+def _flat(text: str) -> str:
+    """The same text, of the same length, with nothing in its brackets, strings and names."""
+    bare = _TEXT.sub(lambda match: (" " if match["comment"] else "x") * len(match[0]), text)
+    found, depth = [], 0
+    for sign in bare:
+        depth -= sign in ")]" and depth > 0
+        found.append("x" if depth else sign)
+        depth += sign in "(["
+    return "".join(found)
