@@ -37,7 +37,7 @@ def measured(
         source = sources.fill(stack.bootstrap, "source", rows, per_message)
         sums = loader_bench.make_blocks(stack, source, APP, directory)
         progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
-        loaded = loader_bench.load_once(stack, source, APP, directory, 0, block_column=True)
+        loaded = loader_bench.load_once(stack, source, APP, directory, "0", block_column=True)
         progress(f"loader: {loaded.rows_per_second:,.0f} rows/s")
         config = directory / "load-0" / f"{APP}.toml"
         audits = [_audit(config, sums.blocks) for _ in range(runs)]

@@ -7,7 +7,6 @@ users with fewer.
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
+
+from relay.dev.layout import free_ports
 
 LOGS = ("query_log", "part_log", "query_views_log")
 CLERK = "clerk"
@@ -84,9 +85,7 @@ def log_seconds(port: int) -> float:
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[int]:
     """The server's HTTP port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
+    (port,) = free_ports(1)
     users = directory / "users.xml"
     named = {"clerk": CLERK, "auditor": AUDITOR, "onlooker": ONLOOKER, "database": OFFICE}
     users.write_text(_USERS.format(**named))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loader.clickhouse import ledger_table
+from loader.core import left_out
 from relay import names
 from relay.config.settings import Settings
 from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.ledger_history import WaitingBlock
 from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block, Commit
@@ -36,16 +38,20 @@ class Shop:
     Attributes:
         database: of the tables.
         client: with all rights.
+        ledger: its whole name.
+        waiting: blocks, by table, as they were last judged.
     """
 
     def __init__(self, port: int, app: str) -> None:
         self.app, self.port = app, port
         self.database, self._ledger = f"d{app}", f"l{app}"
+        self.ledger = f"{self._ledger}.ledger"
         self.client = client(port)
         for database in (self.database, self._ledger):
             self.client.command(f"CREATE DATABASE {database}")
-        self.client.command(ledger_table.create(f"{self._ledger}.ledger"))
+        self.client.command(ledger_table.create(self.ledger))
         self._blocks = 0
+        self.waiting: Mapping[str, Sequence[WaitingBlock]] = {}
 
     def moved(self, port: int) -> Shop:
         """The same after the server was started anew at another port."""
@@ -66,12 +72,13 @@ class Shop:
         more: str = "",
         *,
         window: bool = True,
+        key: str = "id",
     ) -> str:
         """Make a table; its whole name."""
         table = f"{self.database}.{name}"
         settings = f"SETTINGS {WINDOW}" if window else ""
         self.client.command(
-            f"CREATE TABLE {table} {columns} ENGINE = {engine} ORDER BY id {more} {settings}"
+            f"CREATE TABLE {table} {columns} ENGINE = {engine} ORDER BY {key} {more} {settings}"
         )
         return table
 
@@ -111,7 +118,12 @@ class Shop:
         )
 
     def insert(
-        self, *blocks: Block, age_days: int = 0, token: bool = True, holds: bool = True
+        self,
+        *blocks: Block,
+        age_days: int = 0,
+        token: bool = True,
+        claim: str = "c",
+        holds: bool = True,
     ) -> None:
         """The loader's INSERT of one block or of several together.
 
@@ -119,10 +131,11 @@ class Shop:
             blocks: of one table.
             age_days: of their rows.
             token: the blocks' own; else one that nobody has used.
+            claim: that it is made under.
             holds: whether the claim holds, which is the statement's condition.
         """
         table = blocks[0].table
-        stamped = "_block" in self._columns(table)
+        stamped = self._stamped(table)
         selects = " UNION ALL ".join(
             f"SELECT {i * ROWS} + number AS id, today() - {age_days} AS day"
             + (f", '{block.id}' AS _block" if stamped else "")
@@ -133,7 +146,7 @@ class Shop:
         wanted = {
             **AS_THE_LOADER,
             "insert_deduplication_token": own if token else uuid.uuid4().hex,
-            "log_comment": ",".join([*(block.id for block in blocks), "claim=c"]),
+            "log_comment": names.insert_comment([block.id for block in blocks], claim),
         }
         named = "(id, day, _block)" if stamped else "(id, day)"
         order = "" if len(blocks) == 1 else " ORDER BY id"
@@ -148,24 +161,33 @@ class Shop:
         self.insert(*blocks, age_days=age_days)
         self.mark(*blocks)
 
-    def claim(self, *blocks: Block) -> None:
+    def claim(self, *blocks: Block, **more: Any) -> None:
+        """Claim them; `more` are columns of the ledger, as `attempt` and `claim`."""
         for block in blocks:
-            self._write(block, "prepared")
+            self._write(block, "prepared", **{"stamped": self._stamped(block.table), **more})
 
     def mark(self, *blocks: Block, state: str = "loaded", reason: str = "") -> None:
         for block in blocks:
-            self._write(block, state, reason)
+            self._write(block, state, reason=reason)
 
-    def _write(self, block: Block, state: str, reason: str = "") -> None:
-        self.client.insert(
-            f"{self._ledger}.ledger",
-            [[self.app, block.table, block.id, state, 1, "c", block.rows, reason]],
-            column_names=["app", "table", "block", "state", "attempt", "claim", "rows", "reason"],
-        )
+    def _write(self, block: Block, state: str, **more: Any) -> None:
+        waits = left_out.record(block) if state in {"parked", "aside"} else ""
+        row = {
+            "app": self.app,
+            "table": block.table,
+            "block": block.id,
+            "state": state,
+            "attempt": 1,
+            "claim": "c",
+            "rows": block.rows,
+            "record": waits,
+            **more,
+        }
+        self.client.insert(self.ledger, [[*row.values()]], column_names=[*row])
 
     def forget(self) -> None:
         """Empty the ledger."""
-        self.client.command(f"TRUNCATE TABLE {self._ledger}.ledger")
+        self.client.command(f"TRUNCATE TABLE {self.ledger}")
 
     def sql(self, text: str, **settings: Any) -> None:
         """A person's statement."""
@@ -174,8 +196,13 @@ class Shop:
     def count(self, table: str, column: str = "count()") -> int:
         return int(self.client.query(f"SELECT {column} FROM {table}").result_rows[0][0])
 
-    def _columns(self, table: str) -> list[str]:
-        return [row[0] for row in self.client.query(f"DESCRIBE TABLE {table}").result_rows]
+    def stamp(self, table: str) -> None:
+        """Add the block-id column; nothing on this server records it, as where a replica did it."""
+        self.sql(f"ALTER TABLE {table} ADD COLUMN _block LowCardinality(String)", log_queries=0)
+
+    def _stamped(self, table: str) -> bool:
+        columns = self.client.query(f"DESCRIBE TABLE {table}").result_rows
+        return "_block" in [row[0] for row in columns]
 
     def judge(
         self,
@@ -195,6 +222,7 @@ class Shop:
             removed,
         )
         found = list(landing.judge(blocks))
+        self.waiting = landing.waiting
         text = "\n".join([*map(str, found), *landing.not_judged])
         return [one.kind for one in found], text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,13 @@ from confluent_kafka.admin import AdminClient
 from loader.journal import begin_plan
 from loader.journal.startup import ledger_of
 from relay import names
+from relay.blocks.placement import place
+from relay.cli.verify import command
 from relay.config.settings_file import load
-from relay.errors import ContractBroken
+from relay.errors import ContractBroken, NotExactlyOnce
 from relay.kafka.topics import READ, Topics
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.beginning import (
     First,
     JournalBeginning,
@@ -153,6 +158,39 @@ def test_messages_that_nobody_read_are_a_gap_too(start: int, floor: int, lost: b
     assert list(gaps(beginnings({0: WHOLE}, {0: 0}, {}, {0: floor}, None))) == [], "not known"
 
 
+UNREAD = JournalBeginning(0, WHOLE, 0, source_start=20, floor=10)
+UNSETTLED = JournalBeginning(3, CUT, 16_820, settled=16_000, asked=True)
+PASSED_OVER = JournalBeginning(4, CUT, 16_820, settled=20_000, asked=True, began=16_820)
+ANOMALY = Anomaly(AnomalyKind.GAP, 0, 3, 7, "something")
+
+
+@pytest.mark.parametrize(
+    ("history", "anomalies", "words"),
+    [
+        ([UNREAD], [], ["relay accept"]),
+        ([UNSETTLED], [], ["--ledger-lost"]),
+        ([PASSED_OVER], [], ["--ledger-lost"]),
+        ([UNSETTLED, UNREAD], [], ["relay accept", "--ledger-lost"]),
+        ([UNSETTLED], [ANOMALY], ["do not restart", "--ledger-lost"]),
+        ([], [ANOMALY], ["do not restart"]),
+    ],
+)
+def test_each_kind_of_gap_has_a_next_step_of_its_own(
+    history: list[JournalBeginning], anomalies: list[Anomaly], words: list[str]
+) -> None:
+    """What keeps the evidence comes first; nothing is advised that would change nothing."""
+    audit = Audit("a", "s", 1.0)
+    audit.history, audit.anomalies = history, anomalies
+    with pytest.raises((ContractBroken, NotExactlyOnce)) as raised:
+        command._judge([audit])
+    step = raised.value.next_step
+    found = {step.find(word): word for word in ("do not restart", "relay accept", "--ledger-lost")}
+    assert [found[at] for at in sorted(found) if at >= 0] == words
+    assert raised.value.exit_code == (6 if history else 1)
+    assert ("1 anomaly; the first: gap" in raised.value.message) == bool(anomalies)
+    assert ("(and 1 more gap)" in raised.value.message) == (len(history) > 1)
+
+
 def test_retention_passes_a_relay_that_is_away(pipeline: Pipeline) -> None:  # noqa: F811
     """Status 6 with both numbers; 0 once a person has taken note of it."""
     config = ran(pipeline)
@@ -251,3 +289,43 @@ def test_a_gap_in_the_source_may_be_of_markers_alone() -> None:
     [one] = beginnings({0: WHOLE}, {0: 0}, {0: 11}, {0: 10}, None)
     assert one.unread
     assert "perhaps only their markers and aborted records" in "".join(gaps([one]))
+
+
+def test_blocks_that_wait_until_their_records_are_deleted(
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+) -> None:
+    """The table is gone: said with status 0 for as long as a loader can bring the rows, then 1."""
+    config = ran(pipeline)
+    settings = load(config)
+    client.command(f"DROP TABLE {pipeline.table} SYNC")
+    unsparked.load(settings)
+    records = [commit for some in pipeline.journal().values() for commit in some]
+    blocks = [block for commit in records for block in commit.blocks]
+    said = "set aside, not loaded yet (`loader parked ls` says why)"
+    rows = sum(pipeline.sent.values())
+    waits = f"waiting: {pipeline.table}: {said}: {len(blocks)} blocks, {rows} rows"
+    status, heard = spoken(config, "--deep")
+    assert (status, waits in heard) == (0, True), heard
+
+    topic = names.journal_topic(pipeline.app)
+    journal = pipeline.read(topic, pipeline.partitions)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    lows = {p: [offset for offset, _, _ in some][-1] for p, some in journal.items() if some}
+    deleted = [TopicPartition(topic, p, low) for p, low in lows.items()]
+    for future in admin.delete_records(deleted).values():
+        future.result(30)
+    status, heard = spoken(config, "--deep")
+    assert (status, waits in heard) == (0, True), heard
+
+    ends: Counter[tuple[str, int]] = Counter()
+    for block in blocks:
+        ends[place(block)] = max(ends[place(block)], block.next_offset)
+    deleted = [TopicPartition(*of, end) for of, end in ends.items()]
+    for future in admin.delete_records(deleted).values():
+        future.result(30)
+    status, _, found = once(config, "--deep")
+    assert status == 1
+    assert {one["kind"] for one in found} == {"gap"}
+    assert len(found) == len(blocks)
+    assert all("is set aside, not loaded, and its records from" in one["text"] for one in found)

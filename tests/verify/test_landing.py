@@ -5,17 +5,19 @@ Each case of a fault stands beside its control: the same table, loaded as it sho
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from loader.clickhouse import ledger_table
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
 from tests.verify.realserver import AUDITOR, CLERK, ONLOOKER, running
-from tests.verify.shop import BARE, STAMPED, Shop
+from tests.verify.shop import BARE, ROWS, STAMPED, WINDOW, Shop
 
 EXPIRING = "TTL day + INTERVAL 30 DAY"
 
@@ -91,6 +93,33 @@ def test_a_view_that_failed_after_its_table_had_the_rows(shop: Shop) -> None:
     shop.insert(block)
     assert (shop.count(table), shop.count(into, "sum(n)")) == (10, 10)
     assert shop.judge(block)[0] == []
+
+
+@pytest.mark.parametrize("after", ["dropped", "replaced", "renamed", "kept"])
+def test_a_view_that_failed_and_was_taken_away(shop: Shop, after: str) -> None:
+    """The block is loaded without it: no gap, for as long as its block is retained; it is said."""
+    table = shop.table()
+    good, bad, into = shop.view(table), f"{table}_bad", f"{table}_few"
+    few = "n UInt64, CONSTRAINT few CHECK n < 5"
+    shop.sql(f"CREATE TABLE {into} ({few}) ENGINE = MergeTree ORDER BY n SETTINGS {WINDOW}")
+    make = f"CREATE MATERIALIZED VIEW {bad} TO {into} AS SELECT count() AS n FROM {table}"
+    shop.sql(make)
+    block = shop.block(table)
+    shop.claim(block)
+    with pytest.raises(Exception, match="VIOLATED_CONSTRAINT"):
+        shop.insert(block)
+    if after != "kept":
+        shop.sql(f"DROP VIEW {bad} SYNC")
+    if after == "renamed":
+        shop.sql(f"CREATE MATERIALIZED VIEW {bad}_v2 TO {good} AS SELECT 1 AS n FROM {table}")
+    shop.client.set_client_setting("materialized_views_ignore_errors", int(after == "kept"))
+    shop.insert(block)
+    shop.mark(block)
+    if after == "replaced":
+        shop.sql(make)
+    kinds, text = shop.judge(block)
+    assert kinds == ([AnomalyKind.GAP] if after == "kept" else []), text
+    assert (f"view {bad} failed with error 469, and was dropped" in text) == (after != "kept")
 
 
 def test_a_view_that_fails_in_silence(shop: Shop) -> None:
@@ -241,6 +270,60 @@ def test_engines_that_merge(shop: Shop, engine: str, columns: str) -> None:
     assert set(kinds) == {*expected, AnomalyKind.GAP}, text
 
 
+ZERO = STAMPED.replace("v UInt64 DEFAULT 1", "v UInt64 DEFAULT 0")
+PAIRS = STAMPED.replace("DEFAULT 1", "DEFAULT if(id % 2, -1, 1)", 1)
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "columns", "key"),
+    [
+        ("SummingMergeTree(v)", ZERO, "id"),
+        ("CollapsingMergeTree(sign)", PAIRS, "intDiv(id, 2)"),
+        ("VersionedCollapsingMergeTree(sign, v)", PAIRS, "intDiv(id, 2)"),
+    ],
+)
+def test_blocks_that_an_insert_merges_into_nothing(
+    shop: Shop, engine: str, columns: str, key: str, *, viewed: bool
+) -> None:
+    """They make no part; one that was not inserted, or not all of it, does not either."""
+    table = shop.table(engine=engine, columns=columns, key=key)
+    if viewed:
+        shop.view(table)
+    block, others = shop.block(table), [shop.block(table), shop.block(table)]
+    shop.load(block)
+    shop.load(*others)
+    assert shop.flushed(f"system.part_log WHERE concat(database, '.', table) = '{table}'") == 0
+    kinds, text = shop.judge(block, *others)
+    assert kinds == [], text
+    forged, partial = shop.block(table), shop.block(table)
+    partial.rows = ROWS + 1  # its view's row is none of its own
+    for one in (forged, partial):
+        shop.claim(one)
+        shop.insert(one, holds=one is partial)
+        shop.mark(one)
+    kinds, text = shop.judge(block, *others, forged, partial)
+    assert kinds == [AnomalyKind.GAP] * 2, text
+    assert f"block {forged.id} is loaded, but the server recorded 0 rows of 10" in text
+    assert f"block {partial.id} is loaded, but the server recorded 0 rows of 11" in text
+
+
+@pytest.mark.parametrize(
+    "more", ["at DateTime64(9) DEFAULT now64(9)", "at UUID MATERIALIZED generateUUIDv4()"]
+)
+def test_a_second_copy_that_no_version_absorbs(shop: Shop, more: str) -> None:
+    """The server makes its key: the rows of a repeat are others."""
+    columns = STAMPED.replace("v UInt64 DEFAULT 1", f"v UInt64 DEFAULT 1, {more}")
+    table = shop.table(engine="ReplacingMergeTree(v)", columns=columns, key="(id, at)")
+    block = shop.block(table)
+    shop.load(block)
+    kinds, text = shop.judge(block)
+    assert kinds == [], text
+    shop.insert(block, token=False)
+    kinds, text = shop.judge(block)
+    assert set(kinds) == {AnomalyKind.OVERLAP}, text
+
+
 REMOVALS = [
     "ALTER TABLE {table} DELETE WHERE id % 2",
     "DELETE FROM {table} WHERE id % 2",
@@ -254,6 +337,7 @@ REMOVALS = [
     "CREATE OR REPLACE TABLE {table} AS {table}_other",
     "ALTER TABLE {table} UPDATE _block = '' WHERE id % 2",
     "ALTER TABLE {table} CLEAR COLUMN _block",
+    "ALTER TABLE {table} RENAME COLUMN _block TO old, ADD COLUMN _block LowCardinality(String)",
     "ALTER TABLE {table} MODIFY TTL day + INTERVAL 30 DAY",
 ]
 
@@ -279,6 +363,158 @@ def test_rows_that_a_person_removed(shop: Shop, statement: str) -> None:
     shop.claim(later)
     shop.mark(later)
     assert AnomalyKind.GAP in shop.judge(block, later)[0]
+
+
+@pytest.mark.parametrize("columns", [STAMPED, BARE])
+def test_a_removal_excuses_no_block_that_was_never_written(shop: Shop, columns: str) -> None:
+    """The server's record is whole: an INSERT of no row is a loss, whatever was removed later."""
+    table = shop.table(columns=columns)
+    block, forged, partial = (shop.block(table) for _ in range(3))
+    shop.load(block)
+    shop.load(partial)
+    shop.claim(forged)
+    shop.insert(forged, holds=False)
+    shop.mark(forged)
+    shop.sql(f"DELETE FROM {table} WHERE id = 3")
+    kinds, text = shop.judge(block, forged, partial)
+    assert kinds == [AnomalyKind.GAP], text
+    assert f"block {forged.id} is loaded, but the server recorded 0 rows of 10" in text
+
+
+HARMLESS = [
+    "ALTER TABLE {table} RENAME COLUMN v TO ttl",
+    "ALTER TABLE {table} ADD COLUMN ttl UInt32 DEFAULT 1",
+    "ALTER TABLE {table} UPDATE v = 2 WHERE _block != 'DELETE'",
+    "ALTER TABLE {table} MODIFY TTL day + INTERVAL 30 DAY TO DISK 'default'",
+    "ALTER TABLE {table} MOVE PARTITION tuple() TO DISK 'default'",
+    "DELETE FROM {table} WHERE _block = '{old}'",
+    "ALTER TABLE {table} DELETE WHERE _block = '{old}' AND id > 3",
+]
+
+
+@pytest.mark.parametrize("statement", HARMLESS)
+def test_statements_that_excuse_no_other_block(shop: Shop, statement: str) -> None:
+    """They remove no rows, or those of one block: of another, whatever is missing is lost."""
+    table = shop.table()
+    old, block, forged = (shop.block(table) for _ in range(3))
+    shop.load(old)
+    shop.load(block, age_days=45)
+    shop.claim(forged)
+    shop.mark(forged)
+    statement = statement.format(table=table, old=old.id)
+    with contextlib.suppress(ClickHouseError):  # a part that is there already is not moved
+        shop.sql(statement, mutations_sync=2, alter_sync=2)
+    kinds, text = shop.judge(old, block, forged)
+    assert kinds == [AnomalyKind.GAP], text
+    assert f"{forged.id} is loaded, but the table has 0 of its 10 rows" in text
+    assert ("rows were removed at" in text) == (old.id in statement)
+
+
+def test_blocks_loaded_before_the_table_had_the_column(shop: Shop) -> None:
+    """Their rows carry no id: the record judges them, as before; later blocks are counted."""
+    table = shop.table(columns=BARE)
+    block, forged, doubled = (shop.block(table) for _ in range(3))
+    for one in (block, doubled):
+        shop.load(one)
+    shop.claim(forged)
+    shop.insert(forged, holds=False)
+    shop.mark(forged)
+    shop.stamp(table)
+    later, lost = shop.block(table), shop.block(table)
+    shop.load(later)
+    kinds, text = shop.judge(block, later)
+    assert kinds == [], text
+    said = "loaded before the table had _block: what is missing now is not judged by counting"
+    assert f"{said}: 1 block, 10 rows ({block.id})" in text
+    assert later.id not in text
+    shop.claim(lost)
+    shop.mark(lost)
+    kinds, text = shop.judge(block, later, forged, lost)
+    assert kinds == [AnomalyKind.GAP] * 2, text
+    assert f"{lost.id} is loaded, but the table has 0 of its 10 rows; no removal" in text
+    assert f"{forged.id} is loaded, but the server recorded 0 rows of 10" in text
+    shop.insert(doubled, token=False)
+    kinds, text = shop.judge(block, later, doubled)
+    assert kinds == [AnomalyKind.OVERLAP], text
+
+
+def test_who_may_not_ask_when_the_table_got_the_column(shop: Shop) -> None:
+    """The ledger knows it, where the server keeps no record or shows none."""
+    table = shop.in_office("early", BARE)
+    block = shop.block(table)
+    shop.load(block)
+    shop.stamp(table)
+    lost = shop.block(table)
+    kinds, text = shop.judge(block, user=CLERK)
+    assert kinds == [], text
+    assert "loaded before the table had _block" in text
+    assert "only the ledger says that it is loaded: 1 block" in text
+    shop.claim(lost)
+    shop.mark(lost)
+    kinds, text = shop.judge(block, lost, user=CLERK)
+    assert kinds == [AnomalyKind.GAP], text
+    assert lost.id in text
+
+
+@pytest.mark.parametrize("by", ["bare", "stamped"])
+def test_a_block_claimed_before_and_after_the_table_had_the_column(shop: Shop, by: str) -> None:
+    """Which claim's INSERT wrote the rows, the record tells; then they can be counted or not."""
+    table = shop.table(columns=BARE)
+    block = shop.block(table)
+    shop.claim(block, claim="bare")
+    if by == "bare":
+        shop.insert(block, claim="bare")
+    shop.stamp(table)
+    shop.claim(block, attempt=2, claim="stamped")
+    shop.insert(block, claim="stamped")
+    shop.mark(block)
+    kinds, text = shop.judge(block)
+    assert (kinds, shop.count(table)) == ([], ROWS), text
+    assert ("loaded before the table had _block" in text) == (by == "bare")
+    shop.sql(f"DROP TABLE {table} SYNC", log_queries=0)  # all that the server records goes, too
+    shop.table()
+    kinds, text = shop.judge(block)
+    assert kinds == ([] if by == "bare" else [AnomalyKind.GAP]), text
+
+
+@pytest.mark.parametrize("unlike", [{"sent": "dead letters"}, {"transform": "-"}])
+def test_a_claim_that_inserts_nothing_leaves_no_row_without_its_id(
+    shop: Shop, unlike: dict[str, str]
+) -> None:
+    """Loaders write such a claim as if the table had no block-id column."""
+    table = shop.table()
+    block = shop.block(table)
+    shop.claim(block)
+    shop.claim(block, attempt=2, claim="d", stamped=False, **unlike)
+    shop.mark(block)
+    kinds, text = shop.judge(block)
+    assert kinds == [AnomalyKind.GAP], text
+    assert "the table has 0 of its 10 rows" in text
+
+
+def test_a_ledger_of_an_earlier_version_knows_the_column_too(shop: Shop) -> None:
+    table = shop.table(columns=BARE)
+    block = shop.block(table)
+    shop.load(block)
+    shop.stamp(table)
+    dropped = ", ".join(f"DROP COLUMN {column}" for column in sorted(ledger_table.LATER))
+    shop.sql(f"ALTER TABLE {shop.ledger} {dropped}")
+    kinds, text = shop.judge(block)
+    assert kinds == [], text
+    assert "loaded before the table had _block" in text
+
+
+def test_rows_that_a_person_deduplicated(shop: Shop) -> None:
+    """OPTIMIZE … DEDUPLICATE removes rows within a merge; both blocks have the same ids."""
+    table = shop.table()
+    block, other = shop.block(table), shop.block(table)
+    shop.load(block)
+    shop.load(other)
+    shop.sql(f"OPTIMIZE TABLE {table} FINAL DEDUPLICATE BY id")
+    assert shop.count(table) == 10
+    kinds, text = shop.judge(block, other)
+    assert kinds == [], text
+    assert "rows were removed at" in text
 
 
 def test_a_lightweight_update_removes_rows_too(shop: Shop) -> None:
@@ -455,3 +691,24 @@ def test_a_person_who_found_the_rows(shop: Shop) -> None:
     shop.claim(said)
     shop.mark(said, reason="a person found all of its rows in the table")
     assert shop.judge(block, said) == ([], "")
+
+
+def test_blocks_that_wait(shop: Shop) -> None:
+    """Those of the journal and older ones; one that is loaded by now, or given up, does not."""
+    table, other = shop.table(), shop.table("other")
+    parked, aside, again, loaded, old = (shop.block(one) for one in [table] * 4 + [other])
+    for block in (parked, aside, again, loaded, old):
+        shop.mark(block, state="parked" if block is parked else "aside")
+    again.sealed_at_ms -= 3_600_000
+    shop.claim(again, attempt=2)
+    shop.insert(parked)
+    shop.load(loaded)
+    kinds, text = shop.judge(parked, aside, again, loaded)
+    assert kinds == [], text
+    found = {
+        table: {one.block.id: (one.state, one.rows) for one in some}
+        for table, some in shop.waiting.items()
+    }
+    mine = {parked.id: ("parked", 10), aside.id: ("aside", 0), again.id: ("aside", 0)}
+    assert found == {table: mine, other: {old.id: ("aside", 0)}}
+    assert shop.waiting[other][0].block == old, "as the ledger has it"

@@ -165,7 +165,7 @@ def test_an_unfinished_rewind_is_said() -> None:
 
 
 def accepted(kind: str) -> World:
-    world = World(3)
+    world, begins = World(3), dict[int, int]()
     world.relay(30)
     if kind == "retention":
         world.log_start = world.floor + 2
@@ -174,10 +174,17 @@ def accepted(kind: str) -> World:
     elif kind == "topic":
         world.topic_id, world.named = "another", None
         world.messages, world._end = [], 0
+    elif kind == "truncated":
+        begins = {0: world.floor - 5}
+        world.lose_end(world.floor - 5, new=30)
+    elif kind == "epoch":
+        head = world.journal[-1][1]
+        begins = {0: max([head.floor, *(mark.offset for mark in head.marks)])}
+        world.lost_end = -1
     else:
         world.named = (1, None)
     author = RewindAuthor("accept", 1, "so it was")
-    accept_steps.accept(world, {}, None, lambda: author)
+    accept_steps.accept(world, begins, None, lambda: author)
     world.relay(20)
     return world
 
@@ -198,7 +205,15 @@ def _another_floor(commit: Commit) -> None:
     commit.floor = commit.position = commit.floor + 1
 
 
-@pytest.mark.parametrize("kind", ["retention", "topic", "offsets"])
+def _a_mark(commit: Commit) -> None:
+    commit.marks.add(table="d.a", offset=commit.previous_floor)
+
+
+def _back_where_it_was(commit: Commit) -> None:
+    commit.floor = commit.position = commit.reference = commit.previous_floor
+
+
+@pytest.mark.parametrize("kind", ["retention", "topic", "truncated", "epoch", "offsets"])
 def test_an_accepted_state_stays_visible_and_is_no_anomaly(kind: str) -> None:
     world = accepted(kind)
     audit = Audit(histories.APP, histories.SOURCE, 1.0)
@@ -222,6 +237,13 @@ def test_an_accepted_state_stays_visible_and_is_no_anomaly(kind: str) -> None:
         ("retention", _no_kind),
         ("topic", _no_accept),
         ("topic", _another_kind),
+        ("truncated", _no_accept),
+        ("truncated", _another_kind),
+        ("truncated", _a_mark),
+        ("truncated", _back_where_it_was),
+        ("epoch", _no_accept),
+        ("epoch", _another_floor),
+        ("epoch", _a_mark),
         ("offsets", _no_accept),
         ("offsets", _no_kind),
         ("offsets", _another_floor),

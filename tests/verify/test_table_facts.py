@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
+from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
 
 
@@ -34,14 +36,18 @@ def test_why_a_row_that_is_not_there_proves_nothing(facts: TableFacts, hides: st
         ("SummingMergeTree(v) ORDER BY id", True),
         ("ReplacingMergeTree ORDER BY f(id)", True),
         ("ReplacingMergeTree(version) ORDER BY id", False),
+        ("ReplacingMergeTree(`a version`) ORDER BY id", False),
         ("ReplacingMergeTree(version, is_deleted) ORDER BY id", False),
         ("ReplicatedReplacingMergeTree('/p', '{replica}') ORDER BY id", True),
         ("ReplicatedReplacingMergeTree('/p', '{replica}', version) ORDER BY id", False),
     ],
 )
 def test_a_version_makes_a_repeat_harmless(engine_full: str, keeps: bool) -> None:
-    facts = TableFacts(re.split(r"\W", engine_full, maxsplit=1)[0], engine_full)
-    assert facts.keeps_repeats == keeps
+    keys = TableKeys("id", "", dict.fromkeys(["id", "version", "a version", "is_deleted"], ""))
+    engine = re.split(r"\W", engine_full, maxsplit=1)[0]
+    assert TableFacts(engine, engine_full, keys=keys).keeps_repeats == keeps
+    made = replace(keys, defaults={**keys.defaults, "id": "generateUUIDv4()"})
+    assert TableFacts(engine, engine_full, keys=made).keeps_repeats, "a repeat has other keys"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,31 @@ def test_a_version_makes_a_repeat_harmless(engine_full: str, keeps: bool) -> Non
         ("alter table t detach partition 1", None),
         ("ALTER TABLE t MODIFY TTL day + 1", None),
         ("EXCHANGE TABLES t AND u", None),
+        ("DELETE FROM t WHERE _block = 'a'", {"a"}),
+        ("DELETE FROM `d`.`t` ON CLUSTER c WHERE `_block` IN ('a','b') SETTINGS x = 1", {"a", "b"}),
+        ("delete from d.t in partition 3 where (_block == 'a') and id < 5;", {"a"}),
+        ("DELETE FROM t WHERE _block = 'a' OR id = 3", None),
+        ("DELETE FROM t WHERE NOT _block = 'a'", None),
+        ("DELETE FROM t WHERE v IN (SELECT v FROM u WHERE _block = 'a')", None),
+        ("(UPDATE _row_exists = 0 WHERE _block = 'a')", {"a"}),
+        ("(UPDATE _row_exists = 0 WHERE (_block = 'a') AND (id = 3))", {"a"}),
+        ("(DELETE WHERE _block = 'a'), (DELETE WHERE _block = 'b')", {"a", "b"}),
+        ("DELETE WHERE _block = 'a', UPDATE v = 1 WHERE v = 'DELETE'", {"a"}),
+        ("ALTER TABLE t ADD COLUMN w Int8, DELETE WHERE _block = 'a'", {"a"}),
+        ("ALTER TABLE t /* why */ UPDATE v = 1, `_block` = 'z' WHERE _block = 'a'", {"a"}),
+        ("UPDATE d.t SET v = 1, _block = '' WHERE _block IN ['a']", {"a"}),
+        ("ALTER TABLE t MODIFY TTL day TO DISK 'cold', day + 1 DELETE WHERE v", None),
+        ("ALTER TABLE t REMOVE TTL", None),
+        ("(MATERIALIZE TTL)", None),
+        ("ALTER TABLE t MODIFY COLUMN _block String TTL day + 1", None),
+        ("ALTER TABLE t RENAME COLUMN _block TO old", None),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS `_block` String", None),
+        ("ALTER TABLE t MOVE PARTITION 1 TO TABLE u", None),
+        ("/* DROP it */ DROP TABLE t", None),
+        ("RENAME TABLE t TO u, v TO w", None),
+        ("CREATE OR REPLACE TABLE t (a Int8, b Int8) ENGINE = MergeTree ORDER BY a", None),
+        ("RESTORE TABLE t FROM Disk('b', 'x')", None),
+        ("OPTIMIZE TABLE t FINAL DEDUPLICATE BY id, day", None),
     ],
 )
 def test_a_removal(text: str, blocks: set[str] | None) -> None:
@@ -78,7 +109,30 @@ def test_a_removal(text: str, blocks: set[str] | None) -> None:
         "ALTER TABLE t DROP COLUMN v",
         "DETACH TABLE t",
         "OPTIMIZE TABLE t FINAL",
+        "OPTIMIZE TABLE deduplicate FINAL",
+        "ALTER TABLE t RENAME COLUMN a TO b",
+        "(RENAME COLUMN a TO `DELETE WHERE`)",
+        "ALTER TABLE t ADD COLUMN ttl UInt32, ADD COLUMN w String AFTER _block",
+        "ALTER TABLE t UPDATE v = 1 WHERE ttl < 5",
+        "ALTER TABLE t UPDATE v = 1, w = 2 WHERE _block = 'a'",
+        "UPDATE t SET v = 1 WHERE _block = 'a'",
+        "ALTER TABLE t MODIFY TTL day + INTERVAL 1 DAY TO DISK 'cold', day to volume 'x'",
+        "ALTER TABLE t MODIFY TTL day RECOMPRESS CODEC(ZSTD(17)) SETTINGS a = 1, b = 2",
+        "ALTER TABLE t MODIFY COLUMN v String TTL day + 1",
+        "ALTER TABLE t MODIFY COLUMN _block LowCardinality(String)",
+        "ALTER TABLE t MOVE PART 'all_1_1_0' TO VOLUME 'cold'",
+        "ALTER TABLE t DROP DETACHED PARTITION 1",
+        "ALTER TABLE t UPDATE v = '-- DELETE WHERE 1', w = 'it''s, DELETE WHERE 1' WHERE 1",
+        "-- DROP TABLE t\nALTER TABLE t COMMENT COLUMN v 'TRUNCATE'",
+        "ALTER TABLE t MODIFY QUERY SELECT a, v FROM u WHERE exchange",
+        "RENAME DICTIONARY a TO b",
     ],
 )
 def test_what_removes_no_rows(text: str) -> None:
     assert removal(7, text, "_block") is None
+
+
+def test_a_ttl_that_only_moves_is_materialized() -> None:
+    """MODIFY TTL makes such a mutation by itself."""
+    assert removal(7, "(MATERIALIZE TTL)", "_block", "m", ttl_only_moves=True) is None
+    assert removal(7, "ALTER TABLE t DROP PART 'a', MATERIALIZE TTL", "_block", ttl_only_moves=True)

@@ -8,7 +8,14 @@ import pytest
 
 from relay import names
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.ledger_history import History, claims, impossible
+from relay.operate.verify.judge.ledger_history import (
+    History,
+    WaitingBlock,
+    claims,
+    impossible,
+    lost,
+    waiting_lines,
+)
 from relay.operate.verify.judge.server_records import (
     Reach,
     Recorded,
@@ -91,6 +98,49 @@ def test_blocks_that_went_together() -> None:
     assert judged(table(statement(2_000, 99, 99, A, "unknown")))[0] == []
 
 
+MERGING = TableFacts("SummingMergeTree", "SummingMergeTree ORDER BY id")
+
+
+def vanished(at: int, rows: int, *names: str, finished: bool = True) -> Statement:
+    """An INSERT of so many rows, which made no part."""
+    return replace(statement(at, 0, 0, *names, finished=finished), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("statements", "lost"),
+    [
+        ((vanished(2_000, 20, A, B),), False),
+        ((vanished(2_000, 19, A, B),), True),
+        ((vanished(2_000, 20, A, B, finished=False),), True),
+        ((vanished(2_000, 0, A, B),), True),
+        ((vanished(1_000, 0, A, B), vanished(2_000, 10, A), vanished(3_000, 10, B)), False),
+        ((vanished(1_000, 0, A, B), vanished(2_000, 10, A), statement(3_000, 1, 1, B)), False),
+        ((vanished(1_000, 0, A, B), vanished(2_000, 10, A)), True),
+        ((vanished(1_000, 0, A, B), statement(2_000, 1, 1, A)), True),
+    ],
+)
+def test_engines_that_merge_rows_into_nothing(
+    statements: tuple[Statement, ...], *, lost: bool
+) -> None:
+    """Each block has come in an INSERT of all its rows, whatever the engine left of them."""
+    of = replace(table(*statements, names=(A, B)), facts=MERGING)
+    assert judged(of)[0] == ([AnomalyKind.GAP] if lost else [])
+    assert judged(replace(of, facts=PLAIN))[0] == [AnomalyKind.GAP], "it merges nothing"
+
+
+def test_rows_of_views_are_none_of_the_table() -> None:
+    """The server counts them together."""
+    seen = replace(vanished(2_000, 10), views={V: ViewRun(True, rows=1)})
+    assert judged(replace(table(seen), facts=MERGING))[0] == [AnomalyKind.GAP]
+    assert judged(replace(table(replace(seen, rows=11)), facts=MERGING))[0] == []
+
+
+def test_nothing_made_of_a_block_needs_no_insert() -> None:
+    """The other of the two went alone, after an INSERT of both had failed."""
+    of = table(vanished(1_000, 0, A, B, finished=False), statement(2_000, 1, 1, A), names=(A, B))
+    assert judged(replace(of, facts=MERGING, made={B: 0}))[0] == []
+
+
 def test_statements_join_over_others() -> None:
     one, two, three = (statement(0, 1, 1, *names) for names in ("a", "b", "ab"))
     assert len(list(groups([one, two]))) == 2
@@ -116,6 +166,18 @@ def test_logs_that_may_lack_a_record_prove_no_loss(reach: Reach, doubt: str) -> 
     assert judged(table(statement(), reach=reach)) == ([], ""), "the record is there"
     counted = replace(table(reach=reach), counted={A: 10})
     assert judged(counted) == ([], ""), "its rows were counted"
+
+
+@pytest.mark.parametrize("reach", [ALL, Reach(but="the user may not")])
+def test_what_counting_excused_is_judged_by_the_record(reach: Reach) -> None:
+    """Rows of the table were removed since: the record still says whether all were written."""
+    counted = replace(table(statement(2_000, 4, 4), reach=reach), counted={A: 4})
+    assert judged(counted) == ([], ""), "counting has judged it"
+    found, text = judged(replace(counted, excused={A}))
+    assert found == ([AnomalyKind.GAP] if reach is ALL else [])
+    assert ("only the ledger says that it is loaded" in text) == (reach is not ALL)
+    written = replace(counted, recorded=Recorded((statement(),), reach), excused={A})
+    assert judged(written) == ([], "")
 
 
 def test_a_person_who_decided() -> None:
@@ -154,6 +216,8 @@ def test_what_was_doubled_and_is_there_once_now() -> None:
     assert judged(of)[0] == []
     assert "in the table only once now" in judged(of)[1]
     assert judged(replace(of, counted={A: 20}))[0] == [AnomalyKind.OVERLAP]
+    bare = replace(of, counted={A: 0}, ledger={A: replace(LOADED, unstamped=True)})
+    assert judged(bare)[0] == [AnomalyKind.OVERLAP], "they are there without its id"
     seen = [
         replace(one, written={**one.written, V: Written(1, 1, one.at_ms)})
         for one in of.recorded.statements
@@ -180,6 +244,22 @@ def test_views() -> None:
     assert judged(viewed(*repaired)) == ([], "")
 
 
+def test_a_view_that_is_not_there_any_more() -> None:
+    """It lacks nothing that anybody could read; one that was made anew is another."""
+    gone = {V: ViewRun(False, 252, there=False), "d.good": ViewRun(True)}
+    first = replace(statement(2_000, finished=False), views=gone)
+    retried = replace(statement(3_000, 0), views={"d.good": ViewRun(True)})
+    found, text = judged(viewed(first, retried))
+    assert found == []
+    assert f"view {V} failed with error 252, and was dropped or replaced since" in text
+    anew = replace(first, views={**gone, V: ViewRun(False, 252)})
+    assert judged(viewed(anew, retried))[0] == [], "one of its name was made after the last INSERT"
+    assert judged(viewed(anew, replace(retried, views={})))[0] == [AnomalyKind.GAP], "not logged"
+    assert judged(viewed(anew, replace(retried, views=anew.views)))[0] == [AnomalyKind.GAP]
+    failed = replace(retried, views={"d.other": ViewRun(False, 1)})
+    assert judged(viewed(first, failed))[0] == [AnomalyKind.GAP], "another failed"
+
+
 def test_views_of_a_server_that_was_killed() -> None:
     """A loader that marked after the start had no answer from before: it counted."""
     reach = Reach(0, 10**9, SEALED + 2_500)
@@ -198,6 +278,38 @@ def test_a_ledger_that_cannot_be_true() -> None:
     assert list(impossible([block()], {})) == []
     assert list(claims(T, {A: replace(LOADED, claims=2)})) == []
     assert list(claims(T, {A: replace(LOADED, claims=3)})) != []
+
+
+@pytest.mark.parametrize(
+    ("start", "rows", "kinds"),
+    [
+        (7, 0, []),
+        (8, 0, [AnomalyKind.GAP]),
+        (8, 4, [AnomalyKind.GAP]),
+        (8, 10, []),  # parked, as it could not be told, and all of them are there
+        (None, 0, [AnomalyKind.GAP]),
+        ("unknown", 0, []),
+    ],
+)
+def test_a_block_that_waits_needs_its_records(
+    start: int | str | None, rows: int, kinds: list[AnomalyKind]
+) -> None:
+    one = block()
+    one.topic, one.first_offset, one.share.partition = "a.blocks.d.t", 7, 2
+    starts = {} if isinstance(start, str) else {("a.blocks.d.t", 2): start}
+    found = list(lost([WaitingBlock(one, "parked", rows)], starts))
+    assert [one.kind for one in found] == kinds
+    assert all("is parked, not loaded, and its records from offset 7 on" in f.text for f in found)
+
+
+def test_blocks_that_wait_are_counted_by_state() -> None:
+    states = {A: "aside", B: "parked", "a:d.t:0:0:2": "aside"}
+    waiting = [WaitingBlock(block(name), state) for name, state in states.items()]
+    why = "not loaded yet (`loader parked ls` says why)"
+    assert list(waiting_lines(T, waiting)) == [
+        f"{T}: set aside, {why}: 2 blocks, 20 rows (the first is {A})",
+        f"{T}: parked, {why}: 1 block, 10 rows ({B})",
+    ]
 
 
 def test_a_comment_names_blocks_and_perhaps_a_claim() -> None:

@@ -94,6 +94,8 @@ class Audit:
         self.anomalies: list[Anomaly] = []
         self.acknowledged: list[str] = []
         """What a person recorded: rewinds and accepts."""
+        self.waiting: list[str] = []
+        """Blocks that are sealed, and that a person or a later try has to load, by table."""
         self.not_judged: list[str] = []
         """What a deep audit cannot know, and why: no anomaly, and no proof either."""
         self._sealed: dict[int, SealedStarts] = {}
@@ -122,7 +124,7 @@ class Audit:
             self.firsts[partition] = first_of(offset, commit)
         head, found = check(place, self._heads.get(partition), offset, commit)
         self._heads[partition] = head
-        if commit.blocks or commit.dead or by_person(commit):
+        if commit.blocks or commit.dead or commit.rewound or by_person(commit):
             found += self._decided(place, offset, commit)
         if commit.HasField("accept"):
             self._settle(partition)

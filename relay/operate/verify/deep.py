@@ -19,6 +19,7 @@ from relay.operate.verify.judge.contents import (
     LetterJudge,
     LoaderLetter,
 )
+from relay.operate.verify.judge.ledger_history import lost, waiting_lines
 from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
@@ -52,6 +53,8 @@ class Deep:
         self.records = 0
         self.acknowledged: list[str] = []
         """What a person took note of; complete after `judge`."""
+        self.waiting: list[str] = []
+        """Blocks that are parked or set aside, by table; complete after `judge`."""
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
 
@@ -122,9 +125,20 @@ class Deep:
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged
+        for table, waiting in landing.waiting.items():
+            self.waiting += waiting_lines(table, waiting)
+            places = {place(one.block) for one in waiting if one.block.topic}
+            starts = {of: self._start(*of) for of in places}
+            yield from anomalies(lost(waiting, starts), table)
         known = {block.id for block in blocks}
         for partition in sorted(self._commits):
             yield from self._dead_letters(partition, landing.refused, known)
+
+    def _start(self, topic: str, partition: int) -> int | None:
+        """Where a partition of a block topic begins; None where it is not there."""
+        if partition not in self._topics.partitions(topic):
+            return None
+        return self._topics.bounds(topic, partition)[0]
 
     def _dead_letters(
         self, partition: int, refused: Mapping[str, RefusedMessages], known: Collection[str]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.operate.verify.judge.contents import RefusedMessages
+    from relay.operate.verify.judge.ledger_history import WaitingBlock
     from relay.operate.verify.judge.operator_records import Superseded
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block
@@ -60,7 +62,9 @@ class Landing:
         known: JournalReach | None = None,
     ) -> None:
         self._settings, self._superseded, self._removed = settings, superseded, removed
+        self._old = {b for one in superseded.values() for b in one.kept | one.removed}
         self._known = known or JournalReach()
+        self._counted: dict[str, Mapping[str, int] | None] = {}
         self._rows = LandedRows(settings)
         column, several = settings.loader.block_column, len(settings.clickhouse.urls) > 1
         self._asking = TableAsking(self._rows.optional(), column)
@@ -69,6 +73,8 @@ class Landing:
         """What a person gave up; complete after `judge`."""
         self.refused: dict[str, RefusedMessages] = {}
         """Blocks of left out messages, by id; complete after `judge`."""
+        self.waiting: dict[str, list[WaitingBlock]] = {}
+        """Blocks that are parked or set aside, by table; complete after `judge`."""
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
 
@@ -83,13 +89,33 @@ class Landing:
             except ClickHouseError as error:
                 where, doing = self._settings.clickhouse, f"look at {table}"
                 raise translated(error, where, doing) from error
+        self.waiting = dict(self._all_waiting({block.id: block for block in blocks}))
+
+    def _all_waiting(self, listed: Mapping[str, Block]) -> Iterator[tuple[str, list[WaitingBlock]]]:
+        """Those of the journal's blocks, and those whose journal records are deleted."""
+        for table, some in self._rows.waiting().items():
+            if table not in self._counted:
+                self._counted[table] = self._rows.counted(table)
+            counted = self._counted[table] or {}
+            yield (
+                table,
+                [
+                    replace(
+                        one,
+                        block=one.block if one.block.topic else listed.get(one.block.id, one.block),
+                        rows=counted.get(one.block.id, 0),
+                    )
+                    for one in some
+                    if sealed(one.block.id) not in self._old
+                ],
+            )
 
     def _table(self, table: str, blocks: list[Block]) -> Iterator[Anomaly]:
-        old = {b for one in self._superseded.values() for b in one.kept | one.removed}
+        old = self._old
         # The ledger first: what it has as loaded by then, must be counted after.
         ledger, made = self._rows.ledger(table), self._rows.made(table)
         blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
-        counted = self._rows.counted(table)
+        counted = self._counted[table] = self._rows.counted(table)
         self.refused |= self._rows.refused(table, counted)
         for partition, superseded in self._superseded.items():
             mine = {b.id: b for b in blocks if sealed(b.id) in old and b.partition == partition}
@@ -102,7 +128,8 @@ class Landing:
         since_ms = min((block.sealed_at_ms for block in blocks), default=0)
         facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
         column, unasked = self._settings.loader.block_column, self._asking.unasked()
-        missing = Missing(table, facts, ledger, column, unasked)
+        recorded = self._logs.recorded(table, facts, since_ms)
+        missing = Missing(table, facts, ledger, column, unasked, recorded)
         now_ms = time.time_ns() // 1_000_000
         found = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
         yield from anomalies(found, table)
@@ -114,9 +141,10 @@ class Landing:
                 {block.id: block for block in blocks},
                 frozenset(block.id for block in live),
                 ledger,
-                self._logs.recorded(table, facts, since_ms),
+                recorded,
                 made,
                 None if missing.hidden_by else counted,
+                missing.excused,
             )
         )
         yield from anomalies(writes.judge(), table)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from relay.records_pb2 import Commit
 
 REWIND = "rewind"
-ACCEPTED = ("retention", "topic", "truncated", "offsets")
+ACCEPTED = ("retention", "topic", "truncated", "epoch", "offsets")
 """What `relay accept` takes note of."""
 OTHER = "other"
 """What no release of the program accepts; the verifier names it as an anomaly besides."""

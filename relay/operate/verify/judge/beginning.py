@@ -252,6 +252,21 @@ def gaps(every: Sequence[JournalBeginning]) -> Iterator[str]:
             )
 
 
+def next_steps(every: Sequence[JournalBeginning]) -> Iterator[str]:
+    """Yield what a person does about the gaps, for each kind of them that is there."""
+    if any(one.unread for one in every):
+        yield (
+            "Messages that were deleted before they were in blocks can only be loaded by running "
+            "the source again; `relay accept` acknowledges that they are lost"
+        )
+    if any(one.unsettled or one.passed_over for one in every):
+        yield (
+            "Blocks whose journal records were deleted before a loader settled them can only be "
+            "loaded by running the source again; `loader run CONFIG --once --ledger-lost` takes "
+            "note of it and loads those that are left"
+        )
+
+
 def as_json(one: JournalBeginning) -> dict[str, Any]:
     """Return it as JSON has it; what is not known is null."""
     judged = ("whole", "unsettled", "passed_over", "unread")

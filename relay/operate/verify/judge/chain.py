@@ -31,7 +31,8 @@ def check(
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = messages(commit)
     person = operator_records.by_person(commit)
-    anew = person and operator_records.counts_anew(commit)
+    shortened = before is not None and operator_records.shortens(before, commit, marks)
+    anew = shortened or (person and operator_records.counts_anew(commit))
     findings = [*foreign(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
@@ -41,6 +42,8 @@ def check(
             findings += operator_records.in_order(before, commit)
         if person:
             findings += operator_records.judge(before, commit, marks)
+        elif shortened:
+            findings += operator_records.shortened(before, commit, marks)
         else:
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)
@@ -68,6 +71,7 @@ def _next_head(
     ends = before.ends if before is not None else {}
     if commit.blocks:
         ends = {**ends, **{placement.place(block): block.next_offset for block in commit.blocks}}
+    rewinding = commit.HasField("rewind")
     return ChainHead(
         n=commit.n,
         epoch=commit.epoch,
@@ -80,7 +84,8 @@ def _next_head(
         offset=offset,
         position=commit.position,
         ends=ends,
-        rewinding=commit.HasField("rewind"),
+        rewinding=rewinding,
+        before_rewind=(before.floor, before.marks) if rewinding and before is not None else None,
     )
 
 

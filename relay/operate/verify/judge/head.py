@@ -21,6 +21,7 @@ class ChainHead:
         ends: by block topic and its partition, one past the last chunk.
         offset: of the last record in the journal.
         rewinding: a rewind was begun and has not ended.
+        before_rewind: floor and marks of the record before the one that began it, where known.
     """
 
     n: int
@@ -35,3 +36,4 @@ class ChainHead:
     position: int
     ends: Mapping[tuple[str, int], int]
     rewinding: bool = False
+    before_rewind: tuple[int, Mapping[str, int]] | None = None

@@ -1,4 +1,4 @@
-"""Judges a block's way through the ledger: what in it cannot be true. Pure.
+"""Judges a block's way through the ledger: what in it cannot be true, and what waits in it. Pure.
 
 Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
 findings.
@@ -6,13 +6,15 @@ findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from relay.blocks.placement import place
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
 
 _MANY = 2
@@ -30,6 +32,8 @@ class History:
         claims: how many there are.
         asked: it was parked at some time, or is loaded for a reason that a person gave: a person
             may have decided about it.
+        unstamped: an INSERT of it may have been made while the table had no block-id column.
+        stamped: claims whose INSERTs fill that column; of unstamped blocks only.
     """
 
     state: str
@@ -37,6 +41,8 @@ class History:
     loaded_ms: int = 0
     claims: int = 0
     asked: bool = False
+    unstamped: bool = False
+    stamped: Collection[str] = ()
 
     @property
     def began_ms(self) -> int:
@@ -69,4 +75,58 @@ def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
         yield (
             f"{table}: loaders claimed {touched} blocks {made} times, where one claim for each "
             "block is usual"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingBlock:
+    """A block that the ledger keeps for a loader, or for a person: its rows are not loaded yet.
+
+    Attributes:
+        block: as the ledger has its record; the journal may have it no more.
+        state: aside or parked.
+        rows: in the table that carry the block's id.
+    """
+
+    block: Block
+    state: str
+    rows: int = 0
+
+    @property
+    def where(self) -> str:
+        """What it is, in words."""
+        return "set aside" if self.state == "aside" else "parked"
+
+
+def waiting_lines(table: str, waiting: Iterable[WaitingBlock]) -> Iterator[str]:
+    """Yield how many blocks of one table are set aside, and how many are parked."""
+    tally = UnjudgedTally(table)
+    for one in waiting:
+        reason = f"{one.where}, not loaded yet (`loader parked ls` says why)"
+        tally.add(reason, one.block.id, one.block.rows)
+    yield from tally.lines()
+
+
+def lost(
+    waiting: Iterable[WaitingBlock], starts: Mapping[tuple[str, int], int | None]
+) -> Iterator[UnplacedAnomaly]:
+    """Yield waiting blocks whose records in the block topic are deleted.
+
+    Args:
+        waiting: of one table.
+        starts: where each partition of a block topic begins; None where it is not there. Of what
+            is missing here nothing is known.
+    """
+    for one in waiting:
+        block, (topic, partition) = one.block, place(one.block)
+        start = starts.get((topic, partition), block.first_offset)
+        if one.rows >= block.rows or (start is not None and start <= block.first_offset):
+            continue
+        now = "is not there any more" if start is None else f"begins at offset {start} now"
+        yield UnplacedAnomaly(
+            AnomalyKind.GAP,
+            f"block {block.id} of {block.rows} rows is {one.where}, not loaded, and its records "
+            f"from offset {block.first_offset} on are deleted: {topic}[{partition}] {now} (`loader "
+            "parked resolve` takes note of what is given up)",
+            block.partition,
         )

@@ -2,7 +2,8 @@
 
 Receives what the server says of the table and the ledger of its blocks. A row that is not there
 proves nothing where a TTL deletes, an engine merges, a policy hides, or somebody removed rows
-after the block was inserted; what cannot be judged is tallied, not forgotten.
+after the block was inserted, or where the table had no block-id column then; what cannot be judged
+is tallied, not forgotten.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Iterator, Mapping
 
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.server_records import SKEW_MS
+from relay.operate.verify.judge.server_records import SKEW_MS, Recorded
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
+
+_NONE = Recorded()
 
 
 class Missing:
@@ -26,6 +29,7 @@ class Missing:
         ledger: of its blocks.
         block_column: that holds block ids.
         unasked: why the server's record of removals could not be asked; empty: it could.
+        recorded: INSERTs of its blocks that the server recorded.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class Missing:
         ledger: Mapping[str, History],
         block_column: str,
         unasked: str = "",
+        recorded: Recorded = _NONE,
     ) -> None:
         self.unexplained = (
             "no removal of rows is recorded since then (if you removed them, give --removed)"
@@ -44,9 +49,16 @@ class Missing:
                 f"whether rows were removed is not known: {unasked} (if you removed them, give "
                 "--removed)"
             )
-        self._table, self._facts, self._ledger = table, facts, ledger
+        self._table, self._facts, self._ledger, self._recorded = table, facts, ledger, recorded
+        self._bare = (
+            f"loaded before the table had {block_column}: what is missing now is not judged by "
+            "counting"
+        )
         self.hidden_by = tuple(facts.hides(block_column))
         self.judges_extra = facts.keeps_repeats
+        self.excused: set[str] = set()
+        """Blocks of whose missing rows counting proves nothing: a removal may have taken them, or
+        they are without their block's id."""
         self._blocks = self._rows = 0
         self._tally = UnjudgedTally(table)
 
@@ -55,12 +67,31 @@ class Missing:
         if self.hidden_by:
             self._blocks, self._rows = self._blocks + 1, self._rows + whole - rows
             return True
-        removed = removed_since(block, self._ledger.get(block.id, NOTHING), self._facts.removals)
-        if removed is None:
+        if not (reason := self._reason(block, rows)):
             return False
-        reason = f"rows were removed at {utc(removed.at_ms)} ({removed.text}): what is missing now"
-        self._tally.add(f"{reason} is not judged", block.id, whole - rows)
+        self._tally.add(reason, block.id, whole - rows)
+        self.excused.add(block.id)
         return True
+
+    def _reason(self, block: Block, rows: int) -> str:
+        history = self._ledger.get(block.id, NOTHING)
+        if history.unstamped and rows >= self._carried(block.id, history):
+            return self._bare
+        removed = removed_since(block, history, self._facts.removals)
+        if removed is None:
+            return ""
+        text = f"rows were removed at {utc(removed.at_ms)} ({removed.text})"
+        return f"{text}: what is missing now is not judged"
+
+    def _carried(self, block: str, history: History) -> int:
+        """Rows that came with the block's id in any case, by the record: these can be counted."""
+        if not history.stamped:
+            return 0
+        return sum(
+            one.written[self._table].rows
+            for one in self._recorded.statements
+            if one.blocks == {block} and one.claim in history.stamped and self._table in one.written
+        )
 
     def lines(self, *, counted: bool = True) -> Iterator[str]:
         """Yield what is not judged, and why.

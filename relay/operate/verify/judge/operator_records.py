@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from relay.names import sealed
@@ -42,6 +43,22 @@ def renames(commit: Commit) -> bool:
     return bool({"topic", "truncated"} & set(commit.accept.kinds))
 
 
+def as_ended(rewind: Commit, end: Commit) -> Commit:
+    """Return a rewind's record with the places from which its end says that it superseded blocks.
+
+    These are later where messages had gone from the source log before their rows were removed.
+    """
+    marks = {mark.table: mark.offset for mark in end.marks}
+    ended = Commit.FromString(rewind.SerializeToString())
+    for start in ended.rewind.starts:
+        start.offset = max(start.offset, end.floor, marks.get(start.table, 0))
+    return ended
+
+
+def _starts(rewind: Commit) -> dict[str, int]:
+    return {start.table: start.offset for start in rewind.rewind.starts}
+
+
 def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Yield a rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
@@ -53,8 +70,42 @@ def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
             "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
         )
         yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
-    if commit.rewound and (commit.blocks or commit.dead or commit.floor != head.floor):
+    if commit.rewound and (commit.blocks or commit.dead):
         yield UnplacedAnomaly(AnomalyKind.TORN, "the record that ends a rewind lists messages")
+
+
+def shortens(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> bool:
+    """Return whether the end of a rewind says that it has superseded less than its record says."""
+    ends = commit.rewound and head.rewinding
+    return ends and (commit.floor, marks) != (head.floor, head.marks)
+
+
+def shortened(
+    head: ChainHead, commit: Commit, marks: Mapping[str, int]
+) -> Iterator[UnplacedAnomaly]:
+    """Yield each place is one between those of the rewind and those that it found."""
+    if (commit.position, commit.reference, commit.count) != (commit.floor, commit.floor, 0):
+        text = f"position {commit.position}, reference {commit.reference}, count {commit.count}"
+        yield UnplacedAnomaly(
+            AnomalyKind.TORN, f"a rewind that ends at floor {commit.floor} counts anew: {text}"
+        )
+    if head.before_rewind is None:
+        return
+    floor, done = head.before_rewind
+    places = {table: max(marks.get(table, 0), commit.floor) for table in {*marks, *head.marks}}
+    for table, place in {**places, **dict.fromkeys(done.keys() - places, commit.floor)}.items():
+        least = max(head.marks.get(table, 0), head.floor)
+        most = max(done.get(table, 0), floor)
+        if not least <= place <= most:
+            kind = AnomalyKind.GAP if place > most else AnomalyKind.BACKWARD
+            yield UnplacedAnomaly(
+                kind, f"a rewind ends with {table} at {place}, expected {least} to {most}"
+            )
+    if not head.floor <= commit.floor <= floor:
+        kind = AnomalyKind.GAP if commit.floor > floor else AnomalyKind.BACKWARD
+        yield UnplacedAnomaly(
+            kind, f"a rewind ends with floor {commit.floor}, expected {head.floor} to {floor}"
+        )
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
@@ -80,7 +131,7 @@ def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator
 
 
 def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    starts = {start.table: start.offset for start in commit.rewind.starts}
+    starts = _starts(commit)
     if commit.source_topic_id != head.topic_id:
         yield UnplacedAnomaly(
             AnomalyKind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}"
@@ -113,14 +164,20 @@ def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
             f"{', '.join(sorted(kinds))}",
         )
     moved = (commit.floor > head.floor) - (commit.floor < head.floor)
-    allowed = {1} if "retention" in kinds else {-1} if "truncated" in kinds else {0}
+    # Where the log lost its end behind the floor, only marks go back.
+    new_from = max([commit.floor, *marks.values()])
+    shortened = new_from < max([head.floor, *head.marks.values()])
+    behind = {-1, 0} if shortened else {-1}
+    allowed = {1} if "retention" in kinds else behind if "truncated" in kinds else {0}
     if "topic" not in kinds and moved not in allowed:
         kind = AnomalyKind.GAP if moved > 0 else AnomalyKind.BACKWARD
         yield UnplacedAnomaly(
             kind,
             f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}",
         )
-    kept = {} if renames(commit) else head.marks
+    kept: Mapping[str, int] = {} if "topic" in kinds else head.marks
+    if "truncated" in kinds:
+        kept = {table: min(mark, new_from) for table, mark in kept.items()}
     if marks != {table: mark for table, mark in kept.items() if mark > commit.floor}:
         yield UnplacedAnomaly(
             AnomalyKind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}"
@@ -133,13 +190,20 @@ class SealedStarts:
     def __init__(self) -> None:
         self._firsts: dict[str, array[int]] = {}
         self._latest: dict[str, int] = {}
+        self._begun: Commit | None = None
+        self._gone: dict[str, tuple[array[int], int]] = {}
+        """By table that is rewound now: the places that do not count, and how far they reach."""
 
     def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
+        begun, self._begun = self._begun, None
         if commit.HasField("accept") and renames(commit):
             self._firsts, self._latest = {}, {}
         elif commit.HasField("rewind"):
             yield from self._rewound(commit)
+            self._begun = commit
+        elif commit.rewound and begun is not None:
+            yield from self._ended(begun, commit)
         for block in commit.blocks:
             self._seal(block.table, block.first_source_offset, block.next_source_offset)
         for dead in commit.dead:
@@ -154,7 +218,7 @@ class SealedStarts:
         self._latest[table] = max(following, self._latest.get(table, 0))
 
     def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
-        starts = {start.table: start.offset for start in commit.rewind.starts}
+        starts = _starts(commit)
         marked = {mark.table for mark in commit.marks}
         for table, latest in self._latest.items():
             if latest > commit.floor and table not in starts and table not in marked:
@@ -163,6 +227,7 @@ class SealedStarts:
                     f"{table} has blocks up to offset {latest}, but is read again from "
                     f"{commit.floor}",
                 )
+        self._gone = {}
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
             at = bisect_left(firsts, start)
@@ -170,8 +235,28 @@ class SealedStarts:
                 yield UnplacedAnomaly(
                     AnomalyKind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
                 )
+            latest = self._latest.get(table, start)
+            self._gone[table] = firsts[at:], latest
             del firsts[at:]
-            self._latest[table] = min(start, self._latest.get(table, start))
+            self._latest[table] = min(start, latest)
+
+    def _ended(self, begun: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
+        """What begins before the places of the end counts again."""
+        before = _starts(begun)
+        starts = _starts(as_ended(begun, end))
+        for table, start in starts.items():
+            firsts, latest = self._gone[table]
+            if start == before[table]:
+                continue
+            at = bisect_left(firsts, start)
+            inside = bool(firsts) and firsts[0] <= start < latest
+            if inside and (at == len(firsts) or firsts[at] != start):
+                yield UnplacedAnomaly(
+                    AnomalyKind.OVERLAP,
+                    f"a rewind ends with {table} at {start}, where no block of it begins",
+                )
+            self._firsts.setdefault(table, array("q")).extend(firsts[:at])
+            self._latest[table] = min(start, latest)
 
 
 class Superseded:
@@ -182,17 +267,19 @@ class Superseded:
         self.removed: set[str] = set()
         self.live: list[Commit] = []
         """The records again, without what was superseded, since offsets name what they name."""
-        for commit in commits:
+        for commit, after in zip_longest(commits, commits[1:]):
             if commit.HasField("accept") and renames(commit):
                 self.live = []
-            if commit.HasField("rewind"):
-                self._supersede(commit)
-            self.live.append(commit)
+            ends = commit.HasField("rewind") and after is not None and after.rewound
+            found = as_ended(commit, after) if ends else commit
+            if found.HasField("rewind"):
+                self._supersede(found)
+            self.live.append(found)
         # Until the rewind has ended, some of their rows may be there and some not.
         self.unfinished = bool(commits) and commits[-1].HasField("rewind")
 
     def _supersede(self, rewind: Commit) -> None:
-        starts = {start.table: start.offset for start in rewind.rewind.starts}
+        starts = _starts(rewind)
         kept = set(rewind.rewind.kept)
         for at, commit in enumerate(self.live):
             gone = [b for b in commit.blocks if _from(starts, b)]

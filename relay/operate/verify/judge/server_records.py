@@ -36,10 +36,14 @@ class ViewRun:
     Attributes:
         done: it wrote what it had to.
         code: ClickHouse's error code, where it did not.
+        there: there is a view of this name now.
+        rows: that it wrote.
     """
 
     done: bool
     code: int = 0
+    there: bool = True
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Statement:
         rows: that it wrote as the server says, those of views too.
         written: by table, as `database.table`.
         views: by view; None: the server keeps no such log.
+        claim: that it was made under, as its log_comment says; empty: it does not.
     """
 
     blocks: frozenset[str]
@@ -63,6 +68,15 @@ class Statement:
     rows: int = 0
     written: Mapping[str, Written] = field(default_factory=dict)
     views: Mapping[str, ViewRun] | None = None
+    claim: str = ""
+
+    @property
+    def brought(self) -> int:
+        """Rows that it brought to its own table, merged or not.
+
+        Where the server keeps no log of views, those of views too.
+        """
+        return self.rows - sum(one.rows for one in (self.views or {}).values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,30 +6,13 @@ them; gives the reasons for which a row that is not there proves nothing, in wor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from relay.clickhouse.removing_statements import removed_by
 from relay.clickhouse.table_engine import TableEngine, has_ttl
+from relay.clickhouse.table_keys import TableKeys
 
-_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`")
-_HEAD = re.compile(r"\w+\(([^)]*)\)")
-_REMOVES = re.compile(
-    r"\b(?:DELETE|TRUNCATE|DROP\s+(?:PART|PARTITION|TABLE|DATABASE)|DETACH\s+(?:PART|PARTITION)"
-    r"|REPLACE\s+PARTITION|MOVE\s+(?:PART|PARTITION)|TTL|RENAME|EXCHANGE|RESTORE"
-    r"|OR\s+REPLACE|REPLACE\s+TABLE|_row_exists)\b",
-    re.IGNORECASE,
-)
-_RELABELS = re.compile(r"\b(?:UPDATE|(?:DROP|CLEAR)\s+COLUMN)\b", re.IGNORECASE)
-"""What takes their block's id from rows, where it is about that column."""
-_NAMED = re.compile(r"'((?:[^'\\]|\\.)*)'")
-_LITERAL = r"'(?:[^'\\]|\\.)*'"
-_BY_BLOCK = re.compile(
-    rf"\bDELETE\s+WHERE\s+[(\s]*(`?)(\w+)\1\s*(?:=|IN)\s*\(?\s*({_LITERAL}(?:\s*,\s*{_LITERAL})*)"
-    r"\s*[)\s]*(?:SETTINGS\s[^']*)?$",
-    re.IGNORECASE,
-)
-"""A DELETE by nothing but one column's values."""
 _LONGEST = 120
 """Characters of a statement that are shown."""
 
@@ -66,6 +49,7 @@ class TableFacts:
         replicas: of the table; 1 where it is not replicated, None: it could not be asked.
         removals: recorded, in order of time.
         acknowledged: a person said that rows of it were removed.
+        keys: by which it tells rows apart.
     """
 
     engine: str = ""
@@ -76,6 +60,7 @@ class TableFacts:
     replicas: int | None = 1
     removals: tuple[Removal, ...] = ()
     acknowledged: bool = False
+    keys: TableKeys = field(default_factory=TableKeys)
 
     @property
     def definition(self) -> TableEngine:
@@ -86,12 +71,12 @@ class TableFacts:
     def keeps_repeats(self) -> bool:
         """Whether rows that come twice are in the table twice, or change what it says.
 
-        ReplacingMergeTree with a version column takes the same rows again without a change.
+        ReplacingMergeTree with a version column takes the same rows again without a change, but
+        not where the server makes keys or version of what a message left out: no loader inserts
+        those again.
         """
-        if self.definition.merging != "Replacing":
-            return True
-        head = _HEAD.match(self.engine_full)
-        return not head or not _TEXT.sub("", head[1]).strip(" ,")
+        version = self.definition.version
+        return not version or self.keys.vary(version)
 
     def hides(self, block_column: str) -> Iterator[str]:
         """Yield each reason for which a row once inserted may not be counted any more."""
@@ -111,7 +96,14 @@ class TableFacts:
             yield "a row policy or filter hides rows from this user"
 
 
-def removal(at_ms: int, text: str, block_column: str, mutation: str = "") -> Removal | None:
+def removal(
+    at_ms: int,
+    text: str,
+    block_column: str,
+    mutation: str = "",
+    *,
+    ttl_only_moves: bool = False,
+) -> Removal | None:
     """Return what a recorded statement or mutation removed; None where it removes no rows.
 
     Args:
@@ -119,21 +111,14 @@ def removal(at_ms: int, text: str, block_column: str, mutation: str = "") -> Rem
         text: of the statement, or of the mutation's command.
         block_column: that holds block ids.
         mutation: the mutation's name; empty: it is a statement.
+        ttl_only_moves: of the table's definition.
     """
-    bare = _TEXT.sub("''", text)
-    removes = len(_REMOVES.findall(bare))
-    removes += block_column in text and bool(_RELABELS.search(bare))
-    if not removes:
+    removed = list(removed_by(text, block_column, ttl_only_moves=ttl_only_moves))
+    if not removed:
         return None
     words = " ".join(text.split())
     shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]} …"
     by = f"mutation {mutation} " if mutation else ""
-    return Removal(at_ms, f"{by}{shown}", _only(text, block_column) if removes == 1 else None)
-
-
-def _only(text: str, block_column: str) -> frozenset[str] | None:
-    """The blocks that a DELETE names, where it is by nothing but the block-id column."""
-    match = _BY_BLOCK.search(text)
-    if match is None or match[2] != block_column:
-        return None
-    return frozenset(_NAMED.findall(match[3]))
+    named = [blocks for blocks in removed if blocks is not None]
+    only = frozenset().union(*named) if len(named) == len(removed) else None
+    return Removal(at_ms, f"{by}{shown}", only)

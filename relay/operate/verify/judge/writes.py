@@ -7,14 +7,20 @@ that the statements wrote are compared with the block, and so is what its views 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import UnplacedAnomaly
-from relay.operate.verify.judge.server_records import Recorded, StatementGroup, Written, groups
+from relay.operate.verify.judge.server_records import (
+    Recorded,
+    StatementGroup,
+    ViewRun,
+    Written,
+    groups,
+)
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
@@ -29,6 +35,7 @@ class TableWrites:
         live: ids of those that no rewind superseded.
         made: rows by block id, of blocks whose rows went through loader.transform.
         counted: rows by block id where counting proves something; else None.
+        excused: ids of blocks that lack rows, and of which counting proves nothing.
     """
 
     name: str
@@ -39,6 +46,7 @@ class TableWrites:
     recorded: Recorded
     made: Mapping[str, int] = field(default_factory=dict)
     counted: Mapping[str, int] | None = None
+    excused: Collection[str] = frozenset()
 
     def whole(self, block: str) -> int:
         """Return rows that the block brings."""
@@ -116,6 +124,8 @@ class Writes:
         counted = self._table.counted
         if table != self._table.name or len(group.tables()) > 1 or counted is None:
             return False
+        if any(self._table.history(block).unstamped for block in group.blocks):
+            return False  # counting does not see all of their rows
         there = sum(counted.get(block, 0) for block in group.blocks)
         if there > sum(map(self._table.whole, group.blocks)):
             return False
@@ -148,8 +158,8 @@ class Writes:
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)
         engine = self._table.facts.definition
-        if self._table.counted is None and whole and engine.is_merge_tree:
-            few = not any(one.tried for one in written) if engine.merges_rows else rows < whole
+        if not self._were_counted(group) and whole and engine.is_merge_tree:
+            few = not self._came(group) if engine.merges_rows else rows < whole
             doubt = few and self._doubt(histories)
             if few and not doubt:
                 yield UnplacedAnomaly(
@@ -165,13 +175,39 @@ class Writes:
         if self._table.facts.views and whole:
             yield from self._views(group, histories)
 
+    def _came(self, group: StatementGroup) -> bool:
+        """Whether an INSERT brought each block: as a part, or to be merged into nothing.
+
+        With optimize_on_insert, the server's default, sums of zero and pairs that cancel make no
+        part. The rows that an INSERT brought are counted before they are merged.
+        """
+        came: set[str] = set()
+        for one in group.statements:
+            written = one.written.get(self._table.name)
+            whole = sum(map(self._table.whole, one.blocks))
+            if (written and written.tried) or (one.finished and one.brought >= whole):
+                came |= one.blocks
+        return came >= {block for block in group.blocks if self._table.whole(block)}
+
+    def _were_counted(self, group: StatementGroup) -> bool:
+        """Whether counting has judged all of their rows."""
+        return self._table.counted is not None and group.blocks.isdisjoint(self._table.excused)
+
     def _views(
         self, group: StatementGroup, histories: Mapping[str, History]
     ) -> Iterator[UnplacedAnomaly]:
         runs = [one.views for one in group.statements if one.views is not None]
         for view in sorted({name for one in runs for name in one}):
             of_view = [one[view] for one in runs if view in one]
-            if not any(one.done for one in of_view):
+            if any(one.done for one in of_view):
+                continue
+            if _taken_away(view, group):
+                self._tally.add(
+                    f"view {view} failed with error {of_view[-1].code}, and was dropped or "
+                    "replaced since, or this user may not see it: what it lacks is not judged",
+                    min(group.blocks),
+                )
+            else:
                 yield UnplacedAnomaly(
                     AnomalyKind.GAP,
                     f"{_named(group)} is loaded, but view {view} failed with error "
@@ -208,6 +244,15 @@ class Writes:
     def _partition(self, group: StatementGroup) -> int:
         found = {self._table.blocks[block].partition for block in group.blocks}
         return found.pop() if len(found) == 1 else -1
+
+
+def _taken_away(view: str, group: StatementGroup) -> bool:
+    """Whether a view is there no more, or was not when a later INSERT reached the others."""
+    last: ViewRun | None = None
+    for one in sorted(group.statements, key=lambda one: one.at_ms):
+        if one.views and (view in one.views or (one.finished and one.rows)):
+            last = one.views.get(view)
+    return last is None or not last.there
 
 
 def _named(group: StatementGroup) -> str:

@@ -93,6 +93,8 @@ class Reader:
         """Where each partition's log began when it was first read."""
         self.behind: dict[int, int] = {}
         """By partition: offsets that were visible when this was last looked at, and not read."""
+        self.epochs: dict[int, int] = {}
+        """Leader epochs of the source, with what `committed` last returned; -1: none."""
 
     def grow(self) -> None:
         """Read partitions that were not there before, from where `begin` says.
@@ -197,6 +199,7 @@ class Reader:
             if not errors or time.monotonic() > deadline:
                 break
             time.sleep(0.02)  # the brokers are asked again
+        self.epochs = {place.partition: place.leader_epoch for place in found}
         return {
             place.partition: None
             if place.offset == OFFSET_INVALID

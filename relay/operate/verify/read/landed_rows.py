@@ -6,13 +6,14 @@ Receives table names, gives counts and histories by block id. Never writes.
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.operate.verify.judge.contents import RefusedMessages
-from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.judge.ledger_history import History, WaitingBlock
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
@@ -27,18 +28,42 @@ STATE = """multiIf(
     countIf(state = 'dead') > 0, 'dead',
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
+_RESTS = "state IN ('parked', 'aside')"
+_NOW = (
+    f"if({STATE} = 'prepared' AND countIf({_RESTS}) > 0, "
+    f"argMaxIf(state, (attempt, claim), {_RESTS}), {STATE})"
+)
+"""The same, where a block that is tried again is still what it was before."""
 _HISTORY = (
-    f"SELECT block, {STATE}"  # noqa: S608 - a constant
+    f"SELECT block, {_NOW}"  # noqa: S608 - a constant
     """,
     toUnixTimestamp64Milli(minIf(at, state = 'prepared')),
     toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
     countIf(state = 'prepared'),
-    countIf(state = 'parked' OR (state = 'loaded' AND reason != '')) > 0
+    countIf(state = 'parked' OR (state = 'loaded' AND reason != '')) > 0,
+    countIf(state = 'prepared' AND NOT stamped AND {inserts}) > 0
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
 GROUP BY block
 """
 )
+_STAMPED = """
+SELECT block, groupArray(claim) FROM {ledger:Identifier}.ledger
+WHERE app = {app:String} AND table = {table:String} AND state = 'prepared' AND stamped
+AND block IN (
+    SELECT block FROM {ledger:Identifier}.ledger
+    WHERE app = {app:String} AND table = {table:String} AND state = 'prepared' AND NOT stamped)
+GROUP BY block
+"""
+_INSERTS = "sent != 'dead letters' AND transform != '-'"
+"""Whether anything may be inserted under a claim."""
+_WAITING = f"""
+SELECT table, block, argMaxIf(record, (attempt, claim), {_RESTS}), {_NOW} AS now
+FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND state != 'position'
+AND block IN (
+    SELECT block FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND {_RESTS})
+GROUP BY table, block HAVING now IN ('parked', 'aside') ORDER BY table, block
+"""  # noqa: S608 - constants
 _DISCARDED = """
 SELECT block, argMax(reason, at) FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROUP BY block
@@ -46,9 +71,9 @@ WHERE app = {app:String} AND table = {table:String} AND state = 'discarded' GROU
 _READ = "SELECT 1 FROM {database:Identifier}.{name:Identifier} LIMIT 0"
 _NOT_THERE = frozenset({60, 81})
 """UNKNOWN_TABLE, UNKNOWN_DATABASE: a user who may not know hears 497 instead."""
-_HAS_TRANSFORMS = """
+_HAS_COLUMN = """
 SELECT count() FROM system.columns
-WHERE database = {ledger:String} AND table = 'ledger' AND name = 'transform'
+WHERE database = {ledger:String} AND table = 'ledger' AND name = {column:String}
 """
 _MADE = """
 SELECT block, argMax(rows, (state = 'loaded', rows)) FROM {ledger:Identifier}.ledger
@@ -61,7 +86,7 @@ WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{na
 GROUP BY block
 """  # noqa: S608 - a constant
 _REFUSED = f"""
-SELECT block, {STATE}, argMaxIf(record, attempt, state IN ('parked', 'aside')),
+SELECT block, {STATE}, argMaxIf(record, attempt, state != 'prepared' AND record != ''),
        minIf(seen, sent = 'dead letters'), countIf(sent = 'dead letters')
 FROM {{ledger:Identifier}}.ledger
 WHERE app = {{app:String}} AND table = {{table:String}} AND endsWith(block, '{names.LEFT_OUT}')
@@ -118,8 +143,25 @@ class LandedRows:
         """Return the way of each block that the loader touched; nothing before its first run."""
         if not self.has_ledger():
             return {}
-        rows = self._ask(_HISTORY, self._ledger(table=table))
-        return {block: History(*history) for block, *history in rows}
+        inserts = _INSERTS if self._has_column("sent") else "1"
+        rows = self._ask(_HISTORY.replace("{inserts}", inserts), self._ledger(table=table))
+        asked = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
+        stamped = {block: frozenset(claims) for block, claims in asked}
+        return {
+            block: replace(
+                History(*history), unstamped=bool(bare), stamped=stamped.get(block, frozenset())
+            )
+            for block, *history, bare in rows
+        }
+
+    def waiting(self) -> dict[str, list[WaitingBlock]]:
+        """Return by table the blocks that are parked or set aside, the journal's and older ones."""
+        found: dict[str, list[WaitingBlock]] = {}
+        rows = self._ask(_WAITING, self._ledger()) if self.has_ledger() else ()
+        for table, name, record, state in rows:
+            block = Block.FromString(base64.b64decode(record)) if record else Block(id=name)
+            found.setdefault(table, []).append(WaitingBlock(block, state))
+        return found
 
     def discarded(self, table: str) -> dict[str, str]:
         """Return the reason of each block that a person gave up."""
@@ -130,8 +172,8 @@ class LandedRows:
 
         Of one that is not loaded yet, the most that an INSERT of it may have brought.
         """
-        if not self._ask(_HAS_TRANSFORMS, self._ledger())[0][0]:
-            return {}  # a ledger of an earlier version of the program, or none
+        if not self._has_column("transform"):
+            return {}
         return dict(self._ask(_MADE, self._ledger(table=table)))
 
     def left_out(self, table: str) -> dict[str, int]:
@@ -158,6 +200,10 @@ class LandedRows:
                 None if counted is None else counted.get(name, 0),
             )
         return found
+
+    def _has_column(self, column: str) -> bool:
+        """Whether the ledger has it: one of an earlier version of the program may not, or none."""
+        return bool(self._ask(_HAS_COLUMN, self._ledger(column=column))[0][0])
 
     def _look_into(self, place: dict[str, Any]) -> None:
         """A table that this user may not read is as if it were not there, in system tables.

@@ -37,12 +37,16 @@ GROUP BY 1, 2
 """  # noqa: S608 - constants
 _VIEWS = f"""
 SELECT initial_query_id, view_name, max(status = 'QueryFinish'),
-    anyIf(exception_code, exception_code != 0)
+    anyIf(exception_code, exception_code != 0), sum(written_rows)
 FROM system.query_views_log
 WHERE event_date >= toDate({{since:DateTime}}) - 1
 AND initial_query_id IN (SELECT query_id FROM system.query_log WHERE {_OURS})
 GROUP BY 1, 2
 """  # noqa: S608 - constants
+_VIEWS_NOW = """
+SELECT database || '.' || name FROM system.tables
+WHERE has({views:Array(String)}, database || '.' || name)
+"""
 _REACH = """
 SELECT count(), toUnixTimestamp64Milli(min(event_time_microseconds)),
     toUnixTimestamp64Milli(max(event_time_microseconds))
@@ -93,7 +97,24 @@ class ServerLogs:
         if facts.replicas != 1 or self._several:
             many = "an unknown number of" if facts.replicas is None else facts.replicas
             reach = Reach(but=f"the table has {many} replicas, each with logs of its own")
-        return Recorded(_joined(statements, parts, views), reach)
+        return Recorded(_joined(statements, parts, self._view_runs(views, facts)), reach)
+
+    def _view_runs(
+        self, views: list[Any] | None, facts: TableFacts
+    ) -> dict[str, dict[str, ViewRun]] | None:
+        """By query and view; of those that failed it is asked whether they are still there."""
+        if views is None:
+            return None
+        now = {view for _, view, done, *_ in views if not done}
+        if now:
+            place = {"views": sorted(now)}
+            found = self._optional.ask("system.tables (views)", _VIEWS_NOW, **place)
+            if found is not None:  # a view that this user may not see is named by its table
+                now = {row[0] for row in found}.union(facts.views)
+        runs: dict[str, dict[str, ViewRun]] = defaultdict(dict)
+        for query, view, done, code, rows in views:
+            runs[query][view] = ViewRun(bool(done), code, bool(done) or view in now, rows)
+        return runs
 
     def _asked_reach(self) -> Reach:
         """Must be asked before the statements, so that these reach at least as far."""
@@ -114,14 +135,11 @@ class ServerLogs:
 
 
 def _joined(
-    statements: list[Any], parts: list[Any], views: list[Any] | None
+    statements: list[Any], parts: list[Any], runs: dict[str, dict[str, ViewRun]] | None
 ) -> tuple[Statement, ...]:
     written: dict[str, dict[str, Written]] = defaultdict(dict)
     for query, table, *numbers in parts:
         written[query][table] = Written(*numbers)
-    runs: dict[str, dict[str, ViewRun]] = defaultdict(dict)
-    for query, view, done, code in views or ():
-        runs[query][view] = ViewRun(bool(done), code)
     made = [
         Statement(
             frozenset(names.commented(comment)),
@@ -130,7 +148,8 @@ def _joined(
             code,
             rows,
             written.get(query, {}),
-            None if views is None else runs.get(query, {}),
+            None if runs is None else runs.get(query, {}),
+            names.claim_of_comment(comment),
         )
         for query, comment, at_ms, finished, code, rows in statements
     ]

@@ -6,10 +6,13 @@ rights and a server the logs. Never writes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.replicas import is_shared
+from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
 
 if TYPE_CHECKING:
@@ -17,8 +20,13 @@ if TYPE_CHECKING:
 
 _TABLE = """
 SELECT engine, engine_full, create_table_query, toString(uuid),
-    arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table)
+    arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table),
+    sorting_key, partition_key
 FROM system.tables WHERE database = {database:String} AND name = {name:String}
+"""
+_DEFAULTS = """
+SELECT name, default_expression FROM system.columns
+WHERE database = {database:String} AND table = {name:String}
 """
 _FILTERS = "EXPLAIN actions = 1 SELECT count() FROM {database:Identifier}.{name:Identifier}"
 """With no right but SELECT it shows what a row policy adds to a statement of this user."""
@@ -36,8 +44,10 @@ WHERE database = {database:String} AND table = {name:String} AND NOT is_killed
 _STATEMENTS = """
 SELECT toUnixTimestamp64Milli(event_time_microseconds), query FROM system.query_log
 WHERE type = 'QueryFinish' AND is_initial_query AND event_date >= toDate({since:DateTime}) - 1
-AND query_kind IN ('Alter', 'Delete', 'Drop', 'Truncate', 'Rename', 'Create', 'Restore', 'Update')
+AND query_kind IN ('Alter', 'Delete', 'Drop', 'Truncate', 'Rename', 'Create', 'Restore', 'Update',
+    'Optimize')
 AND (query_kind != 'Create' OR match(query, '(?i)REPLACE'))
+AND (query_kind != 'Optimize' OR match(query, '(?i)DEDUPLICATE'))
 AND (has(tables, {table:String}) OR (empty(tables) AND has(databases, {database:String}))
     OR (query_kind = 'Restore' AND position(query, {name:String}) > 0))
 """
@@ -105,7 +115,8 @@ class TableAsking:
         rows = self._optional.ask("system.tables", _TABLE, **place)
         if not rows:
             return TableFacts(filtered=None, acknowledged=acknowledged)
-        engine, full, create, uuid, views = rows[0]
+        engine, full, create, uuid, views, sorting, partition = rows[0]
+        defaults = self._optional.ask("system.columns", _DEFAULTS, **place)
         since = {"since": max(since_ms // 1000, _EARLIEST)}
         return TableFacts(
             engine,
@@ -114,8 +125,9 @@ class TableAsking:
             self._filtered(place),
             tuple(views),
             self._replicas(engine, place),
-            self._removals(table, {**place, "uuid": uuid, **since}),
+            self._removals(table, TableEngine(engine, full), {**place, "uuid": uuid, **since}),
             acknowledged,
+            TableKeys(sorting, partition, dict(defaults or ())),
         )
 
     def unasked(self) -> str:
@@ -135,14 +147,19 @@ class TableAsking:
         rows = self._optional.ask("system.replicas", _REPLICAS, **place)
         return int(rows[0][0]) if rows else None
 
-    def _removals(self, table: str, place: dict[str, object]) -> tuple[Removal, ...]:
+    def _removals(
+        self, table: str, definition: TableEngine, place: dict[str, object]
+    ) -> tuple[Removal, ...]:
         found: list[Removal | None] = []
+        read = partial(
+            removal, block_column=self._block_column, ttl_only_moves=definition.ttl_only_moves
+        )
         mutations, statements, parts = _RECORDS
         for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
-            found.append(removal(at_ms, command, self._block_column, name))
+            found.append(read(at_ms, command, mutation=name))
         asked = {**place, "table": table}
         for at_ms, text in self._optional.ask(statements, _STATEMENTS, **asked) or ():
-            found.append(removal(at_ms, text, self._block_column))
+            found.append(read(at_ms, text))
         for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
             text = f"parts of partition {partition} with {rows} rows were removed"
             found.append(Removal(at_ms, text))

@@ -1,0 +1,60 @@
+"""Rows that counting misses, without a server: when that is a loss, and when it proves nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from relay.operate.verify.judge.ledger_history import History
+from relay.operate.verify.judge.missing_rows import Missing
+from relay.operate.verify.judge.server_records import Recorded, Statement, Written
+from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.records_pb2 import Block
+
+A, B, T = "a:d.t:0:0:0", "a:d.t:0:0:1", "d.t"
+BLOCK = Block(id=A, table=T, rows=10, sealed_at_ms=100_000)
+PLAIN = TableFacts("MergeTree", "MergeTree ORDER BY id")
+STAMPED = History("loaded", 101_000, 103_000, 1)
+BARE = History("loaded", 101_000, 103_000, 1, unstamped=True)
+BOTH = History("loaded", 101_000, 103_000, 2, unstamped=True, stamped={"s"})
+
+
+def wrote(rows: int, claim: str, *blocks: str, table: str = T) -> Statement:
+    written = {table: Written(rows, rows, 102_000)}
+    return Statement(frozenset(blocks or {A}), 102_000, True, 0, rows, written, claim=claim)
+
+
+@pytest.mark.parametrize(
+    ("history", "rows", "statements", "explained"),
+    [
+        (STAMPED, 0, (), False),
+        (STAMPED, 9, (wrote(10, "s"),), False),
+        (BARE, 0, (), True),
+        (BARE, 0, (wrote(10, "b"),), True),
+        (BOTH, 0, (), True),  # what the server recorded is not there, or not to be read
+        (BOTH, 0, (wrote(10, "b"), wrote(0, "s")), True),
+        (BOTH, 0, (wrote(10, "s"),), False),
+        (BOTH, 6, (wrote(4, "b"), wrote(6, "s")), True),
+        (BOTH, 5, (wrote(4, "b"), wrote(6, "s")), False),
+        (BOTH, 0, (wrote(10, ""),), True),  # by an earlier version, which did not name the claim
+        (BOTH, 0, (wrote(10, "s", A, B),), True),  # whose rows these are is not said
+        (BOTH, 0, (wrote(10, "s", table="d.v"),), True),
+    ],
+)
+def test_blocks_claimed_before_the_table_had_the_column(
+    history: History, rows: int, statements: tuple[Statement, ...], *, explained: bool
+) -> None:
+    """At least those rows carry the id that a claim of later wrote, as the server recorded."""
+    missing = Missing(T, PLAIN, {A: history}, "_block", "", Recorded(statements))
+    assert missing.explained(BLOCK, rows, 10) == explained
+    assert missing.excused == ({A} if explained else set())
+    said = f"{T}: loaded before the table had _block: what is missing now is not judged by counting"
+    line = f"{said}: 1 block, {10 - rows} rows ({A})"
+    assert list(missing.lines()) == ([line] if explained else [])
+
+
+def test_rows_removed_since_that_carried_the_id() -> None:
+    facts = TableFacts("MergeTree", removals=(Removal(104_000, "TRUNCATE"),))
+    missing = Missing(T, facts, {A: BOTH}, "_block", "", Recorded((wrote(10, "s"),)))
+    assert missing.explained(BLOCK, 0, 10)
+    (line,) = missing.lines()
+    assert "(TRUNCATE): what is missing now is not judged: 1 block, 10 rows" in line
