@@ -78,7 +78,9 @@ class Attempt:
         made: for the INSERT, where the block's rows are not inserted as they are: by the table's
             transform, or without the messages that the table refuses.
         divisible: whether single messages of the block can be left out.
+        closed: those that are left out are dead letters already, and no other can become one.
         letters_end: the end of its dead letters' partition before a claim for them.
+        letters_by: which of the producers of dead letters was there when the ledger was last read.
     """
 
     block: Block
@@ -92,7 +94,9 @@ class Attempt:
     new: bool = False
     made: pa.RecordBatch | None = None
     divisible: bool = False
+    closed: bool = False
     letters_end: int = -1
+    letters_by: int = 0
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
     def answer(self, answer: plan.Answer) -> None:

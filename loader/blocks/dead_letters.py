@@ -11,12 +11,12 @@ block and reads the ledger; whoever looks whether another has written takes the 
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from loader.core import left_out, plan
+from loader.core.retry_cause import RetryCause
 from relay import names
 from relay.blocks.dead_letter import BLOCK, Origin, RecordPlace, headers_of, headers_without
 from relay.clickhouse.errors import About
@@ -25,7 +25,7 @@ from relay.errors import RelayError, Unavailable
 from relay.failpoints import reached
 from relay.kafka import librdkafka
 from relay.kafka.errors import TransactionFailed, answered, ended
-from relay.kafka.partition_reader import PartitionReader, records
+from relay.kafka.partition_reader import PartitionReader, begin_once_stable, records
 from relay.kafka.record_limits import RecordLimits, record_bytes
 from relay.kafka.topics import READ, Topics
 from relay.kafka.transactional_producer import TransactionalProducer
@@ -43,9 +43,6 @@ _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: no offsets are sent."""
 _SECONDS = 30.0
 """For one request, and for the next record to come."""
-_STABLE_SECONDS = 10.0
-"""That a look waits for open transactions of others; then it is tried again later."""
-_PAUSE_SECONDS = 0.05
 
 
 T = TypeVar("T")
@@ -69,9 +66,13 @@ class DeadLetterWriter:
 
     Args:
         settings: of the app.
+
+    Attributes:
+        producers: that it has had. Each has fenced the one before, whoever's that was.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self.producers = 0
         self._settings = settings
         self._topic = names.dead_topic(settings.app)
         self._source = settings.source.topic
@@ -102,8 +103,17 @@ class DeadLetterWriter:
         """
         return _answered(lambda: self._look(block, max(since, 0)))
 
-    def write(self, block: Block) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
-        """Write the letters if the source topic still has all messages."""
+    def write(self, block: Block, by: int) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
+        """Write the letters if the source topic still has all messages.
+
+        Args:
+            block: whose.
+            by: the producer that was there when the ledger was read (`producers` then). A later
+                one took the place of whoever has fenced it since, and may have written them.
+        """
+        if by != self.producers:
+            reason = "another loader may have written its dead letters since the ledger was read"
+            return plan.NoAnswer(reason, cause=RetryCause.ANOTHER_LOADER)
         return _answered(lambda: self._write(block))
 
     def close(self) -> None:
@@ -138,6 +148,7 @@ class DeadLetterWriter:
             producer.close()
             raise _error(failed) from failed
         self._producer = producer
+        self.producers += 1
         reached("letters_taken_over")
 
     def _drop(self) -> None:
@@ -154,7 +165,9 @@ class DeadLetterWriter:
     def _look(self, block: Block, since: int) -> plan.LettersFound:
         self._take_over()
         end = self._end(block.partition)  # what the one before has committed lies before it
-        low = self._begin_when_stable(block.partition, end)
+        place, reader = TopicPartition(self._topic, block.partition), self._connected().letters
+        with _asking(self._topic):
+            low = begin_once_stable(reader, place, end, _SECONDS)
         if low > since or since > end:
             return plan.LettersFound(
                 "unclear",
@@ -162,8 +175,7 @@ class DeadLetterWriter:
                 f"{self._topic}[{block.partition}] from {since} on, which holds {low} to {end} "
                 "now; if you do not need them, --discard it",
             )
-        place = TopicPartition(self._topic, block.partition, since)
-        reader = self._connected().letters
+        place.offset = since
         with _asking(self._topic):
             offsets = [
                 message.offset() or 0
@@ -174,21 +186,6 @@ class DeadLetterWriter:
         if not offsets:
             return plan.LettersFound("never")
         return plan.LettersFound("written", left_out.describe_dead(block, self._topic, offsets))
-
-    def _begin_when_stable(self, partition: int, end: int) -> int:
-        """Wait until every transaction before `end` is decided; return the first offset."""
-        place, deadline = TopicPartition(self._topic, partition), time.monotonic() + _STABLE_SECONDS
-        while True:
-            with _asking(self._topic):
-                low, stable = self._connected().letters.get_watermark_offsets(place, _SECONDS)
-            if stable >= end:
-                return low
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"{self._topic}[{partition}] has an open transaction at {stable}",
-                    "the loader tries it again; `relay verify` names a transaction that stays open",
-                )
-            time.sleep(_PAUSE_SECONDS)
 
     def _write(self, block: Block) -> plan.LettersFound | plan.Impossible:
         producer = self._producer

@@ -7,7 +7,7 @@ a value: one that the column cannot hold is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from loader.blocks.transform import CannotTransform
 from loader.clickhouse.client import one_line
+from relay.schema.types.arrow_parts import decoded_type, other_parts
 from relay.schema.types.column_type import (
     CLICKHOUSE_TYPE,
     ColumnType,
@@ -25,6 +26,7 @@ from relay.schema.types.column_type import (
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
 from relay.schema.types.ticks import base_type, loses_units, ticks
+from relay.schema.types.variant import NullableTuple, Variant
 
 
 def fitted(
@@ -101,14 +103,19 @@ def _counted(array: Any, meant: ColumnType) -> Any:
     """Count dates and times in the column's unit; whole numbers count in it already.
 
     Raises:
-        ArrowInvalid: the column holds less than a value says, or the times are parts of others.
+        ArrowInvalid: the column holds less than a value says, the times are parts of others, or a
+            struct has other parts than the column's.
     """
     kind = meant.kind.inner if isinstance(meant.kind, Nullable) else meant.kind
+    if (decoded := decoded_type(array.type)) != array.type:
+        array = array.cast(decoded)  # what is encoded is cast as the values are
     if isinstance(kind, Scalar) and kind.unit:
         times = pa.types.is_temporal(array.type)
         return ticks(array, base_type(kind.text)).cast(kind.wire) if times else array
     if loses_units(array.type, meant.arrow):
         raise pa.ArrowInvalid("as numbers these dates and times lose their unit")
+    if others := other_parts(array.type, meant.arrow):
+        raise pa.ArrowInvalid(others)
     return array
 
 
@@ -131,8 +138,30 @@ def _wrong_value(kind: TypeKind, array: Any) -> tuple[int, str] | None:
         case Tuple(parts=parts):
             found = (_wrong_value(*one) for one in zip(parts, array.flatten(), strict=True))
             return next((one for one in found if one is not None), None)
+        case NullableTuple(inner=inner):
+            return _wrong_choice(kind, array, (inner,))
+        case Variant(parts=parts):
+            return _wrong_choice(kind, array, parts)
     if not isinstance(kind, Scalar) or kind.check is None or not kind.wire.equals(array.type):
         return None  # the block's type holds no more than the column's
     bad = kind.check(array)
     row = -1 if bad is None else pc.index(bad, value=True).as_py()
     return None if row < 0 else (row, kind.complaint(array[row].as_py()))
+
+
+def _wrong_choice(kind: TypeKind, array: Any, parts: Sequence[TypeKind]) -> tuple[int, str] | None:
+    """Return the same for a struct whose first part says which other one holds the value.
+
+    A number that stands for none of them would be NULL; so is a struct that is null.
+    """
+    which, *columns = array.flatten()
+    known = pc.is_in(which, pa.array(range(len(parts) + 1), which.type))
+    row = pc.index(pc.and_(array.is_valid(), pc.invert(known)), value=True).as_py()
+    if row >= 0:
+        first = array.type.field(0).name
+        return row, f"{first} of {kind.text} is {which[row].as_py()}, not 0 to {len(parts)}"
+    for number, (part, column) in enumerate(zip(parts, columns, strict=True), 1):
+        wrong = _wrong_value(part, column.filter(pc.equal(which, pa.scalar(number, which.type))))
+        if wrong is not None:
+            return wrong
+    return None

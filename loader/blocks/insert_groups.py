@@ -31,7 +31,10 @@ import pyarrow as pa
 from loader.blocks.attempt import guarded
 from loader.blocks.fetch import Damaged
 from loader.blocks.insert_statement import insert, without_an_example
+from loader.clickhouse.replica_lag import differs, lag
+from loader.clickhouse.unseen_columns import unseen
 from loader.core import plan
+from loader.core.block_size import rows_size
 from loader.core.left_out import is_divisible
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
@@ -61,8 +64,8 @@ class ReadyBlock(NamedTuple):
     """A block whose rows were fetched.
 
     Attributes:
-        size: in bytes, of the rows; of those in a shared chunk as producers sent them. pyarrow adds
-            it up each time it is asked.
+        size: in bytes, of the rows; of those in a shared chunk as loader.core.block_size has it.
+            pyarrow adds it up each time it is asked.
     """
 
     attempt: Attempt
@@ -101,6 +104,7 @@ class Inserter:
         self._sender = ThreadPoolExecutor(thread_name_prefix="insert")
         self._under_way: dict[Future[None], str] = {}
         self._looking = Lock()
+        self._looked: dict[str, Target | None] = {}
         self.at_once = 1
 
     def close(self) -> None:
@@ -121,6 +125,7 @@ class Inserter:
             self._wait()
 
     def _insert(self, attempts: Sequence[Attempt]) -> None:
+        self._looked = {}
         waiting: list[ReadyBlock] = []
         for attempt in attempts:
             found: list[ReadyBlock] = []
@@ -152,12 +157,39 @@ class Inserter:
             attempt.answer(plan.Impossible(str(error)))
             return []
         attempt.figures.fetch_seconds += time.monotonic() - begun
+        # An INSERT leaves out what its table does not have, and dead letters are for ever.
+        if differs(batch.schema, attempt.target) and (
+            behind := lag(self._client, attempt.block.table, attempt.target)
+        ):
+            attempt.answer(behind)
+            return []
+        if no_right := self._no_right(batch.schema.names, attempt):
+            attempt.answer(no_right)
+            return []
         # To add up what a slice holds of each column takes longer than all else here.
-        size = attempt.block.row_bytes if shared else batch.nbytes
+        size = rows_size(attempt.block) if shared else batch.nbytes
         if not batch.num_rows:
             attempt.answer(plan.Wrote(0))  # the transform left no row
             return []
         return [ReadyBlock(attempt, attempt.target, batch, size, attempt.effect.limit)]
+
+    def _no_right(self, columns: Sequence[str], attempt: Attempt) -> plan.NoAnswer | None:
+        """Return why columns that the table seems not to have are not left out yet."""
+        assert attempt.target is not None
+        table = attempt.block.table
+        if attempt.target.columns.keys() >= set(columns):
+            return None
+        if table not in self._looked:
+            # The look before the claim may be older than the block; and to this user, who does not
+            # see the column, the table looks the same before it was altered and after.
+            with self._looking:
+                self._looked[table] = self._tables.look({table}).get(table)
+        now = self._looked[table]
+        reason = "" if now is None else unseen(table, now, columns)
+        if not reason:
+            return None
+        # Blocks without the column go on.
+        return plan.NoAnswer(reason, About.UNKNOWN, RetryCause.NO_RIGHT_ON_COLUMN)
 
     def _send(self, group: Sequence[ReadyBlock]) -> None:
         """Send an INSERT once there is room for it beside those under way."""

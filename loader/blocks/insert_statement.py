@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _WRAPPED = re.compile(
     r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"
 )
+_DATE = "Date"
+"""In a type's text: accurateCast wraps what such a type does not hold, but for a setting."""
 _FEW_ELEMENTS = 50_000
 """Bytes. A shorter statement has fewer elements than a server takes by default: each is a byte or
 more."""
@@ -77,6 +79,8 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         "max_partitions_per_insert_block": 0,
         # A field that a message does not carry takes the column's DEFAULT.
         "insert_null_as_default": 1,
+        # Columns whose names differ in case alone are two columns.
+        "input_format_arrow_case_insensitive_column_matching": 0,
         # A String in a Variant or Dynamic stays one, though it may read as a number or NULL.
         "cast_string_to_variant_use_inference": 0,
         "cast_string_to_dynamic_use_inference": 0,
@@ -166,20 +170,38 @@ def _selection(
 ) -> tuple[str, str]:
     """Return the columns to fill and the SELECT that makes them from the rows sent."""
     columns, selects, structure = [], [], []
+    dates = False
     for field in schema:
         kind = parse_type(recorded_type(field))
         name = quoted(field.name)
         structure.append(f"{name} {kind.input_type}")
         if field.name in target.columns:
+            now = target.columns[field.name]
             columns.append(name)
-            selects.append(_strictly(name, kind, target.columns[field.name]))
+            selects.append(_strictly(name, kind, now))
+            dates |= now != kind.clickhouse and _DATE in now
     if not columns or columns == [quoted(stamp)]:
         raise ValueError(f"it has none of the block's columns {', '.join(schema.names)}")
     if stamp in target.columns and len(blocks) == 1:
         columns.append(quoted(stamp))
         selects.append(literal(blocks[0].id))
-    rows = f"SELECT {', '.join(selects)} FROM input({literal(', '.join(structure))})"  # noqa: S608 - quoted
-    return f"({', '.join(columns)})", rows
+    sent = f"input({literal(', '.join(structure))})"
+    into = f"({', '.join(columns)})"
+    if not dates:
+        return into, f"SELECT {', '.join(selects)} FROM {sent}"  # noqa: S608 - quoted
+    # For these casts alone: what the table's expressions and views do stays as its owner had it.
+    aliases = _aliases(len(selects), schema.names)
+    named = ", ".join(f"{one} AS {alias}" for one, alias in zip(selects, aliases, strict=True))
+    casts = f"SELECT {named} FROM {sent} SETTINGS date_time_overflow_behavior = 'throw'"  # noqa: S608 - quoted
+    return into, f"SELECT {', '.join(aliases)} FROM ({casts})"  # noqa: S608 - quoted
+
+
+def _aliases(count: int, columns: Sequence[str]) -> list[str]:
+    """Return so many names that no column has: an expression would read the alias instead of it."""
+    prefix = "cast_"
+    while any(column.startswith(prefix) for column in columns):
+        prefix += "_"
+    return [f"{prefix}{at}" for at in range(count)]
 
 
 def _strictly(name: str, recorded: ColumnType, now: str) -> str:

@@ -63,6 +63,12 @@ class Isolator:
             rows, listed = self._maker.read(attempt)
             if listed is None or not attempt.divisible:
                 return without_an_example(reason)
+            if attempt.closed:
+                return without_an_example(
+                    reason,
+                    "what it refused before are dead letters already, and without them it refuses "
+                    "more: correct its rule, then --retry it",
+                )
             kept = left_out.inserted(block, listed)
             left = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(left_out.kept(block, listed)))

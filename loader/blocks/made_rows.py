@@ -15,6 +15,7 @@ from loader.blocks.fetch import Damaged
 from loader.blocks.fit_columns import fitted
 from loader.blocks.transform import CannotTransform, Transforms
 from loader.clickhouse.client import TableRefused
+from loader.clickhouse.unseen_columns import GRANT, unseen
 from loader.core import left_out, plan
 from relay.blocks import message_rows
 from relay.clickhouse.errors import About
@@ -62,6 +63,8 @@ class Maker:
             rows, listed = self.read(attempt)
             if block.left_out:
                 rows = rows.filter(pa.array(left_out.kept(block, listed)))
+                if listed is not None:  # else `kept` has said so
+                    block = attempt.block = left_out.with_rows(block, listed)
             attempt.made = self.of(block, rows, target)
         except CannotTransform as error:
             return (plan.Rejected if attempt.divisible else plan.Impossible)(str(error))
@@ -90,11 +93,17 @@ class Maker:
         """Return what the table's transform makes of these rows of the block, if it has one.
 
         Raises:
-            CannotTransform, TableRefused: as Transforms.made.
+            CannotTransform, TableRefused: as Transforms.made; the latter also where this user has
+                no right on a column that it returned.
             Refused: the transform cannot be imported here.
         """
         transform = self._transforms.of(block.table)
         if transform is None:
             return rows
         made = self._transforms.made(transform, block.table, rows)
-        return fitted(made, rows, target.columns, self._stamp)
+        try:
+            return fitted(made, rows, target.columns, self._stamp)
+        except CannotTransform as error:
+            if reason := unseen(block.table, target, made.schema.names):
+                raise TableRefused(reason, GRANT) from error
+            raise

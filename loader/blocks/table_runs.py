@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from loader.core.block_size import rows_size
 from relay.blocks.placement import place
 from relay.records_pb2 import Block
 
 ONE_INSERT_BYTES = 8 << 20
-"""Of a table's rows, as producers sent them, that an INSERT of several blocks may take."""
+"""Of a table's rows (loader.core.block_size) that an INSERT of several blocks may take."""
 
 
 def near(blocks: Iterable[Block]) -> list[Block]:
@@ -40,7 +41,7 @@ def front(blocks: Sequence[Block], most: int) -> int:
 def _nearest(blocks: Sequence[Block], at: int) -> int:
     """The place nearest to `at` that is not within what one INSERT can take."""
     run = _run(blocks, at)
-    if sum(blocks[index].row_bytes for index in run) > ONE_INSERT_BYTES:
+    if sum(rows_size(blocks[index]) for index in run) > ONE_INSERT_BYTES:
         return at
     return run.start if at - run.start <= run.stop - at else run.stop
 

@@ -24,10 +24,12 @@ from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
+from loader.clickhouse.replica_lag import lag
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.servers import several
-from loader.clickhouse.tables import TableCache, Tables, Target
+from loader.clickhouse.table_cache import TableCache
+from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry
@@ -262,6 +264,8 @@ class Worker:
             # Before the claim, which says what it leaves out.
             if attempt.run.at == "look" and (left_out := core_left_out.known(of_block)):
                 attempt.block = core_left_out.without(attempt.block, left_out)
+                attempt.closed = core_left_out.are_letters(of_block)
+            attempt.letters_by = self._letters.producers
             attempt.answer(of_block)
 
     def _claim(self, attempts: Sequence[Attempt]) -> None:
@@ -272,6 +276,8 @@ class Worker:
                 attempt.answer(self._no_target(attempt.block.table))
                 continue
             made = self._maker.make(attempt)
+            if isinstance(made, plan.Rejected | plan.Impossible):  # perhaps only by this replica
+                made = lag(self._client, attempt.block.table, attempt.target) or made
             if attempt.run.human == "dead":
                 end = self._letters.ready(attempt.block)
                 if isinstance(end, plan.NoAnswer):
@@ -342,14 +348,16 @@ class Worker:
                 claimed = self._claimed(attempt)
                 attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
             case plan.AskRecord():
-                rows = {entry.claim: entry.rows for entry in run.earlier} or {"": block.rows}
+                rows = {entry.claim: entry.rows for entry in run.earlier} or {
+                    "": core_left_out.rows(block)
+                }
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
-                tables = {block.table, self._ledger.table}
-                attempt.answer(evidence.record(block.id, rows, since_ms, tables))
+                places = block.table, self._ledger.table
+                attempt.answer(evidence.record(block.id, rows, since_ms, *places))
             case plan.AskLetters(since):
                 attempt.answer(self._letters.look(block, since))
             case plan.WriteLetters():
-                attempt.answer(self._letters.write(block))
+                attempt.answer(self._letters.write(block, attempt.letters_by))
             case plan.Insert():
                 self._inserter.insert([attempt])
             case plan.Isolate(reason):

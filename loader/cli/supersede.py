@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -18,6 +19,24 @@ from relay.program.config_argument import ConfiguredCommand
 from relay.records_pb2 import Block, Commit
 
 R = TypeVar("R", Block, Commit)
+
+
+class _EpochOfTable(click.ParamType[tuple[str, int]]):
+    """A table and an epoch: `database.table=7`."""
+
+    name = "table=epoch"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Return both; a table's name may have the sign in it, too."""
+        table, sign, epoch = value.rpartition("=")
+        if not sign or not epoch.isdecimal():
+            self.fail(f"{value!r} is not TABLE=EPOCH", param, ctx)
+        return table, int(epoch)
+
+
+EPOCH_OF_TABLE = _EpochOfTable()
 
 
 @click.command(cls=ConfiguredCommand, hidden=True)
@@ -35,12 +54,16 @@ R = TypeVar("R", Block, Commit)
 )
 @click.option(
     "--first-epoch",
-    type=int,
-    metavar="EPOCH",
-    help="Superseded blocks of this epoch or later may be missing from FILE: their journal records "
-    "were deleted.",
+    "first_epochs",
+    type=EPOCH_OF_TABLE,
+    multiple=True,
+    metavar="TABLE=EPOCH",
+    help="Superseded blocks of this table, of this epoch or later, may be missing from FILE: their "
+    "journal records were deleted.",
 )
-def supersede(config_file: Path, blocks: TextIO, at: int, first_epoch: int | None) -> None:
+def supersede(
+    config_file: Path, blocks: TextIO, at: int, first_epochs: Sequence[tuple[str, int]]
+) -> None:
     """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
     The command discards blocks that are not loaded, under a claim as a loader does, and then
@@ -59,7 +82,7 @@ def supersede(config_file: Path, blocks: TextIO, at: int, first_epoch: int | Non
     if record.app != settings.app:
         raise _foreign(f"the rewind is of app {record.app!r}, not {settings.app!r}")
     listed = [_block(settings.app, line) for line in lines]
-    rewound = Rewound(record, at, first_epoch)
+    rewound = Rewound(record, at, dict(first_epochs))
     done = carry_out(settings, ledger_of(settings, make=True), listed, rewound)
     click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))
 

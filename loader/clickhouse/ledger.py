@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
-from loader.clickhouse.hidden_rows import shown_once_there, shown_only
+from loader.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
@@ -129,9 +129,7 @@ class Ledger:
                 f"this user sees only those rows of the ledger {self.name} where {seen}: a row "
                 "policy or additional_table_filters hides the others, so the loader cannot know "
                 "which blocks are loaded",
-                f"Exempt the loader's user (ALTER ROW POLICY … ON {self.name} TO ALL EXCEPT it, "
-                "or change its settings profile), then start the loader again. Nothing was "
-                "inserted meanwhile.",
+                f"{exempt(self.name)} start the loader again. Nothing was inserted meanwhile.",
             )
 
     def shown_of(self, table: str) -> str | None:

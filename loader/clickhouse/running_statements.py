@@ -21,6 +21,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, one_line
 from relay import names
+from relay.clickhouse.quoting import table_parameters
 from relay.clickhouse.replicas import connected, own_pool
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Running:
         Raises:
             Unavailable, Refused: the only server gave no answer.
         """
-        about = {"block": block.id, **_place(block.table)}
+        about = {"block": block.id, **table_parameters(block.table)}
         if self._alone:
             return self._on_the_only_one(about)
         if self._balancer is not None:
@@ -164,13 +165,13 @@ class Running:
                 blocks |= set(found[0][0])
         if len(answered) == len(self._replicas):
             return Runs(frozenset(blocks))
-        unknown = {t for t in tables if not _only_replicas(answered, _place(t))}
+        unknown = {t for t in tables if not _only_replicas(answered, table_parameters(t))}
         return Runs(frozenset(blocks), frozenset(unknown))
 
     def _of_app_behind(self, balancer: _AskedServer, about: About, tables: Collection[str]) -> Runs:
         blocks, unknown = set[str](), set[str]()
         for table in tables:
-            met, missing = self._met(balancer, {**about, **_place(table)}, _ALL)
+            met, missing = self._met(balancer, {**about, **table_parameters(table)}, _ALL)
             if met is None:
                 found = self._ask_the_only_one(_OF_APP, about)[0][0]
             else:
@@ -318,11 +319,6 @@ def _only_replicas(answered: Sequence[_AskedServer], about: About) -> bool:
         met.add(found[0][0])
         known |= set(found[0][1])
     return bool(known) and known <= met
-
-
-def _place(table: str) -> About:
-    database, name = names.split_table(table)
-    return {"database": database, "name": name}
 
 
 def _runs(where: str) -> Still:

@@ -16,10 +16,11 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent
 from loader.clickhouse.hidden_rows import shown_only
+from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted_table
+from relay.clickhouse.quoting import quoted_table, table_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,10 +65,12 @@ or DETACH PARTITION, TRUNCATE and the like take away; another table of this name
 Patches are what lightweight updates and deletes leave."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
-    "toUnixTimestamp64Micro(event_time_microseconds) FROM system.query_log "
+    "toUnixTimestamp64Micro(event_time_microseconds), exception_code FROM system.query_log "
     f"WHERE {names.is_of_block('log_comment')} AND event_date >= {_DAY} "
-    f"AND event_time >= {_SINCE} - 1 AND query_kind = 'Insert' ORDER BY event_time_microseconds"
+    f"AND event_time >= {_SINCE} - 1 AND query_kind = 'Insert' AND is_initial_query "
+    "ORDER BY event_time_microseconds"
 )
+"""A server that is a shard has the comment, too, with what a Distributed table sends it."""
 _MADE_PARTS = (
     "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 "  # noqa: S608 - constants
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY}"
@@ -133,7 +136,7 @@ class ServerRecords:
         """Return what the part log has since the claim; None where it may lack some."""
         if not self._complete("part_log", since_ms):
             return None
-        rows = self._ask(_PARTS, since_ms, **_place(table))
+        rows = self._ask(_PARTS, since_ms, **table_parameters(table))
         return Parts(*map(int, rows[0])) if rows else None
 
     def deletes(self, table: str, since_ms: int, stamp: str) -> int | None:
@@ -141,7 +144,7 @@ class ServerRecords:
 
         None where that is not known.
         """
-        rows = self._ask(_DELETES, since_ms, stamp=stamp, **_place(table))
+        rows = self._ask(_DELETES, since_ms, stamp=stamp, **table_parameters(table))
         return int(rows[0][0]) if rows else None
 
     def hidden(self, table: str) -> str:
@@ -155,7 +158,7 @@ class ServerRecords:
             "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
             "AND table = {name:String}",
             0,
-            **_place(table),
+            **table_parameters(table),
         )
         if parts is None:
             return (
@@ -187,7 +190,7 @@ class ServerRecords:
         return {str(row[0]) for rows in asked for row in rows or ()}
 
     def record(
-        self, block: str, rows: Mapping[str, int], since_ms: int, tables: Collection[str]
+        self, block: str, rows: Mapping[str, int], since_ms: int, table: str, ledger: str
     ) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
@@ -195,7 +198,8 @@ class ServerRecords:
             block: its id.
             rows: that an INSERT of each earlier claim writes, by claim.
             since_ms: Unix time of the oldest claim, by the server's clock.
-            tables: without which no server can run one: the block's, and the ledger.
+            table: the block's, as database.table.
+            ledger: the ledger's; without these two no server can run one.
         """
         self._flushed()
         found = self._ask(_STATEMENTS, since_ms, block=block)
@@ -204,14 +208,14 @@ class ServerRecords:
                 "unclear", said="the server keeps no query log that this user may read"
             )
         # The newest: a repeat under the token stands for what those before it left of it.
-        for kind, written, comment, _, ended in reversed(found):
+        for kind, written, comment, _, ended, _ in reversed(found):
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
-                queries = sorted({query for _, _, _, query, _ in found})
+                queries = sorted({query for _, _, _, query, *_ in found})
                 return self._stays(claim, queries, ended, since_ms)
-        statements = [(kind, query) for kind, _, _, query, _ in found]
-        if not (doubt := self._doubt(statements, since_ms, tables)):
+        statements = [(kind, query, n, code) for kind, n, _, query, _, code in found]
+        if not (doubt := self._doubt(statements, since_ms, table, ledger)):
             return ServerRecord("never", said="the server's query log has none that wrote a row")
         kinds = sorted({kind for kind, *_ in found})
         listed = f" ({', '.join(kinds)})" if kinds else ""
@@ -235,27 +239,37 @@ class ServerRecords:
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _doubt(
-        self, statements: Sequence[tuple[str, str]], since_ms: int, tables: Collection[str]
+        self,
+        statements: Sequence[tuple[str, str, int, int]],
+        since_ms: int,
+        table: str,
+        ledger: str,
     ) -> str:
         """Return why an INSERT of the block may have written something.
 
         "": the logs have every one that any server ran, each ended, and without a part.
 
         Args:
-            statements: kind of the entry, and query id.
+            statements: kind of the entry, query id, rows that the statement was about to write, and
+                the error's code.
             since_ms: Unix time of the oldest claim.
-            tables: as of `record`.
+            table: as of `record`.
+            ledger: as of `record`.
         """
-        begun = {query for kind, query in statements if kind == "QueryStart"}
-        ended = {query for kind, query in statements if kind != "QueryStart"}
+        begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
+        ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
         if begun - ended:
             return "the log may lack the end of one"
-        if self._several or self._elsewhere(tables):
+        if self._several or self._elsewhere({table, ledger}):
             return "another replica may have run one, whose log this is not"
         if not self._complete("query_log", since_ms):
             return self._lost() or "the log may lack some"
         if not ended:
             return ""
+        # Rows are counted before they are given to any table: without one, nothing was begun.
+        codes = [code for *_, written, code in statements if written]
+        if codes and (why := unlogged(self._ask, table, codes)):
+            return f"those that failed may have written some rows: {why}"
         parts = self._ask(_MADE_PARTS, since_ms, queries=sorted(ended))
         if parts and not int(parts[0][0]) and self._complete("part_log", since_ms):
             return ""
@@ -311,11 +325,6 @@ class ServerRecords:
 def earliest(block: Block) -> int:
     """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
     return max(block.sealed_at_ms - _CLOCKS_MS, 0)
-
-
-def _place(table: str) -> dict[str, str]:
-    database, name = names.split_table(table)
-    return {"database": database, "name": name}
 
 
 def why_removed(
@@ -374,8 +383,8 @@ def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> 
     """
     if parts is not None and parts.dropped:
         return None  # with a partition the tokens of its parts are forgotten
-    if of.window.counter == "log":
-        return newest - since if 0 <= since <= newest else None
+    if of.window.counter == "log":  # an empty log has the number of the first entry, 0
+        return max(newest - since, newest == 0) if 0 <= since <= newest else None
     if of.window.counter == "none" or since < 0:
         return None
     if parts is not None:

@@ -1,21 +1,25 @@
 """What the target tables say: columns, insert counters, rows of a block, running INSERTs.
 
-Receives table names and blocks, gives plain values for loader.core.plan. Never writes. A look at
-tables is remembered for a moment, so that not each few blocks ask for them again.
+Receives table names and blocks, gives plain values for loader.core.plan. Never writes.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
+from loader.clickhouse.unconfirmed_parts import (
+    LOG_COUNTER,
+    ReplicaState,
+    replica_state,
+    why_unconfirmed,
+)
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from relay import names
@@ -23,11 +27,12 @@ from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.statement_settings import for_few_rows
-from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.table_engine import TableEngine, columns_of
+from relay.clickhouse.table_keys import TableKeys
 from relay.config.allowed_tables import is_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -46,17 +51,14 @@ _ALL_COUNTERS = {
     "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
     "GROUP BY database, table",
-    # Without Keeper a replica gives 0, and says why.
-    "log": "SELECT database || '.' || table, if(zookeeper_exception = '', log_max_index, -1) "
-    "FROM system.replicas "
+    "log": f"SELECT database || '.' || table, {LOG_COUNTER} FROM system.replicas "  # noqa: S608 - constants
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
 }
 """The same of several tables in one statement."""
-LOOK_SECONDS = 5.0
-"""That a look lasts: several micro-batches of small blocks."""
 _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
-_THIS_TABLE = "database = {database:String} AND table = {name:String}"
+THIS_TABLE = "database = {database:String} AND table = {name:String}"
+"""SQL about a row of a system table."""
 _SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
 _ALTERED = "toUnixTimestamp(metadata_modification_time)"
 _INSERTABLE = (
@@ -66,11 +68,30 @@ _INSERTABLE = (
 """An EPHEMERAL column may be named by an INSERT, but keeps nothing by which to count."""
 
 
+class _Columns(NamedTuple):
+    """What system.columns has of a table.
+
+    Attributes:
+        types: by name, of those that an INSERT may name.
+        shape: the hash of all.
+        defaults: by name, of those that have an expression.
+        seen: the names of all that this user sees.
+    """
+
+    types: Mapping[str, str]
+    shape: int
+    defaults: Mapping[str, str]
+    seen: Sequence[str]
+
+
+_NO_COLUMNS = _Columns({}, 0, {}, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The present state of a table."""
 
-    columns: dict[str, str]
+    columns: Mapping[str, str]
     """Name to type, of the columns that an INSERT may name."""
     shape: int
     """A hash of all columns; it differs after the table was altered or recreated."""
@@ -79,6 +100,8 @@ class Target:
     """Of inserts; -1 where there is none, or where it may not be read."""
     altered: int = 0
     """Unix seconds, by the server's clock, when its definition was last changed."""
+    unseen: frozenset[str] | None = frozenset()
+    """Columns on which this user has no right; None: its definition is not shown."""
 
     def stamped(self, block_column: str) -> bool:
         """Return whether rows carry the id of their block."""
@@ -94,17 +117,17 @@ class Target:
 
 def counter_sql(kind: Counter) -> str:
     """Return the insert counter of {database:String}.{name:String} as an SQL expression."""
-    return f"({_COUNTERS[kind]} WHERE {_THIS_TABLE})"
+    return f"({_COUNTERS[kind]} WHERE {THIS_TABLE})"
 
 
 def shape_sql() -> str:
     """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
-    return f"(SELECT {_SHAPE} FROM system.columns WHERE {_THIS_TABLE})"  # noqa: S608 - constants
+    return f"(SELECT {_SHAPE} FROM system.columns WHERE {THIS_TABLE})"  # noqa: S608 - constants
 
 
 def altered_sql() -> str:
     """Return when {database:String}.{name:String} was last altered, in seconds, as SQL."""
-    return f"(SELECT {_ALTERED} FROM system.tables WHERE {_THIS_TABLE})"  # noqa: S608 - constants
+    return f"(SELECT {_ALTERED} FROM system.tables WHERE {THIS_TABLE})"  # noqa: S608 - constants
 
 
 class Tables:
@@ -150,7 +173,7 @@ class Tables:
         """Look at as many as one question takes."""
         databases, plain = _split(tables)
         found = self._ask(
-            "SELECT database || '.' || name, engine, engine_full, partition_key, "  # noqa: S608 - a constant
+            "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             "toUnixTimestamp(now()) - uptime(), create_table_query, "
             f"{_ALTERED} FROM system.tables "
@@ -158,24 +181,14 @@ class Tables:
             databases=databases,
             names=plain,
         )
-        columns: dict[str, tuple[dict[str, str], int]] = {
-            table: (dict(some), shape)
-            for table, some, shape in self._ask(
-                "SELECT database || '.' || table, "  # noqa: S608 - two constants
-                f"groupArrayIf((name, type), {_INSERTABLE}), {_SHAPE} FROM system.columns "
-                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
-                "GROUP BY database, table",
-                databases=databases,
-                names=plain,
-                stamp=self._block_column,
-            )
-        }
+        columns = self._columns(databases, plain)
         natures: dict[str, Nature] = {}
-        altered: dict[str, int] = {}
-        for table, engine, engine_full, partition_key, views, started, create, changed in found:
+        rest: dict[str, tuple[int, frozenset[str] | None]] = {}
+        for table, engine, full, sorting, partition, views, started, create, changed in found:
             self._forget_defaults(int(started))
             if table in tables:
-                if is_ledger(columns.get(table, ({}, 0))[0]):
+                mine = columns.get(table, _NO_COLUMNS)
+                if is_ledger(mine.types):
                     self.ledgers.add(table)
                     continue
                 if self._several and not is_shared(engine):
@@ -185,20 +198,39 @@ class Tables:
                         "Make the table a ReplicatedMergeTree, or name one replica in "
                         "clickhouse.url.",
                     )
-                defaults = self._window_defaults(engine)
                 natures[table] = nature(
                     engine,
-                    engine_full,
-                    defaults,
-                    partition_key,
+                    full,
+                    self._window_defaults(engine),
+                    TableKeys(
+                        sorting, partition, dict.fromkeys(mine.types, "") | dict(mine.defaults)
+                    ),
                     tuple(views),
                     emptied(create, self._block_column),
                 )
-                altered[table] = int(changed)
+                defined = columns_of(create)
+                unseen = defined.difference(mine.seen) if defined else None
+                rest[table] = int(changed), unseen
         counters = self._counters(natures)
         return {
-            table: Target(*columns.get(table, ({}, 0)), one, counters[table], altered[table])
+            table: Target(*columns.get(table, _NO_COLUMNS)[:2], one, counters[table], *rest[table])
             for table, one in natures.items()
+        }
+
+    def _columns(self, databases: list[str], plain: list[str]) -> dict[str, _Columns]:
+        return {
+            table: _Columns(dict(some), shape, dict(made), every)
+            for table, some, shape, made, every in self._ask(
+                "SELECT database || '.' || table, "  # noqa: S608 - two constants
+                f"groupArrayIf((name, type), {_INSERTABLE}), {_SHAPE}, "
+                "groupArrayIf((name, default_expression), default_expression != ''), "
+                "groupArray(name) FROM system.columns "
+                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+                "GROUP BY database, table",
+                databases=databases,
+                names=plain,
+                stamp=self._block_column,
+            )
         }
 
     def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> InsertFacts:
@@ -214,8 +246,13 @@ class Tables:
             return InsertFacts(running=still.reason)
         of = target.nature
         parts = self.evidence.parts(block.table, claimed.at_ms)
-        newest = self._counters({block.table: of})[block.table]
+        replica = self._replica(block.table, of, run.since)
+        newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
+        unconfirmed = ""
+        if counted:
+            about = block.table, block.id, self._block_column, claimed.at_ms
+            unconfirmed = why_unconfirmed(self._allowed, replica, *about)
         removed = ""
         if (counted is not None and counted < block.rows) or of.repeatable:
             removed = ", ".join(
@@ -240,7 +277,15 @@ class Tables:
             views=of.views,
             repeatable=of.repeatable and not removed,
             one_step=of.one_step,
+            unconfirmed=unconfirmed,
+            passing=replica.passing,
         )
+
+    def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:
+        """Return the insert counter, and what a replica says beside it."""
+        if of.window.counter == "log":
+            return replica_state(self._allowed, table, since)
+        return ReplicaState(self._counters({table: of})[table])
 
     def _margin(self, target: Target, elsewhere: Collection[Definition], claimed: Claimed) -> int:
         """Return how many parts may follow the oldest INSERT with its token surely remembered.
@@ -327,54 +372,6 @@ class Tables:
         except ClickHouseError as error:
             raise table_failure(error, "asking about the tables") from error
         return list(asked.result_rows)
-
-
-class TableCache:
-    """Remember the target tables of one worker for a moment.
-
-    A look is three questions, an eighth of what small blocks cost. It is as old as the statements
-    that follow it take in any case, and each INSERT asks whether the columns are still those: an
-    INSERT on an older look fails, and the next attempt looks again. An older insert counter makes a
-    claim look older, never younger.
-
-    Args:
-        tables: are asked.
-        stamp: name of the block-id column.
-        clock: seconds, monotonic.
-    """
-
-    def __init__(
-        self, tables: Tables, stamp: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._tables, self._stamp, self._clock = tables, stamp, clock
-        self._seen: dict[str, tuple[float, Target]] = {}
-
-    def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
-        """Return the blocks' tables that exist, by name.
-
-        Args:
-            blocks: about to be claimed.
-            new: ids of those that nobody has attempted. Where there is another, all are looked
-                at anew.
-
-        Raises:
-            Unavailable, Refused: as Tables.look.
-        """
-        now, tables = self._clock(), {block.table for block in blocks}
-        lately = {
-            table: target
-            for table, (since, target) in self._seen.items()
-            if table in tables and now - since < LOOK_SECONDS
-        }
-        if any(block.id not in new for block in blocks):
-            lately = {}
-        if unknown := tables - lately.keys():
-            found = self._tables.look(unknown)
-            # Where a window or an insert counter decides as well, it has to be that of now.
-            lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
-            self._seen |= lasting
-            lately |= found
-        return lately
 
 
 def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:

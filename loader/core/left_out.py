@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loader.core.plan import PERHAPS, SURELY
 from relay.names import LEFT_OUT, sealed
 from relay.program.plural import several
 from relay.records_pb2 import Block, LeftOut
@@ -152,11 +153,41 @@ def on_claim(entry: Entry, block: Block, *, dead: bool) -> Entry:
 
 
 def known(entries: Iterable[Entry]) -> list[LeftOut]:
-    """Return what the latest of these claims leaves out; later ones leave out the same."""
+    """Return what the latest of these claims leaves out; later ones leave out the same.
+
+    What are dead letters was left out later than by any claim that a ledger has which was set back.
+    """
     claims = [entry for entry in entries if entry.record]
     if not claims:
         return []
-    return list(read(max(claims, key=lambda one: one.attempt).record).left_out)
+    last = max(claims, key=lambda one: (_is_doubt(one), one.attempt))
+    return list(read(last.record).left_out)
+
+
+def are_letters(entries: Iterable[Entry]) -> bool:
+    """Return whether what these leave out is dead letters already: all of it, and nothing else."""
+    return any(entry.record and _is_doubt(entry) for entry in entries)
+
+
+def _is_doubt(entry: Entry) -> bool:
+    return entry.claim in {PERHAPS, SURELY}
+
+
+def with_rows(block: Block, listed: MessageRows) -> Block:
+    """Return the block that says how many rows each of its left out messages has.
+
+    Dead letters, which are known to be left out by them alone, do not say so.
+
+    Args:
+        block: that leaves them out.
+        listed: all messages that it was sealed of.
+    """
+    of = dict(zip(listed.offsets.tolist(), listed.rows.tolist(), strict=True))
+    left_out = [
+        LeftOut(offset=one.offset, rows=of.get(one.offset, one.rows), reason=one.reason)
+        for one in block.left_out
+    ]
+    return without(block, left_out)
 
 
 def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:

@@ -25,9 +25,10 @@ Why it is safe, however many loaders run and whenever they pause or die:
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written.
 * What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
-  number means something; the same statement again under the same token while the table surely
-  remembers it; what the server recorded of the statement; none of its rows. Where nothing proves
-  it, or rows are there that by the record nobody inserted, the block is parked.
+  number means something and the server keeps them; the same statement again under the same token
+  while the table surely remembers it; what the server recorded of the statement; none of its
+  rows. Where nothing proves it, or rows are there that by the record nobody inserted, the block is
+  parked.
 * Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
   So what a statement wrote has to be where it wrote it, and a statement under a claim that the
   ledger does not have shows that the ledger was set back.
@@ -119,12 +120,18 @@ class Entry:
     record: str = ""
 
 
-def doubt(rows: int, *, lost: bool) -> Entry:
+def doubt(rows: int, *, lost: bool, record: str = "") -> Entry:
     """Return the row that stands for a claim which the ledger may have lost.
 
     It is written before the block is attempted: so the doubt outlives the attempt.
+
+    Args:
+        rows: of the block.
+        lost: a person says that the ledger was lost.
+        record: of messages that are dead letters, as of a claim that leaves them out.
     """
-    return Entry(PREPARED, 0, SURELY if lost else PERHAPS, stamped=True, rows=rows)
+    claim = SURELY if lost else PERHAPS
+    return Entry(PREPARED, 0, claim, stamped=True, rows=rows, record=record)
 
 
 def _rank(entry: Entry) -> tuple[int, bool, str]:
@@ -165,9 +172,14 @@ class InsertFacts:
         fewer: why fewer rows than the block has prove nothing: they may have been there and
             expired, been merged, been removed, or be hidden from this user; "": they prove it.
         views: materialized views behind the table, whose rows the table's rows say nothing of.
-        repeatable: whether the same rows once more change nothing, token or not.
+        repeatable: whether the same messages once more change nothing, token or not, where the same
+            version makes their rows.
         one_step: whether an INSERT into the table, apart from views, lands as a whole or not at
             all.
+        unconfirmed: why the server may yet drop the rows that it shows: a replica keeps those of an
+            INSERT that Keeper did not answer, and drops them later if Keeper does not have them;
+            "": it keeps them.
+        passing: whether the server finds out by itself, and nobody has to do anything.
     """
 
     running: str = ""
@@ -179,6 +191,8 @@ class InsertFacts:
     views: tuple[str, ...] = ()
     repeatable: bool = False
     one_step: bool = False
+    unconfirmed: str = ""
+    passing: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,7 +660,8 @@ def _decide(run: Run) -> Effect:
         return _as_told(run, counted)
     # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
-    if counted is not None and not nothing and not facts.views and (whole := _whole(run, counted)):
+    stays = not nothing and not facts.views and not facts.unconfirmed
+    if counted is not None and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
     if (limit := _remembered(run, counted)) is not None:
         return Insert(limit)
@@ -677,7 +692,8 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
         return WriteLetters()
     if counted == 0 and not facts.fewer and not facts.views:
         return WriteLetters()
-    if counted and not facts.views and (whole := _whole(run, counted)):
+    stays = not facts.views and not facts.unconfirmed
+    if counted and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
     return AskRecord()
 
@@ -691,9 +707,10 @@ def _remembered(run: Run, counted: int | None) -> int | None:
     facts, makers = run.facts, run.earlier
     if not makers or run.since < 0 or facts.inserted is None:
         return None
-    if facts.inserted == 0:
-        # Not even an earlier claim's INSERT can have come; unless its rows say that one has.
-        return None if counted else facts.newest
+    if facts.inserted == 0 and not counted:
+        return facts.newest  # not even an earlier claim's INSERT can have come
+    if facts.inserted == 0 and not facts.unconfirmed:
+        return None  # its rows say that one has
     # Under one token, rows of another version would be taken for the same ones; blocks that were
     # sent together had another token (loader.blocks.insert_groups); and a window that the table got
     # since has not what was inserted before.
@@ -712,13 +729,17 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     if written and (maker := _maker(run, record.claim)):
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
+    alike = all(entry.transform == run.transform for entry in run.earlier)
+    replaces = facts.repeatable and alike and run.human != "dead"
+    if facts.unconfirmed and facts.passing and not replaces:
+        return _unconfirmed(run)
     if run.human == "dead":
         if record.state == "never" and not counted:
             return WriteLetters()
         return Park(run.attempt, _undecided(run, counted, record))
     # Rows that are there without an INSERT of them on record: the record is another server's, or
     # lacks something, or a person inserted them by hand.
-    if (record.state == "never" and not counted) or facts.repeatable:
+    if (record.state == "never" and not counted) or replaces:
         return Insert(None)
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
     if counted == 0 and not facts.fewer and not facts.views and not removed:
@@ -729,6 +750,11 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         # went when the table was set back, together with the ledger.
         return Insert(None)
     return Park(run.attempt, _undecided(run, counted, record))
+
+
+def _unconfirmed(run: Run) -> Done:
+    """Rows that may go, or stay: the server finds out, and then they tell."""
+    return Done("retry", run.facts.unconfirmed, cause=RetryCause.UNCONFIRMED)
 
 
 def _knows(run: Run, claim: str) -> bool:
@@ -751,6 +777,8 @@ def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
             found.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
         found.append("the table did not have the block-id column during every attempt")
+    if facts.unconfirmed:
+        found.append(facts.unconfirmed)
     if facts.fewer:
         found.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
@@ -792,6 +820,8 @@ def _share(run: Run, counted: int) -> str:
 def _as_told(run: Run, counted: int | None) -> Effect:
     """A person's word, unless the rows that carry the block's id say otherwise."""
     found = "" if counted is None else _share(run, counted)
+    if run.facts.unconfirmed and run.facts.passing:
+        return _unconfirmed(run)
     if run.human == "loaded":
         # Which of two versions it was is the person's to know.
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]

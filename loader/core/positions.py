@@ -8,6 +8,8 @@ them apart:
     JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may lack entries
     JOURNAL#back:PARTITION    the same; and what it has of them may be older than their rows
     JOURNAL#lost:PARTITION    the same as the first; a person says that it had them
+    DEAD#letters:PARTITION    attempt: of the topic of dead letters, all before it was looked at
+                              for what the ledger lacks
     JOURNAL#gone:0            a person acknowledged that this journal was deleted
     JOURNAL#superseded-OFFSET:PARTITION
                               of the rewind whose record is at this offset the old blocks are
@@ -44,6 +46,7 @@ WHERE (
 """
 """Appends positions unless the ledger is behind others; parameters: `saved`."""
 _GONE = "gone"
+_LETTERS = "letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class Noted:
         positions: next offset by (topic id, partition).
         unsure: by (topic id, partition).
         gone: topic ids of deleted journals that a person took note of.
+        letters: offset by (topic id, partition) of dead letters; the ledger lacks nothing of those
+            before it. If the ledger is set back, so is this.
         superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
     """
@@ -95,6 +100,7 @@ class Noted:
     gone: frozenset[str] = frozenset()
     now: int = 0
     superseded: frozenset[str] = frozenset()
+    letters: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
@@ -113,6 +119,7 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     """Parse rows of (block, greatest attempt, now)."""
     positions: dict[tuple[str, int], int] = {}
     unsure: dict[tuple[str, int], Unsure] = {}
+    letters: dict[tuple[str, int], int] = {}
     gone: set[str] = set()
     superseded: set[str] = set()
     now = 0
@@ -122,13 +129,15 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
         place, offset, now = (journal, int(partition)), int(str(attempt)), int(str(at))
         if kind in {"unsure", "back", "lost"}:
             unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
+        elif kind == _LETTERS:
+            letters[place] = offset
         elif kind == _GONE:
             gone.add(journal)
         elif names.SUPERSEDED in name:
             superseded.add(str(block))
         elif not kind:
             positions[place] = offset
-    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded))
+    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded), letters)
 
 
 def position(journal: str, partition: int) -> str:
@@ -159,6 +168,14 @@ def rows_of(
         for p, end in unsure.items()
     ]
     return rows
+
+
+def letters_rows(topic: str, ends: Mapping[int, int]) -> list[dict[str, object]]:
+    """Return the rows that record how far a topic of dead letters, by its id, was looked at."""
+    return [
+        {"block": f"{topic}#{_LETTERS}:{p}", "state": "position", "attempt": end}
+        for p, end in ends.items()
+    ]
 
 
 def gone_row(journal: str) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """What a table's engine and settings say of its rows and tokens; pure, from system tables.
 
-Receives engine, settings, partition key and views; gives how far back the table surely remembers
+Receives engine, settings, keys and views; gives how far back the table surely remembers
 a deduplication token, and why the number of its rows may not tell what was inserted. Never asks
 the server itself: loader.clickhouse.tables does.
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from relay.clickhouse.table_engine import TableEngine, has_ttl
+from relay.clickhouse.table_keys import TableKeys
 
 _VERSIONED = re.compile(
     # Replicated: path and replica come first, as texts; a version is a column's name. With a second
@@ -36,6 +37,7 @@ DEFAULTS = (
     *_PATCHED,
 )
 """MergeTree settings that decide, which a table may leave to the server."""
+_NO_KEYS = TableKeys()
 
 Counter = Literal["parts", "log", "none"]
 
@@ -77,8 +79,8 @@ class Nature:
         partitioned: whether one INSERT may become several parts, each a step of its own.
         vanish: why rows that were inserted may be fewer later; "": they stay as they are.
         views: materialized views behind the table.
-        repeatable: whether the same rows inserted again change nothing in the end, as long as
-            nobody removes rows.
+        repeatable: whether the same messages inserted again change nothing in the end, as long
+            as nobody removes rows.
         patched: whether rows may be updated or deleted without a mutation that tells of it.
     """
 
@@ -108,7 +110,7 @@ def nature(
     engine: str,
     engine_full: str,
     defaults: Mapping[str, int],
-    partition_key: str = "",
+    keys: TableKeys = _NO_KEYS,
     views: tuple[str, ...] = (),
     emptied: str = "",
 ) -> Nature:
@@ -118,7 +120,7 @@ def nature(
         engine: system.tables.engine.
         engine_full: system.tables.engine_full; its SETTINGS override the server's.
         defaults: those of DEFAULTS in the server's MergeTree settings.
-        partition_key: system.tables.partition_key.
+        keys: of the table.
         views: materialized views that read what is inserted.
         emptied: why rows lose the id of their block; "": they keep it.
     """
@@ -127,11 +129,14 @@ def nature(
     vanish = _vanish(table) or (f"rows expire (TTL {expiry})" if expiry else emptied)
     return Nature(
         window(table, defaults),
-        partition_key != "",
+        keys.partition != "",
         vanish,
         views,
         # A view behind it would take the rows twice. A row that replaced another may expire first.
-        repeatable=_VERSIONED.match(engine_full) is not None and not views and not expiry,
+        # A key that the server makes anew is another row's; a later version wins over what came
+        # in between.
+        repeatable=_VERSIONED.match(engine_full) is not None
+        and not (views or expiry or keys.vary(table.version)),
         patched=all(table.setting(name, defaults) for name in _PATCHED),
     )
 

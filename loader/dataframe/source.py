@@ -32,6 +32,7 @@ from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
+from relay.schema.types.arrow_parts import other_parts
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, recorded_type
 from relay.schema.types.ticks import loses_units
 
@@ -179,6 +180,8 @@ def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) 
             now and units(kind) != units(kind_of(field.name, now))
         ):
             raise pa.ArrowInvalid("the same number means another value")
+        if others := other_parts(array.type, wanted.type, missing_as_null=True):
+            raise pa.ArrowInvalid(others)
         return array if array.type.equals(wanted.type) else array.cast(wanted.type)
     except pa.ArrowException as error:
         raise Refused(

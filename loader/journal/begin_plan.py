@@ -10,6 +10,9 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     none         none                first start: begin with the journal's first record
     none         there               begin at the ledger's, which may have been set back, or not
 
+Where the journal's first record is behind the ledger's position, retention deleted what nobody
+read: stop, unless a person says so.
+
 Where entries may be missing, a block without one may have been inserted:
 loader.clickhouse.forgotten_blocks asks.
 
@@ -100,9 +103,10 @@ def decide(facts: StartFacts) -> StartPlan:
     back = {p: at for p, at in found.items() if p in mine and at > mine[p]}
     if not facts.lost:
         _lost(facts, mine, found)
+        check_unread(names.journal_topic(facts.app), mine, facts.bounds)
     new = {p: low for p, (low, _) in facts.bounds.items() if p not in mine}
     if facts.lost:  # what retention deleted meanwhile cannot be loaded, and the person knows
-        new |= {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, low) < low}
+        new |= {p: low for p, (_, low) in _unread(mine, facts.bounds).items()}
     why: Why = "lost" if facts.lost else "back" if back else "unsure"
     unsure = dict(facts.noted.unsure_of(facts.journal))
     ends = {}
@@ -151,6 +155,53 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
             "than before, correct that.",
             page=ErrorPage.LEDGER,
         )
+
+
+def check_unread(
+    topic: str, mine: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+) -> None:
+    """Stop where records from the ledger's position on are deleted.
+
+    Args:
+        topic: the journal's name.
+        mine: the ledger's position in it, by partition.
+        bounds: first offset and end of each of its partitions.
+
+    Raises:
+        ContractBroken: nobody has loaded the blocks that they may have had.
+    """
+    if gaps := _unread(mine, bounds):
+        raise deleted_unread(topic, gaps)
+
+
+def _unread(
+    mine: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """Where records from the ledger's position on are deleted: that, and the first that is left."""
+    return {p: (mine[p], low) for p, (low, _) in bounds.items() if mine.get(p, low) < low}
+
+
+def deleted_unread(topic: str, gaps: Mapping[int, tuple[int, int]]) -> ContractBroken:
+    """Return what to say of records that were deleted before a loader read them.
+
+    Args:
+        topic: the journal's name.
+        gaps: by partition, where the loader stands and the first offset that is left.
+    """
+    shown = "; ".join(
+        f"partition {p} begins at offset {low}, but the loader stands at {at}"
+        for p, (at, low) in sorted(gaps.items())
+    )
+    return ContractBroken(
+        f"{topic}: {shown}. The records between were deleted before they were loaded: no loader "
+        "ran for longer than the topic's retention, the retention was shortened, or ClickHouse "
+        "was restored from a backup that is older than it",
+        "To go on with the records that are left, start once with `loader run CONFIG --once "
+        "--ledger-lost`: it asks each table which blocks it has before it inserts, and parks those "
+        "of which nothing can be known. Blocks of the deleted records stay unloaded (there were "
+        "none if no messages came meanwhile): their rows only come by running the source again.",
+        page=ErrorPage.GAP,
+    )
 
 
 def check_rewinds(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from loader.console import say
+from loader.journal.begin_plan import deleted_unread
 from relay import log
 from relay.config import kafka_clients
 from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from relay.config.settings import Kafka
+    from relay.records_pb2 import Commit
 
 ANSWER_SECONDS = 30.0
 """For a broker to answer a bounded read."""
@@ -77,6 +79,17 @@ class _Batch:
 
 
 Given = Callable[[int, int, bytes], RecordRows]
+
+
+def block_rows(partition: int, offset: int, commit: Commit) -> list[Row]:
+    """Return a row for each block of a journal record, or one without any.
+
+    Each block says where its messages came from: the loader may have to read one of them again.
+    """
+    for block in commit.blocks:
+        block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
+    rows: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
+    return rows or [(partition, offset, None)]
 
 
 class JournalPolling:
@@ -282,11 +295,12 @@ class JournalPolling:
 
     def _refuse(self, error: KafkaError, partition: int, position: Positions) -> None:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
-            low, high = self.watermarks(partition)
+            (low, high), at = self.watermarks(partition), position[partition]
+            if at < low:
+                raise deleted_unread(self._topic, {partition: (at, low)})
             raise ContractBroken(
                 f"{self._topic}[{partition}] holds offsets {low} to {high}, but the loader stands "
-                f"at {position[partition]}: records were deleted before they were loaded, or the "
-                "topic was deleted and created again",
+                f"at {at}: the topic lost its last records, or was deleted and created again",
                 "Find out which; deleted blocks can only be loaded by running the source again.",
                 page=ErrorPage.GAP,
             )

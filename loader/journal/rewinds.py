@@ -6,6 +6,7 @@ on. No Spark engine runs for it.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from loader.journal.reader import JournalPolling, RecordRows
@@ -15,7 +16,7 @@ from relay.records_pb2 import Commit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from loader.journal.reader import Row
+    from loader.journal.reader import Given, Row
     from relay.config.settings import Settings
 
 _AT_ONCE = 10_000
@@ -36,7 +37,7 @@ def ended(
     Raises:
         ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.
     """
-    return list(followed(_read(settings, begin, ends)))
+    return list(followed(chain.from_iterable(some(settings, begin, ends, _row))))
 
 
 def followed(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
@@ -53,14 +54,27 @@ def followed(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
             open_[partition] = offset
 
 
-def _read(settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[Row]:
+def some(
+    settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int], given: Given
+) -> Iterator[list[Row]]:
+    """Yield the rows of the journal's records in this stretch, some of them at a time.
+
+    Args:
+        settings: of the app.
+        begin: offset to read from, by journal partition.
+        ends: offset to read up to.
+        given: the rows of a record.
+
+    Raises:
+        ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.
+    """
     position, until = dict(begin), dict(ends)
     if all(position[p] >= until.get(p, 0) for p in position):
         return  # an empty journal
-    polling = JournalPolling(settings.kafka, names.journal_topic(settings.app), _row)
+    polling = JournalPolling(settings.kafka, names.journal_topic(settings.app), given)
     try:
         while rows := polling.up_to(position, until, _AT_ONCE, whole=True):
-            yield from rows
+            yield rows
             position |= {p: offset + 1 for p, offset, _ in rows}
     finally:
         polling.close()

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from loader.journal.reader import JournalPolling, RecordRows
+from loader.core.block_size import rows_size
+from loader.journal.reader import JournalPolling, RecordRows, block_rows
 from loader.spark_child import end_with_spark
 from relay import log, names
 from relay.errors import ContractBroken, ErrorPage, Unavailable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 WHOLE_BYTES = 1 << 20
-"""A block with so many bytes of rows, as producers sent them, counts as one of a batch."""
+"""A block with so many bytes of rows (loader.core.block_size) counts as one of a batch."""
 LEAST_WEIGHT = 1 / 8
 """What a block counts at least. A loader that is behind sees 2 048 small blocks at a time, so each
 table of hundreds several times, and its INSERTs become fewer and larger."""
@@ -170,13 +171,10 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 def _given(partition: int, offset: int, record: bytes) -> RecordRows:
     """Return the rows of a journal record."""
     commit = Commit.FromString(record)
-    for block in commit.blocks:  # the loader may have to read a message of it again
-        block.source_topic, block.source_topic_id = commit.source_topic, commit.source_topic_id
-    rows: list[Row] = [(partition, offset, b.SerializeToString()) for b in commit.blocks]
     weight = sum(map(_weight, commit.blocks))
-    told = rows and commit.written_at_ms
+    told = commit.blocks and commit.written_at_ms
     transaction = (commit.member, commit.written_at_ms) if told else None
-    return RecordRows(rows or [(partition, offset, None)], weight, transaction)
+    return RecordRows(block_rows(partition, offset, commit), weight, transaction)
 
 
 def _weight(block: Block) -> float:
@@ -184,7 +182,7 @@ def _weight(block: Block) -> float:
 
     What a batch costs is INSERTs, and small blocks of a table go together in one.
     """
-    return min(1.0, max(LEAST_WEIGHT, block.row_bytes / WHOLE_BYTES))
+    return min(1.0, max(LEAST_WEIGHT, rows_size(block) / WHOLE_BYTES))
 
 
 def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:

@@ -19,7 +19,7 @@ from loader.console import say
 from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.positions import Noted, rows_of
-from loader.journal import begin_plan, rewinds
+from loader.journal import begin_plan, past_letters, rewinds
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
@@ -113,14 +113,19 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
         ledger: of the app; None where there is none yet.
 
     Raises:
-        ContractBroken: the ledger's positions belong to another journal.
+        ContractBroken: the ledger's positions belong to another journal, or to records of this one
+            that are deleted.
     """
     from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
-    journal = topic_id(settings, names.journal_topic(settings.app))
+    topic = names.journal_topic(settings.app)
+    journal = topic_id(settings, topic)
     noted = Noted() if ledger is None else ledger.noted()
     begin_plan.check_journal(settings.app, journal, noted)
-    return Start(settings, journal, noted.of(journal), noted.unsure_of(journal))
+    mine = noted.of(journal)
+    if mine:
+        begin_plan.check_unread(topic, mine, _bounds(settings, topic))
+    return Start(settings, journal, mine, noted.unsure_of(journal))
 
 
 def begin(
@@ -164,6 +169,7 @@ def begin(
     for warning in found.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
+    waited(settings, lambda: _record_letters(settings, ledger, facts, found, tell), rest, tell)
     waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
     if found.new or found.ends:
         rows = rows_of(journal, found.new, found.ends, found.why)
@@ -193,6 +199,26 @@ def _check_rewinds(
     if ended:
         noted = waited(settings, ledger.noted, rest, tell)  # a rewind may have ended meanwhile
         begin_plan.check_rewinds(ledger.name, facts.journal, noted, ended)
+
+
+def _record_letters(
+    settings: Settings,
+    ledger: Ledger,
+    facts: begin_plan.StartFacts,
+    found: begin_plan.StartPlan,
+    tell: Say,
+) -> None:
+    """Record which messages are dead letters since the moment of which the ledger is."""
+    ends = {p: high for p, (_, high) in facts.bounds.items()}
+    # Letters of what waits move no position: so whether they are newer than the ledger is looked at
+    # even where all positions agree. Of the journal's blocks that is needed only where some are
+    # unsure.
+    begin = {p: max(low, found.positions[p]) for p, (low, _) in facts.bounds.items()}
+    stretch = past_letters.JournalStretch(begin, ends if found.ends else begin)
+    looked = facts.noted.letters
+    lacking = past_letters.lacking(settings, ledger, stretch, looked, found.why, tell)
+    ledger.write(lacking.entries)
+    ledger.note(lacking.looked)
 
 
 def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:

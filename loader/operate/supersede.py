@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.client import failure
+from loader.clickhouse.hidden_rows import exempt
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
 from loader.core.plan import FINAL
@@ -55,13 +56,13 @@ class Rewound:
     Attributes:
         record: of it.
         offset: of the record in the journal.
-        first_epoch: the records of superseded blocks from this epoch on may be deleted; None: the
-            journal has them all.
+        first_epochs: by table, the epoch from which on the records of superseded blocks may be
+            deleted; of a table that is not named the journal has them all.
     """
 
     record: Commit
     offset: int
-    first_epoch: int | None = None
+    first_epochs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def starts(self) -> Mapping[str, int]:
@@ -85,9 +86,10 @@ class Rewound:
         """
         name = BlockId.parse(block)
         start = self.starts.get(name.table)
-        if self.first_epoch is None or start is None or name.partition != self.record.partition:
+        first = self.first_epochs.get(name.table)
+        if first is None or start is None or name.partition != self.record.partition:
             return False
-        return self.first_epoch <= name.epoch < self.record.epoch and name.first_offset >= start
+        return first <= name.epoch < self.record.epoch and name.first_offset >= start
 
     def rows(self, table: str, stamp: str) -> str:
         """Return the condition in SQL that a row of the table is of such a block; empty: none is.
@@ -96,13 +98,13 @@ class Rewound:
             table: `database.table`.
             stamp: the block-id column.
         """
-        if self.first_epoch is None or table not in self.starts:
+        if table not in self.first_epochs or table not in self.starts:
             return ""
         record, column = self.record, quoted(stamp)
         whose = literal(f"{record.app}:{table}:{record.partition}:")
         epoch, first = (f"toInt64OrZero(splitByChar(':', {column})[{n}])" for n in (4, 5))
         return (
-            f"startsWith({column}, {whose}) AND {epoch} >= {self.first_epoch} "
+            f"startsWith({column}, {whose}) AND {epoch} >= {self.first_epochs[table]} "
             f"AND {epoch} < {record.epoch} AND {first} >= {self.starts[table]}"
         )
 
@@ -205,7 +207,12 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
 
 
 def _remove(settings: Settings, ledger: Ledger, table: str, which: Sequence[str]) -> int:
-    """Rows of the table that met one of these conditions."""
+    """Remove rows of the table that meet one of these conditions; return how many did.
+
+    Raises:
+        Refused: nothing says whose its rows are, or this user does not see all of them.
+        Unavailable: some are left.
+    """
     stamp = settings.loader.block_column
     target = Tables(ledger.client, stamp).look({table}).get(table)
     if target is None:
@@ -216,6 +223,12 @@ def _remove(settings: Settings, ledger: Ledger, table: str, which: Sequence[str]
             "says which rows belong to which block",
             "add the column; rows that were inserted without it stay, unless you remove them "
             "yourself",
+        )
+    if seen := ledger.shown_of(table):
+        raise Refused(
+            f"this user sees only those rows of {table} where {seen}: a row policy or "
+            "additional_table_filters hides the others, so old rows would stay beside the new ones",
+            f"{exempt(table)} run it again: it continues where it stopped.",
         )
     removed = 0
     for where in which:

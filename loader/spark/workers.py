@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason is the error as printed."""
 TASK_BYTES = 128 << 20
-"""Of a task's rows, as producers sent them."""
+"""Of a task's rows (loader.core.block_size)."""
 AT_ONCE = 2
 """INSERTs that a task of small blocks sends at once."""
 SMALL_BYTES = 8 << 20
-"""Of a micro-batch's rows, as producers sent them, that one process makes INSERTs of as fast as it
-would beside others."""
+"""Of a micro-batch's rows, likewise, that one process makes INSERTs of as fast as it would beside
+others."""
 _workers: dict[str, Worker] = {}
 """By app: Spark gives one process tasks of all."""
 
@@ -64,15 +64,16 @@ def attempt(
         until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
     """
     from loader.blocks.table_runs import near, pieces  # noqa: PLC0415 - heavy, see above
+    from loader.core.block_size import rows_size  # noqa: PLC0415
 
     ordered = near(blocks)
     values = [block.SerializeToString() for block in ordered]
     slots = spark.sparkContext.defaultParallelism
-    row_bytes = sum(block.row_bytes for block in blocks)
-    tasks = shares(len(values), slots, row_bytes)
+    size = sum(map(rows_size, blocks))
+    tasks = shares(len(values), slots, size)
     if beside > 1:
         tasks = min(tasks, max(slots // beside, 1))
-    at_once = inserts_at_once(len(values), tasks, row_bytes)
+    at_once = inserts_at_once(len(values), tasks, size)
     tasks = -(-tasks // at_once)
     # Numbers, and the blocks with the function: an RDD of Python objects would be written to a
     # file first. A data frame would be planned and compiled again for every micro-batch, which
@@ -83,7 +84,7 @@ def attempt(
     return spread.mapPartitions(partial(load, settings, values, known)).collect()
 
 
-def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
+def shares(blocks: int, workers: int, size: int = 0) -> int:
     """Return into how many tasks to divide the blocks: a multiple of the workers.
 
     Small blocks are claimed together, as many as one statement takes. Of large ones a task has
@@ -92,15 +93,15 @@ def shares(blocks: int, workers: int, row_bytes: int = 0) -> int:
     Args:
         blocks: at least one.
         workers: that take tasks side by side.
-        row_bytes: of all blocks, as producers sent the rows.
+        size: of all blocks' rows, in bytes (loader.core.block_size).
     """
     from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
 
-    rounds = max(-(-blocks // (workers * TOGETHER)), -(-row_bytes // (workers * TASK_BYTES)))
+    rounds = max(-(-blocks // (workers * TOGETHER)), -(-size // (workers * TASK_BYTES)))
     return min(blocks, rounds * workers)
 
 
-def inserts_at_once(blocks: int, tasks: int, row_bytes: int) -> int:
+def inserts_at_once(blocks: int, tasks: int, size: int) -> int:
     """Return how many INSERTs a task sends at once, and so how many tasks' work it does.
 
     Each task looks at its tables, claims and marks, which costs ClickHouse as much as three INSERTs
@@ -109,11 +110,11 @@ def inserts_at_once(blocks: int, tasks: int, row_bytes: int) -> int:
     Args:
         blocks: of the micro-batch.
         tasks: that it would have with one INSERT at a time.
-        row_bytes: of all blocks, as producers sent the rows.
+        size: of all blocks' rows, in bytes (loader.core.block_size).
     """
     from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
 
-    small = blocks <= TOGETHER and row_bytes <= SMALL_BYTES
+    small = blocks <= TOGETHER and size <= SMALL_BYTES
     return min(tasks, AT_ONCE) if small else 1
 
 

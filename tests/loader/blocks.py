@@ -102,6 +102,11 @@ class Journal:
         for future in self._admin.delete_records([place]).values():
             future.result()
 
+    def delete_journal(self, before: int) -> None:
+        place = TopicPartition(names.journal_topic(self.app), 0, before)
+        for future in self._admin.delete_records([place]).values():
+            future.result(30)
+
     def limit_letters(self, size: int) -> None:
         """Take no larger record than so many bytes from now on."""
         set_topic(self._admin, names.dead_topic(self.app), max_message_bytes=size)

@@ -53,6 +53,8 @@ class Guards:
     remembers: bool = True  # claims say whether the table remembered tokens
     altered: bool = True  # that a table was altered since the oldest claim is known
     same: bool = True  # a repeat asks whether the table was altered since it was looked at
+    confirmed: bool = True  # that Keeper may not have what is shown is known
+    unanswered: bool = True  # that an INSERT ended without Keeper's answer is known
     marked: bool = True  # a mark whose claim holds no more is told from one that was written
 
 
@@ -72,6 +74,7 @@ class Table:
     lags: bool = False  # a replica may not see the claim yet
     deaf: bool = False  # a version that ignores tokens
     rejects: bool = False  # a message of the last part is refused while the rule is there
+    replicated: bool = False  # Keeper may not answer; the part is shown, whether it has it or not
 
     def rows(self, version: int, part: int = 0) -> int:
         """Of a part that this version made; the second one of a table that rejects leaves out."""
@@ -147,6 +150,7 @@ class World(NamedTuple):
     ledger: tuple[plan.Entry, ...] = ()
     deletes: int = 0  # of a person, still to come
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
+    unconfirmed: int = 0  # parts of the block that are shown, and Keeper does not have
     gone: bool = False  # a person has deleted the rows that were there
     deleted: bool = False  # a person has deleted something
     sent: bool = False  # a statement was begun
@@ -365,6 +369,7 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
     (made,) = world.made or {0}
     of_table = enumerate(world.copies[: table.parts])
     there = sum(table.rows(made, part) * copies for part, copies in of_table)
+    there += ROWS * world.unconfirmed
     counted = 0 if table.expires or table.hidden or world.gone else there
     dropped = world.dropped and table.logged and guards.dropped
     fewer = table.nature.vanish or table.hidden or world.deleted or dropped
@@ -380,6 +385,7 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
         views=table.nature.views if guards.views else (),
         repeatable=table.replaces,
         one_step=table.nature.one_step or not guards.over,
+        unconfirmed="to be checked" if world.unconfirmed and guards.confirmed else "",
     )
 
 
@@ -470,6 +476,21 @@ def _ended(world: World, j: int, *, whole: bool) -> World:
     return replace(world, unclear=world.unclear or statement.wrote)
 
 
+def _unanswered(world: World, j: int, table: Table, guards: Guards) -> Iterator[World]:
+    """Keeper does not answer the INSERT, whose part the replica shows from now: it may have it."""
+    statement = world.flying[j]
+    if f"{statement.token}-0" in world.tokens:
+        return
+    spent = replace(world, faults=world.faults - 1)
+    for after in (_land(spent, j, table), replace(spent, unconfirmed=spent.unconfirmed + 1)):
+        flying = after.flying[:j] + after.flying[j + 1 :]
+        over = replace(after, flying=flying, unclear=after.unclear or guards.unanswered)
+        if statement.owner < 0:
+            yield over
+        else:
+            yield _answer(over, statement.owner, plan.NoAnswer("319"), table)
+
+
 def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
     """Every state that one more event leads to."""
     for i, loader in enumerate(world.loaders):
@@ -545,6 +566,8 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
                 yield _answer(over, statement.owner, plan.Rejected("no"), table)
             if statement.landed >= table.parts - 1:
                 continue
+        if table.replicated and world.faults and statement.passes and not statement.landed:
+            yield from _unanswered(world, j, table, guards)
         if not whole:
             yield _land(world, j, table)
         elif statement.owner >= 0:
@@ -561,6 +584,8 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying[j] = replace(statement, owner=-1)
             lost = replace(world, faults=world.faults - 1, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.NoAnswer("timeout"), table)
+    if world.unconfirmed:  # the replica has asked Keeper
+        yield replace(world, unconfirmed=world.unconfirmed - 1)
     if world.asides:  # between its reading and its writing another may come: as with a claim
         entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:
@@ -612,9 +637,8 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    calm = replace(
-        world, loaders=(last,), faults=0, others=0, asides=0, deletes=0, turns=0, alters=0
-    )
+    none = {"faults": 0, "others": 0, "asides": 0, "deletes": 0, "turns": 0, "alters": 0}
+    calm = replace(world, loaders=(last,), unconfirmed=0, **none)
     return _finished(calm, table, guards)
 
 

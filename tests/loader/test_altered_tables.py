@@ -95,6 +95,71 @@ def test_values_are_those_of_the_recorded_type(
     assert list(found) == [one[3] for one in CONVERSIONS]
 
 
+WRAPPED = [
+    ("Date32", -7305, "Date"),
+    ("Date32", 120_000, "DateTime('UTC')"),
+    ("Date", 65_535, "DateTime('UTC')"),
+    ("DateTime64(3, 'UTC')", -1, "DateTime('UTC')"),
+    ("DateTime64(3, 'UTC')", 6_000_000_000_000, "Nullable(Date)"),
+    ("Nullable(Date32)", -7305, "Date"),
+    ("Array(Date32)", [1, -7305], "Array(Date)"),
+    ("String", "2200-01-01", "Date"),
+]
+"""Type as recorded, value as a row holds it, type of the table, which does not hold it."""
+
+
+@pytest.mark.parametrize(("before", "value", "now"), WRAPPED)
+def test_a_date_that_the_type_of_now_does_not_hold_is_parked(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    before: str,
+    value: object,
+    now: str,
+) -> None:
+    """It came out as another date, of 2129 for 1950. The table's DEFAULTs cast as they did."""
+    table = f"{database}.dates"
+    wraps = "w Date DEFAULT CAST(toDate32('1950-01-01'), 'Date')"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, d {now}, {wraps}) ENGINE = MergeTree ORDER BY ()"
+    )
+    rows = [
+        recorded({"id": ("Int64", n), "d": (before, one)})
+        for n, one in enumerate([value, _fitting(value)])
+    ]
+    done = [worker.load([block])[0].outcome for block in journal.seal(table, *rows)]
+    assert done == ["parked", "loaded"]
+    found = client.query(f"SELECT toString(d), toString(w) FROM {table}").result_rows
+    assert [(row[0].strip("[']")[:10], row[1]) for row in found] == [("1970-01-02", "2129-06-07")]
+
+
+def test_casts_of_dates_read_columns_of_any_name(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """An alias of the statement's own was read instead of the column that is called so."""
+    names = ["id", "c0", "cast_0", "c1", "cast__3", "c2"]
+    numbers = {name: ("UInt64", 10 + at) for at, name in enumerate(names)}
+    table = f"{database}.named"
+    columns = ", ".join(f"{name} UInt64" for name in numbers)
+    client.command(
+        f"CREATE TABLE {table} ({columns}, d DateTime('UTC')) ENGINE = MergeTree ORDER BY ()"
+    )
+    (block,) = journal.seal(table, recorded({**numbers, "d": ("Date", 1)}))
+    assert outcomes(worker.load([block])) == ["loaded"]
+    (found,) = client.query(f"SELECT {', '.join(names)}, toString(d) FROM {table}").result_rows
+    assert found == (*range(10, 16), "1970-01-02 00:00:00")
+
+
+def _fitting(value: object) -> object:
+    """The second of January 1970, as the type recorded holds it."""
+    if isinstance(value, list):
+        return [1]
+    if isinstance(value, str):
+        return "1970-01-02"
+    return 86_400_000 if value in {-1, 6_000_000_000_000} else 1
+
+
 ALTERED = {
     "narrower": "MODIFY COLUMN id UInt8",
     "dropped": "DROP COLUMN name",

@@ -116,9 +116,22 @@ def test_a_person_says_that_the_ledger_was_lost(case: str) -> None:
 
 
 def test_what_retention_deleted_meanwhile_is_given_up_only_as_a_person_says() -> None:
-    late = facts({("J", 0): 5}, bounds={0: (7, 100)})
-    assert decide(late).positions == {0: 5}, "the journal's reader stops there"
-    assert decide(replace(late, lost=True)).positions == {0: 7}
+    late = facts({("J", 0): 5, ("J", 1): 3}, bounds={0: (7, 100), 1: (3, 9)})
+    with pytest.raises(ContractBroken, match="partition 0 begins at offset 7") as stopped:
+        decide(late)
+    assert "partition 1" not in stopped.value.message, "nothing is missing there"
+    assert "--ledger-lost" in stopped.value.next_step
+    begun = decide(replace(late, lost=True))
+    assert (begun.positions, begun.new) == ({0: 7, 1: 3}, {0: 7})
+
+
+def test_a_backup_older_than_the_journals_retention_stops_likewise() -> None:
+    """The checkpoint shows that ClickHouse went back; what came since is not all there."""
+    old = facts({("J", 0): 5}, CheckpointPositions("J", {0: 90}), bounds={0: (7, 100)})
+    with pytest.raises(ContractBroken, match="stands at 5"):
+        decide(old)
+    begun = decide(replace(old, lost=True))
+    assert (begun.positions, begun.why, begun.aside) == ({0: 7}, "lost", True)
 
 
 def test_a_checkpoint_that_began_with_what_was_left_is_no_loss() -> None:

@@ -11,6 +11,7 @@ import pytest
 from loader.blocks import dead_letters
 from loader.blocks.worker import Worker
 from loader.core import plan
+from loader.core.entries import NewEntry
 from loader.operate.resolve import resolve
 from loader.spark.set_aside import SetAside
 from relay.core.events import Failure
@@ -210,6 +211,43 @@ def test_a_loader_that_wakes_late_writes_nothing(  # noqa: PLR0917 - fixtures
 ) -> None:
     paused(worker, rest, monkeypatch, step, lambda: finish(journal, ledger))
     are_dead(journal, ledger, client, table)
+
+
+def test_a_take_over_for_one_block_lets_no_other_write_late(
+    journal: Journal,
+    ledger: Ledger,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the first two an earlier loader has claims, so this one fences whoever writes; twice.
+
+    In between another writes the letters of the third, of which this one has read the ledger.
+    """
+    journal.rejected = "dead"
+    make(client, table, "CONSTRAINT small CHECK id % 100 NOT IN (17, 42)")
+    journal.sources(table, 300)
+    sealed = journal.seal(table, *(batch(n * 100, 100) for n in range(3)), each=1)
+    settings = journal.settings()
+    with contextlib.closing(Worker(settings, isolates=True)) as worker:
+        assert [worker.load([block])[0].left_out for block in sealed] == [2, 2, 2]
+        blocks = sorted((one.block for one in ledger.waiting()), key=lambda one: one.first_offset)
+        died = plan.Entry(plan.PREPARED, 9, "died", seen=0, rows=2, sent=plan.DEAD_LETTERS)
+        ledger.write([NewEntry(block, died) for block in blocks[:2]])
+        real = dead_letters.reached
+
+        def pause(name: str) -> None:
+            if name == "letters_looked_for":
+                monkeypatch.setattr(dead_letters, "reached", real)
+                with contextlib.closing(Worker(settings)) as other:
+                    (third,) = other.load(blocks[2:], (), "dead")
+                assert third.outcome == plan.DEAD, third.reason
+
+        monkeypatch.setattr(dead_letters, "reached", pause)
+        outcomes = [one.outcome for one in worker.load(blocks, (), "dead")]
+    assert outcomes == [plan.DEAD, plan.DEAD, "retry"]
+    assert len(journal.letters()) == 6
+    assert finish(journal, ledger) == []
 
 
 def test_a_person_has_the_rows_loaded_meanwhile(

@@ -10,6 +10,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal, batch
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number, window
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOGS = ("query_log", "part_log")
+_INSERTS = "SELECT count() FROM system.processes WHERE query_kind = 'Insert'"
 
 
 @pytest.fixture
@@ -37,6 +39,8 @@ def lost(client: Client) -> Iterator[None]:
     for log in LOGS:
         client.command(f"ALTER TABLE system.{log} ADD CONSTRAINT no CHECK 0")
     yield
+    # The INSERT, of whose answer nobody heard, may still write its last entry.
+    wait_until(lambda: not client.query(_INSERTS).result_rows[0][0], "its end")
     with contextlib.suppress(ClickHouseError):
         client.command("SYSTEM FLUSH LOGS")
     for log in LOGS:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from loader.blocks.worker import Worker
@@ -23,13 +25,17 @@ from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
 from loader.core.positions import Unsure
+from loader.core.retry_cause import RetryCause
 from loader.journal.source import Start
 from loader.journal.startup import ledger_of, topic_id
+from loader.operate.supersede import carry_out
 from loader.spark.known_blocks import BatchBlocks, KnownBlocks
 from relay import names
 from relay.clickhouse.errors import About
 from relay.errors import Refused
+from relay.records_pb2 import Mark
 from tests.loader.blocks import Journal, batch
+from tests.loader.test_supersede import rewound
 from tests.loader.test_users import LEDGER
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 from tests.loader.unsparked import Run
@@ -68,7 +74,11 @@ USERS = (
     User("filtered", "w", ALL, FILTERED),
     User("fixed", "w", ALL, FILTERED, constant=("additional_table_filters",)),
     User("narrow", "w", ALL, policies={"shop.orders": "id < 0"}),
+    User("remover", "w", (*ALL, "GRANT ALTER DELETE ON shop.*")),
     User("columns", "w", (*LEDGER, "GRANT INSERT, SELECT(id, name) ON shop.orders")),
+    User(
+        "narrowly", "w", (*LEDGER, "GRANT INSERT(id, name, _block), SELECT(_block) ON shop.orders")
+    ),
     User("unstamped", "w", (*LEDGER, "GRANT INSERT(id, name), SELECT(id, name) ON shop.orders")),
     User("claimless", "w", (*CLAIMLESS, *LEDGER[1:], ALL[-1])),
 )
@@ -82,10 +92,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.fixture
 def admin(engine: Engine) -> Iterator[Client]:
-    with contextlib.closing(engine.client()) as client:
-        client.command("CREATE DATABASE shop")
+    with engine.having("shop") as client:
         yield client
-        client.command("DROP DATABASE shop SYNC")
 
 
 _apps = itertools.cycle(APPS)
@@ -304,3 +312,92 @@ def test_blocks_that_the_ledger_lost_are_not_taken_for_new_where_rows_are_hidden
             forgotten = Forgotten(ledger, "_block", {0: Unsure(1, lost=1)})
             assert forgotten.among(journal_places) == {blocks[0].id}, who
     assert copies(admin, table) == (10, 10)
+
+
+def test_a_rewind_that_does_not_see_old_rows_ends(
+    journal: Journal, as_user: AsUser, admin: Client
+) -> None:
+    """It saw none, removed none, and noted that it had: the new rows came beside the old ones."""
+    table = make(admin, "shop.orders", stamped=True)
+    (block,) = journal.seal(table, batch(0, 10))
+    with working(as_user("whole")) as worker:
+        assert outcomes(worker.load([block])) == ["loaded"]
+    rewind = rewound(journal.app, Mark(table=table))
+    hidden = re.escape(f"sees only those rows of {table} where")
+    with connected(as_user("narrow")) as ledger, pytest.raises(Refused, match=hidden):
+        carry_out(as_user("narrow"), ledger, [block], rewind)
+    with connected(as_user("remover")) as ledger:
+        assert not ledger.noted().superseded
+        assert copies(admin, table) == (10, 10)
+        assert carry_out(as_user("remover"), ledger, [block], rewind).rows == 10
+        assert len(ledger.noted().superseded) == 1
+    assert copies(admin, table) == (0, 0)
+
+
+def priced(first: int, rows: int) -> pa.RecordBatch:
+    """Rows with one column more."""
+    field = pa.field("price", pa.int64(), metadata={b"clickhouse": b"Int64"})
+    return batch(first, rows).append_column(field, pa.array([7] * rows, pa.int64()))
+
+
+def test_a_column_that_is_not_seen_waits_for_its_right(
+    journal: Journal, as_user: AsUser, admin: Client
+) -> None:
+    """It was taken for one that was dropped: the block was loaded, with the DEFAULT as its value.
+
+    The worker looked at the table before it had the column, and looks no other than before.
+    """
+    table = make(admin, "shop.orders", stamped=True)
+    (old,) = journal.seal(table, batch(0, 10))
+    with working(as_user("narrowly")) as worker:
+        assert outcomes(worker.load([old])) == ["loaded"]
+        admin.command(f"ALTER TABLE {table} ADD COLUMN price Int64 DEFAULT 1")
+        plain, new = journal.seal(table, batch(10, 10), priced(20, 10))
+        done = {one.block: one for one in worker.load([plain, new], new={plain.id, new.id})}
+    assert (done[plain.id].outcome, copies(admin, table)) == ("loaded", (20, 20)), done
+    waits = done[new.id]
+    assert (waits.outcome, waits.about) == ("retry", About.UNKNOWN), waits
+    assert waits.cause is RetryCause.NO_RIGHT_ON_COLUMN
+    assert f"GRANT INSERT(price) ON {table}" in waits.reason
+    with working(as_user("whole")) as worker:
+        assert outcomes(worker.load([new])) == ["loaded"]
+    prices = admin.query(f"SELECT price, count() FROM {table} GROUP BY 1 ORDER BY 1").result_rows
+    assert prices == [(1, 20), (7, 10)]
+
+
+@pytest.mark.parametrize("who", ["narrowly", "whole"])
+def test_a_column_that_was_dropped_is_left_out(
+    journal: Journal, as_user: AsUser, admin: Client, who: str
+) -> None:
+    """Negative control; its name still stands in the table's definition."""
+    table = make(admin, "shop.orders", stamped=True)
+    admin.command(
+        f"ALTER TABLE {table} MODIFY COLUMN name COMMENT '`price` Int64', "
+        "MODIFY COMMENT ', `price` Int64'"
+    )
+    blocks = journal.seal(table, priced(0, 10))
+    with working(as_user(who)) as worker:
+        assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert copies(admin, table) == (10, 10)
+
+
+def test_a_transform_that_returns_a_column_that_is_not_seen(
+    journal: Journal, as_user: AsUser, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its block waits, and was parked; a column that the table does not have still parks."""
+    (journal.directory / "made_here.py").write_text(
+        "def f(rows): return rows.append_column('price', rows['id'])\n"
+    )
+    monkeypatch.syspath_prepend(journal.directory)
+    table = make(admin, "shop.orders", stamped=True)
+    told = {"loader": as_user("narrowly").loader.model_copy(update={"transform": "made_here:f"})}
+    narrowly = as_user("narrowly").model_copy(update=told)
+    admin.command(f"ALTER TABLE {table} ADD COLUMN price Int64")
+    waiting, hopeless = (journal.seal(table, batch(at, 10)) for at in (0, 10))
+    with working(narrowly) as worker:
+        (done,) = worker.load(waiting)
+    assert (done.outcome, done.about) == ("retry", About.TABLE), done
+    assert f"GRANT INSERT(price) ON {table}" in done.reason
+    admin.command(f"ALTER TABLE {table} DROP COLUMN price")
+    with working(narrowly) as worker:
+        assert outcomes(worker.load(hopeless)) == ["parked"]

@@ -7,8 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from loader.clickhouse.ledger import Ledger
 from loader.journal import source as journal_source
@@ -167,12 +165,21 @@ def test_a_partition_without_a_position_whose_first_records_are_gone(journal: Jo
     """Deleted before anybody loaded them: both numbers, and never a silent beginning."""
     for i in range(4):
         journal.seal(TABLE, batch(i, 1))
-    place = TopicPartition(names.journal_topic(journal.app), 0, 4)
-    admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})
-    admin.delete_records([place])[place].result(30)
+    journal.delete_journal(4)
     source = reader(journal)
     with pytest.raises(
         ContractBroken, match=r"\[0\] holds offsets 4 to \d+, but the ledger has no"
     ):
         source.initialOffset()
     assert reader(journal, {0: 4}).initialOffset()["0"] == 4
+
+
+def test_records_deleted_under_a_running_loader_name_the_way_on(journal: Journal) -> None:
+    for i in range(4):
+        journal.seal(TABLE, batch(i, 1))
+    journal.delete_journal(4)
+    source = reader(journal, {0: 2})
+    source.prepareForTriggerAvailableNow()
+    with pytest.raises(ContractBroken, match="begins at offset 4, but the loader stands at 2") as e:
+        source.read(source.initialOffset())
+    assert "--ledger-lost" in e.value.next_step

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -15,6 +15,7 @@ from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
 from relay.clickhouse.statement_settings import FEW_ROWS
 from tests.loader.blocks import Journal, batch, clock_passes
+from tests.loader.test_altered_tables import recorded
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number, until_settled, window
 from tests.versions.engines import Engine, running
@@ -24,6 +25,8 @@ from tests.versions.users import User
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from clickhouse_connect.driver.client import Client
 
 ZONE = "<timezone>Etc/GMT+12</timezone>"
 SHARDS = (
@@ -42,6 +45,7 @@ PROFILES = {
     "keys": {"force_primary_key": "1", "force_optimize_projection": "1"},
     "types": {"cast_keep_nullable": "1", "data_type_default_nullable": "1"},
     "rows": {"final": "1", "apply_deleted_mask": "0", "apply_patch_parts": "0"},
+    "names": {"input_format_arrow_case_insensitive_column_matching": "1"},
     "blocks": {"use_strict_insert_block_limits": "1", "max_insert_block_size_bytes": "600"},
 }
 PLAIN = User("plain", "w")
@@ -52,6 +56,27 @@ USERS = [
     User("fixed", "w", constant=tuple(FEW_ROWS)),
 ]
 _apps = itertools.count()
+
+
+class Opened(NamedTuple):
+    """An app on the server, as a user has it."""
+
+    journal: Journal
+    admin: Client
+    worker: Worker
+
+
+@contextlib.contextmanager
+def opened(
+    engine: Engine, bootstrap: str, directory: Path, app: str, user: User
+) -> Iterator[Opened]:
+    journal = Journal(bootstrap, engine.reached_as(user), app, directory)
+    ledger_of(journal.settings(), make=True)
+    with (
+        contextlib.closing(engine.client()) as admin,
+        contextlib.closing(Worker(journal.settings())) as worker,
+    ):
+        yield Opened(journal, admin, worker)
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +103,9 @@ def test_a_profile_changes_nothing(
     """In one part each; also of blocks of which only the record, or a count, tells."""
     if not logs:
         request.getfixturevalue("without_logs")
-    journal = Journal(bootstrap, engine.reached_as(user), f"profile{next(_apps)}", tmp_path)
-    ledger_of(journal.settings(), make=True)
-    table = f"shop.{journal.app}"
-    with (
-        contextlib.closing(engine.client()) as admin,
-        contextlib.closing(Worker(journal.settings())) as worker,
-    ):
+    app = f"profile{next(_apps)}"
+    table = f"shop.{app}"
+    with opened(engine, bootstrap, tmp_path, app, user) as (journal, admin, worker):
         stamp = "" if logs else ", _block String"
         admin.command(
             f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) "
@@ -96,20 +117,25 @@ def test_a_profile_changes_nothing(
         answer_lost(worker, second)
         assert until_settled(worker, second) == ["loaded"]
         assert number(admin, table) == 200
-        parts = f"system.parts WHERE active AND database = 'shop' AND table = '{journal.app}'"
+        parts = f"system.parts WHERE active AND database = 'shop' AND table = '{app}'"
         assert number(admin, parts) == 2
+
+
+def test_names_that_differ_in_case_are_two(engine: Engine, bootstrap: str, tmp_path: Path) -> None:
+    """Under the profile that takes them for one, both columns got the values of the last."""
+    (user,) = (one for one in USERS if one.name == "names")
+    with opened(engine, bootstrap, tmp_path, "names", user) as (journal, admin, worker):
+        admin.command("CREATE TABLE shop.cases (id Int64, ID Int64) ENGINE = MergeTree ORDER BY id")
+        row = recorded({"id": ("Int64", 1), "ID": ("Int64", 2)})
+        assert until_settled(worker, journal.seal("shop.cases", row)) == ["loaded"]
+        assert admin.query("SELECT id, ID FROM shop.cases").result_rows == [(1, 2)]
 
 
 def test_a_log_that_was_emptied_proves_nothing(
     engine: Engine, bootstrap: str, tmp_path: Path
 ) -> None:
     """A disk was full, and somebody emptied the logs, some seconds after a claim."""
-    journal = Journal(bootstrap, engine.reached_as(PLAIN), "emptied", tmp_path)
-    ledger_of(journal.settings(), make=True)
-    with (
-        contextlib.closing(engine.client()) as admin,
-        contextlib.closing(Worker(journal.settings())) as worker,
-    ):
+    with opened(engine, bootstrap, tmp_path, "emptied", PLAIN) as (journal, admin, worker):
         admin.command("CREATE TABLE shop.emptied (id Int64) ENGINE = MergeTree ORDER BY id")
         blocks = journal.seal("shop.emptied", batch(0, 100))
         answer_lost(worker, blocks)
@@ -123,12 +149,7 @@ def test_a_log_that_was_emptied_proves_nothing(
 
 def test_a_shard_that_is_away_has_no_rows(engine: Engine, bootstrap: str, tmp_path: Path) -> None:
     """An INSERT into a Distributed table is answered by the shards, and not by a queue."""
-    journal = Journal(bootstrap, engine.reached_as(PLAIN), "shards", tmp_path)
-    ledger_of(journal.settings(), make=True)
-    with (
-        contextlib.closing(engine.client()) as admin,
-        contextlib.closing(Worker(journal.settings())) as worker,
-    ):
+    with opened(engine, bootstrap, tmp_path, "shards", PLAIN) as (journal, admin, worker):
         admin.command("CREATE TABLE shop.shards (id Int64) ENGINE = Distributed(away, shop, t, id)")
         (done,) = worker.load(journal.seal("shop.shards", batch(0, 100)))
         assert (done.outcome, "127.0.0.1:1" in done.reason) == ("retry", True), done

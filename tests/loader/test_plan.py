@@ -9,6 +9,7 @@ from loader.clickhouse.server_records import Parts, inserted_since
 from loader.core import plan, set_aside_plan
 from loader.core.retry_cause import RetryCause
 from loader.core.table_rules import Nature, Window, emptied, nature
+from relay.clickhouse.table_keys import TableKeys
 from tests.loader import model
 from tests.loader.model import Guards, Table, Violation, begin, begin_left_out, search
 
@@ -66,6 +67,7 @@ def test_blocks_over_two_partitions(others: int, *, stamped: bool) -> None:
         *(Table(window=0, parts=2, sizes=sizes) for sizes in ((7, 4), (4, 8), (3, 3))),
         Table(stamped=False, window=2, sizes=(7, 4)),
         Table(stamped=False, window=6, parts=2, sizes=(3, 3)),
+        Table(stamped=False, window=0, sizes=(7, 4), replaces=True),
     ],
 )
 def test_two_versions_of_a_transform(table: Table) -> None:
@@ -339,6 +341,49 @@ def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("table", "wanted"),
     [
+        (Table(replicated=True, window=0), {"loaded"}),
+        (Table(replicated=True, window=6), {"loaded"}),
+        (Table(replicated=True, window=0, logged=True), {"loaded"}),
+        (Table(replicated=True, stamped=False, window=6), {"loaded"}),
+        (Table(replicated=True, stamped=False, window=0, logged=True), {"loaded", "parked"}),
+        (Table(replicated=True, window=6, viewed=True), {"loaded"}),
+    ],
+)
+@pytest.mark.parametrize(("loaders", "rounds", "faults"), [(2, 1, 1), (1, 3, 2)])
+def test_an_insert_that_keeper_did_not_answer(
+    table: Table, wanted: set[str], loaders: int, rounds: int, faults: int
+) -> None:
+    """In every order of attempts and of the replica's own look: once, and never by rows that go."""
+    start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=1)
+    states, endings = search(start, table, Guards())
+    print(f"{table}: {states} states, endings {endings}")
+    assert endings <= wanted
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize(
+    ("guards", "table"),
+    [
+        (Guards(confirmed=False), Table(replicated=True, window=0)),
+        (Guards(confirmed=False), Table(replicated=True, window=6)),
+        (
+            Guards(unanswered=False),
+            Table(replicated=True, stamped=False, window=0, logged=True),
+        ),
+    ],
+)
+def test_without_a_guard_of_confirmed_rows_the_search_finds_it(
+    guards: Guards, table: Table
+) -> None:
+    """Negative control: loaded by rows that the replica drops; doubled, as the log has no part."""
+    start = begin(table, loaders=1, rounds=3, faults=2, others=1)
+    with pytest.raises(Violation, match=r"doubled|marked loaded with copies"):
+        search(start, table, guards)
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"),
+    [
         (Table(window=0), {"loaded", "parked"}),
         (Table(window=0, logged=True), {"loaded", "parked"}),
         (Table(stamped=False, window=6), {"loaded"}),
@@ -454,9 +499,13 @@ def test_a_retry_says_why_for_those_who_count() -> None:
         RetryCause.ERROR,
     ]
     assert ends[2] == plan.Done("retry", "altered")
+    assert cast("plan.Done", decide(SHOWN)).cause == RetryCause.UNCONFIRMED
 
 
 WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never")
+SHOWN = plan.InsertFacts(counted=10, unconfirmed="the replica has still to check a part")
+"""All of its rows are there, and Keeper may not have them."""
+WAITS = plan.Done("retry", "the replica has still to check a part")
 
 
 @pytest.mark.parametrize(
@@ -535,6 +584,28 @@ WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never
         (plan.InsertFacts(counted=4), {}, plan.Park),
         (plan.InsertFacts(repeatable=True), {}, plan.Insert(None)),
         (plan.InsertFacts(), {}, plan.Park),
+        # The rows, all or some of them, which the replica drops if Keeper does not have them.
+        (SHOWN, {}, WAITS),
+        (replace(SHOWN, counted=4), {"record": NEVER}, WAITS),
+        *((SHOWN, {"human": one}, WAITS) for one in ("retry", "absent", "loaded", "discard")),
+        (SHOWN, {"human": "dead"}, WAITS),
+        (replace(SHOWN, repeatable=True), {"human": "dead"}, WAITS),
+        (replace(SHOWN, repeatable=True), {}, plan.Insert(None)),
+        # Keeper says what it has to a repeat, if it surely remembers the token.
+        (replace(SHOWN, inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
+        (replace(SHOWN, inserted=0, margin=50, newest=7), {}, plan.Insert(57)),
+        (replace(SHOWN, inserted=0, margin=-1, newest=7), {}, WAITS),
+        (
+            replace(SHOWN, inserted=0, margin=50, newest=7),
+            {"sent": plan.UNREMEMBERED},
+            WAITS,
+        ),
+        # An INSERT that succeeded had Keeper's answer.
+        (SHOWN, {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        # This user may not ask.
+        (replace(SHOWN, passing=False), {}, plan.Park),
+        (replace(SHOWN, passing=False), {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        (replace(SHOWN, passing=False), {"human": "loaded"}, plan.Settle),
     ],
 )
 def test_the_order_of_proof(
@@ -691,13 +762,16 @@ def test_windows(engine: str, settings: str, parts: int, counter: str) -> None:
     ],
 )
 def test_what_becomes_of_rows(engine_full: str, vanish: str, *, repeatable: bool) -> None:
-    """By engine and TTL; a view behind the table would take a repeat's rows twice."""
+    """By engine and TTL; a view would take a repeat's rows twice; a key made anew is another."""
     engine = engine_full.partition(" ")[0].partition("(")[0]
-    found = nature(engine, engine_full, DEFAULTS)
+    keys = TableKeys("a", "", dict.fromkeys(["a", "ver", "a ver"], ""))
+    found = nature(engine, engine_full, DEFAULTS, keys)
     assert vanish in found.vanish
     assert bool(vanish) == bool(found.vanish)
     assert found.repeatable is repeatable
-    assert not nature(engine, engine_full, DEFAULTS, views=("db.v",)).repeatable
+    assert not nature(engine, engine_full, DEFAULTS, keys, views=("db.v",)).repeatable
+    made = replace(keys, defaults={**keys.defaults, "a": "now()"})
+    assert not nature(engine, engine_full, DEFAULTS, made).repeatable
 
 
 @pytest.mark.parametrize(
@@ -742,6 +816,8 @@ def test_lightweight_updates(settings: str, *, patched: bool) -> None:
         # With a dropped partition go its tokens.
         (Nature(Window(9, None, "parts")), 3, 5, Parts(2, 1), None),
         (Nature(Window(9, 60, "log")), 3, 5, None, 2),
+        (Nature(Window(9, 60, "log")), 3, 3, None, 0),
+        (Nature(Window(9, 60, "log")), 0, 0, None, 1),  # the first entry of all, or none
         (Nature(Window(9, 60, "log")), 3, -1, None, None),
         (Nature(Window(9, 60, "log")), -1, 5, None, None),
         (Nature(Window(0, None, "none")), 3, 5, None, None),
@@ -757,7 +833,9 @@ def test_how_many_parts_came_since_a_claim(
 OLD, NEW = "m:f@old", "m:f@new"
 
 
-def versions(counted: int | None, *earlier: plan.Entry, newest: int = 3) -> plan.Effect:
+def versions(
+    counted: int | None, *earlier: plan.Entry, newest: int = 3, repeatable: bool = False
+) -> plan.Effect:
     """What version NEW, of 6 rows, does after these claims."""
     stamped = counted is not None
     run, _ = plan.start("me", 10, stamped=stamped)
@@ -766,7 +844,9 @@ def versions(counted: int | None, *earlier: plan.Entry, newest: int = 3) -> plan
     mine = plan.Entry(plan.PREPARED, 9, "me", 3, stamped, rows=6, transform=NEW)
     run, _ = plan.step(run, (*earlier, mine))
     inserted = None if stamped else newest - 2
-    facts = plan.InsertFacts(inserted=inserted, margin=50, newest=newest, counted=counted)
+    facts = plan.InsertFacts(
+        inserted=inserted, margin=50, newest=newest, counted=counted, repeatable=repeatable
+    )
     run, effect = plan.step(run, facts)
     return plan.step(run, plan.ServerRecord("unclear"))[1] if effect == plan.AskRecord() else effect
 
@@ -805,6 +885,16 @@ def test_without_counting_another_version_is_never_repeated_under_the_token() ->
     assert "the transform has changed" in parked.reason
     # Nothing at all was inserted since the old claim.
     assert versions(None, other, newest=2) == plan.Insert(2)
+
+
+def test_rows_of_another_version_do_not_replace_each_other() -> None:
+    """A version column makes a repeat of the same rows harmless; these may have other keys."""
+    same, other = claimed(6, NEW, stamped=False), claimed(6, OLD, stamped=False)
+    assert versions(None, same, newest=99, repeatable=True) == plan.Insert(None)
+    parked = versions(None, other, newest=99, repeatable=True)
+    assert isinstance(parked, plan.Park)
+    assert "the transform has changed" in parked.reason
+    assert isinstance(versions(4, claimed(9, OLD), repeatable=True), plan.Park)
 
 
 @pytest.mark.parametrize("table", [STAMPED, replace(BARE, window=2)])

@@ -91,6 +91,28 @@ def test_a_restored_clickhouse_gets_what_came_since(
     assert copies(client, table) == (300, 300)
 
 
+def test_journal_records_that_were_deleted_before_a_loader_read_them(
+    loader: Unsparked, client: Client, table: str
+) -> None:
+    """Said before anything is loaded, with the way on; `loader status` says the same."""
+    loaded(loader, table, 0)
+    for first in (100, 200):
+        loader.journal.seal(table, batch(first, 100))
+    loader.journal.delete_journal(4)
+    with pytest.raises(
+        ContractBroken, match="begins at offset 4, but the loader stands"
+    ) as stopped:
+        loader.run()
+    assert "--ledger-lost" in stopped.value.next_step
+    status, said = loader.journal.run("status")
+    assert (status, "begins at offset 4" in said, "--ledger-lost" in said) == (6, True, True), said
+    assert copies(client, table) == (100, 100)
+    loader.run(lost=True)
+    assert copies(client, table) == (200, 200), "all that the journal still has"
+    assert loader.run() == []
+    assert loader.journal.run("status")[0] == 0
+
+
 def test_tables_newer_than_the_restored_ledger_are_not_filled_twice(
     loader: Unsparked, client: Client, table: str
 ) -> None:

@@ -185,3 +185,20 @@ def test_a_column_that_means_the_same_is_read(was: str, now: str, value: int, re
     wanted = arrow_schema(table_schema(one_column(now, []).schema, metadata=False))
     found = shaped(one_column(was, [value]), Block(id="b"), wanted)
     assert found.column(0).to_pylist() == [read]
+
+
+@pytest.mark.parametrize("around", ["{}", "Array({})", "Map(String, {})"])
+def test_a_part_that_the_newest_type_has_not_is_no_loss_without_a_word(around: str) -> None:
+    """Arrow would cast it away; a part that is new is null."""
+    value: object = {"a": 1, "b": 2}
+    value = {"{}": value, "Array({})": [value]}.get(around, [("k", value)])
+    two, one = (around.format(of) for of in ("Tuple(a Int64, b Int64)", "Tuple(a Int64)"))
+    three = around.format("Tuple(a Int64, b Int64, c Int64)")
+    block = one_column(two, [value])
+    wanted = {
+        of: arrow_schema(table_schema(one_column(of, []).schema, metadata=False))
+        for of in (one, three)
+    }
+    with pytest.raises(Refused, match="a struct has the parts a, b, and needs a"):
+        shaped(block, Block(id="b"), wanted[one])
+    assert "None" in str(shaped(block, Block(id="b"), wanted[three]).column(0).to_pylist())

@@ -25,7 +25,8 @@ def rewound(
     app: str, *starts: Mark, kept: tuple[str, ...] = (), first: int | None = FIRST
 ) -> Rewound:
     rewind = Rewind(starts=starts, kept=kept, why="wrong")
-    return Rewound(Commit(app=app, partition=1, epoch=FIRST + 2, n=9, rewind=rewind), 40, first)
+    record = Commit(app=app, partition=1, epoch=FIRST + 2, n=9, rewind=rewind)
+    return Rewound(record, 40, {} if first is None else {one.table: first for one in starts})
 
 
 IDS = {
@@ -53,6 +54,9 @@ def test_blocks_that_it_replaced_are_told_by_their_ids() -> None:
     assert not any(one.replaces(block) for block in ids("a", "d.other"))
     whole = rewound("a", Mark(table="d.t", offset=100), first=None)
     assert not any(whole.replaces(block) for block in ids("a", "d.t"))
+    others = Rewound(one.record, 40, {"d.u": FIRST})
+    assert not any(others.replaces(block) for block in ids("a", "d.t")), "of each table its own"
+    assert others.rows("d.t", "_block") == ""
     assert (whole.rows("d.t", "_block"), one.rows("d.u", "_block"), one.rows("", "_block")) == (
         "",
         "",

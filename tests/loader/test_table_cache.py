@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader.blocks.worker import Worker
-from loader.clickhouse.tables import LOOK_SECONDS, TableCache, Target
+from loader.clickhouse.table_cache import LOOK_SECONDS, TableCache
+from loader.clickhouse.tables import Target
 from loader.core.table_rules import Nature, Window
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch

@@ -242,6 +242,67 @@ def test_times_and_parts_that_do_not_fit_are_refused(
         fitted(row.append_column("at", values), row, {**COLUMNS, "at": type_}, "_block")
 
 
+TIME = pa.array([MIDNIGHT], pa.timestamp("s"))
+PARTS = [
+    ("Nullable(Tuple(a Int64))", [{"a": 7}], "parts a, and needs given, tuple"),
+    ("Variant(Int64, String)", [{"as_int64": 7}], "parts as_int64, and needs which, as_int64"),
+    ("Dynamic", [{"a": 7}], "parts a, and needs which, as_bool"),
+    ("Tuple(a Int64, b String)", [{"a": 7, "b": "x", "note": "y"}], "a, b, note, and needs a, b"),
+    ("Tuple(a Int64, b String)", [{"a": 7}], "parts a, and needs a, b"),
+    ("Array(Tuple(a Int64, b String))", [[{"a": 7}]], "parts a, and needs a, b"),
+    ("Map(String, Tuple(a Int64))", [[{"key": "k", "value": {"b": 7}}]], "b, and needs a"),
+    ("Tuple(a Tuple(b Int64))", [{"a": {"c": 7}}], "parts c, and needs b"),
+    (
+        "Tuple(s String, t DateTime64(6))",
+        pa.StructArray.from_arrays([TIME, pa.array(["x"])], ["t", "s"]),
+        "lose their unit",
+    ),
+    (
+        "Tuple(a Int64, t DateTime64(3))",
+        pa.StructArray.from_arrays([TIME], ["t"]),
+        "lose their unit",
+    ),
+    (
+        "Array(DateTime64(3))",
+        pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), TIME.dictionary_encode()),
+        "lose their unit",
+    ),
+    ("Variant(Int64, String)", [{"which": 3, "as_int64": 7, "as_string": ""}], "which of .* is 3"),
+    ("Nullable(Tuple(a Int64))", [{"given": None, "tuple": {"a": 7}}], "given of .* is None"),
+    (
+        "Variant(Decimal(9, 2), String)",
+        [{"which": 1, "as_decimal_9_2": "1.999", "as_string": ""}],
+        "'1.999' does not fit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("type_", "values", "why"), PARTS)
+def test_structs_of_other_parts_are_refused(type_: str, values: object, why: str) -> None:
+    """Arrow's cast fills what is missing with nulls, and drops what is too much."""
+    given_ = values if isinstance(values, pa.Array) else pa.array(values)
+    row = ROWS.slice(0, 1)
+    with pytest.raises(CannotTransform, match=why):
+        fitted(row.append_column("v", given_), row, {**COLUMNS, "v": type_}, "_block")
+
+
+def test_the_order_of_parts_does_not_matter_and_a_null_may_stand_for_null() -> None:
+    """Arrow casts them by name; a value in another encoding is the value."""
+    row = ROWS.slice(0, 1).append_column("t", pa.array([{"b": "x", "a": 7}]))
+    absent = pa.struct({"given": pa.uint8(), "tuple": pa.struct({"a": pa.int32()})})
+    row = row.append_column("n", pa.array([None], absent))
+    row = row.append_column("at", TIME.dictionary_encode())
+    types = {
+        "t": "Tuple(a Int64, b String)",
+        "n": "Nullable(Tuple(a Int64))",
+        "at": "DateTime64(3)",
+    }
+    found = fitted(row, ROWS.slice(0, 1), {**COLUMNS, **types}, "_block")
+    assert found.select(["t", "n", "at"]).to_pylist() == [
+        {"t": {"a": 7, "b": "x"}, "n": None, "at": MIDNIGHT * 1000}
+    ]
+
+
 def test_parts_that_fit_and_texts_of_times_go_in() -> None:
     row = ROWS.slice(0, 1).append_column("a", pa.array([["1.99", None]]))
     row = row.append_column("m", pa.array([[("k", 7)]], pa.map_(pa.string(), pa.int64())))

@@ -19,6 +19,7 @@ from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
 from relay.clickhouse.errors import About
 from relay.config.server_settings import ClickHouse
+from relay.dev.layout import free_ports
 from relay.errors import Refused
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
@@ -68,9 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address."""
     directory = tmp_path_factory.mktemp("users")
     (directory / "users.xml").write_text(users_xml(), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "tests.loader.withusers", str(directory), str(port)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
 

@@ -10,6 +10,7 @@ from pyspark import daemon
 
 from loader.blocks.table_runs import ONE_INSERT_BYTES, front, pieces
 from loader.blocks.worker import TOGETHER
+from loader.core.block_size import rows_size
 from loader.spark.workers import (
     SMALL_BYTES,
     TASK_BYTES,
@@ -115,6 +116,17 @@ def test_large_blocks_of_one_table_are_shared_out() -> None:
 
     assert pieces(large, 2) == [range(3), range(3, 6)]
     assert pieces(of_tables("aaaaaa", ONE_INSERT_BYTES // 6), 2) == [range(6)]
+
+
+def test_rows_that_set_few_of_many_columns_count_as_what_they_take_as_columns() -> None:
+    """As producers sent them, an INSERT took all of these blocks, of 8 MB as columns."""
+    wide = of_tables("aaaaaa")
+    for block in wide:
+        block.decoded_bytes = ONE_INSERT_BYTES
+
+    assert pieces(wide, 2) == [range(3), range(3, 6)]
+    assert rows_size(wide[0]) == ONE_INSERT_BYTES
+    assert rows_size(Block(row_bytes=7, decoded_bytes=5)) == 7, "texts count only there"
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,14 @@ import contextlib
 import itertools
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-HOST = "127.0.0.1"
+from tests.replicas.listener import CONNECT_SECONDS, HOST, PIECE, Listener
+
 HELD_BYTES = 16
 """Of a request's end."""
-CONNECT_SECONDS = 2.0
-_PIECE = 1 << 16
 _END_OF_HEAD = b"\r\n\r\n"
 _CONNECTION = b"connection:"
 
@@ -59,7 +58,7 @@ class Held:
         self._released.set()
 
 
-class Front:
+class Front(Listener):
     """Before `servers`; `close` ends it.
 
     Args:
@@ -72,16 +71,14 @@ class Front:
     """
 
     def __init__(self, servers: Sequence[Address], *, each_request: bool = False) -> None:
+        super().__init__()
         self.each_request = each_request
         self._servers, self._turn = list(servers), itertools.count()
-        self._lock = threading.Lock()
         self._awaited: list[Held] = []
-        self._open: set[socket.socket] = set()
         self._refusing = False
-        self._listening = socket.create_server((HOST, 0))
-        self.address = f"{HOST}:{self._listening.getsockname()[1]}"
+        self.address = f"{HOST}:{self.port}"
         self.url = f"http://{self.address}"
-        self._start(self._accept)
+        self.listen()
 
     def hold(self, text: str) -> Held:
         """Hold the end of the next request in whose first 4 KiB this stands, URL or body."""
@@ -96,14 +93,6 @@ class Front:
         if refusing:
             self.cut()
 
-    def cut(self) -> None:
-        """Cut all connections of now."""
-        with self._lock:
-            cut, self._open = self._open, set()
-        for one in cut:
-            with contextlib.suppress(OSError):  # its other side may have ended it
-                one.shutdown(socket.SHUT_RDWR)
-
     def move(self, *servers: Address) -> None:
         """Lead to these from now on; connections of now are cut."""
         self._servers = list(servers)
@@ -117,34 +106,19 @@ class Front:
 
     def close(self) -> None:
         """End all connections, and what is held."""
-        with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self.cut()
+        super().close()
         with self._lock:
             for held in self._awaited:
                 held.release()
 
     # ---- threads -------------------------------------------------------------------------
 
-    def _start(self, work: Callable[..., None], *arguments: object) -> None:
-        threading.Thread(target=work, args=arguments, daemon=True, name=self.address).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:  # closed
-                return
-            self._start(self._connected, client)
-
-    def _connected(self, client: socket.socket) -> None:
+    def _serve(self, client: socket.socket) -> None:
         server = None if self._refusing else self._next()
         if server is None:
             client.close()
             return
-        with self._lock:
-            self._open |= {client, server}
+        self._joined(client, server)
         self._start(self._pipe, server, client)
         with contextlib.suppress(OSError, _Ended):  # either side ended: so does the other
             stream = _Stream(client)
@@ -163,16 +137,9 @@ class Front:
     def _pipe(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):  # as above
             source.settimeout(None)
-            while piece := source.recv(_PIECE):
+            while piece := source.recv(PIECE):
                 sink.sendall(piece)
         self._end(source, sink)
-
-    def _end(self, *sides: socket.socket) -> None:
-        for one in sides:
-            with self._lock:
-                self._open.discard(one)
-            with contextlib.suppress(OSError):  # closed by the other thread
-                one.shutdown(socket.SHUT_RDWR)
 
     def _request(self, stream: _Stream, server: socket.socket) -> None:
         head = stream.until(_END_OF_HEAD)
@@ -186,7 +153,7 @@ class Front:
         if held is None:
             server.sendall(head + first)
             while left:
-                piece = stream.take(min(left, _PIECE))
+                piece = stream.take(min(left, PIECE))
                 server.sendall(piece)
                 left -= len(piece)
             return
@@ -235,7 +202,7 @@ class _Stream:
         return taken
 
     def _more(self) -> None:
-        piece = self._source.recv(_PIECE)
+        piece = self._source.recv(PIECE)
         if not piece:
             raise _Ended
         self._rest += piece

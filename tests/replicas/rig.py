@@ -1,4 +1,4 @@
-"""Three replicas, their coordinator, a proxy before each of them and a balancer before all."""
+"""Three replicas or fewer, their coordinator, a proxy before each and a balancer before all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 import clickhouse_connect
 
 from relay.dev import process
+from relay.dev.layout import free_ports
 from tests.replicas import coordinator, library
 from tests.replicas.front import Front
+from tests.replicas.line import Line
 from tests.replicas.server import HOST, USER, Settings
 
 if TYPE_CHECKING:
@@ -138,6 +140,9 @@ class Rig:
     Attributes:
         directory: of all; absolute.
         session_ms: of the replicas with the coordinator.
+        size: how many replicas.
+        profile: XML of settings for all of their users.
+        line: to the coordinator, where it is not a plain one.
     """
 
     directory: Path
@@ -146,12 +151,17 @@ class Rig:
     replicas: list[Replica] = field(default_factory=list)
     balancer: Front | None = None
     port: int = 0
+    size: int = 3
+    profile: str = ""
+    line: Line | None = None
 
     def __enter__(self) -> Self:
         library.check()
         ports = free_ports(7)
         self.port = ports[0]
-        for number in (1, 2, 3):
+        if self.line is not None:
+            self.line.lead_to(self.port)
+        for number in range(1, self.size + 1):
             self.replicas.append(self._replica(number, ports[2 * number - 1], ports[2 * number]))
         addresses = [(HOST, one.settings.http) for one in self.replicas]
         self.balancer = Front(addresses)
@@ -172,7 +182,9 @@ class Rig:
         # An address of its own, by this test run's port: other rigs may run on the machine.
         interserver = f"127.{self.port >> 8}.{self.port & 255}.{10 + number}"
         session = self.session_ms
-        made = Settings(f"r{number}", http, tcp, interserver, self.port, session, self.password)
+        port = self.line.port if self.line is not None else self.port
+        users = self.password, self.profile
+        made = Settings(f"r{number}", http, tcp, interserver, port, session, *users)
         made.write(directory)
         return Replica(directory, made, Front([(HOST, http)]))
 
@@ -187,6 +199,8 @@ class Rig:
         for one in self.replicas:
             one.kill()
         coordinator.end(self.directory)
+        if self.line is not None:
+            self.line.close()
 
     def lose_coordinator(self) -> None:
         """SIGKILL for ZooKeeper."""
@@ -246,12 +260,3 @@ class Rig:
     def urls(self, *, proxied: bool = True) -> str:
         """clickhouse.url that names each replica."""
         return ",".join(one.front.url if proxied else one.url for one in self.replicas)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, all different."""
-    taken = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports

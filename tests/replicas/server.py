@@ -49,6 +49,7 @@ class Settings:
         coordinator: ZooKeeper's port on 127.0.0.1.
         session_ms: of its session with it.
         password: of USER.
+        profile: XML of settings for all users.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Settings:
     coordinator: int
     session_ms: int
     password: str
+    profile: str = ""
 
     def write(self, directory: Path) -> None:
         """Keep it where the process looks for it."""
@@ -102,7 +104,8 @@ def configuration(one: Settings, directory: Path) -> str:
 def users(one: Settings) -> str:
     """users.xml: USER, who may all, and `default`, whom the process itself acts as."""
     may = "<profile>default</profile><quota>default</quota><access_management>1</access_management>"
-    return f"""<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users>
+    profile = f"<default>{one.profile}</default>"
+    return f"""<clickhouse><profiles>{profile}</profiles><quotas><default/></quotas><users>
 <default><password></password><networks><ip>::1</ip></networks>{may}</default>
 <{USER}><password>{escape(one.password)}</password><networks><ip>{HOST}</ip></networks>{may}</{USER}>
 </users></clickhouse>"""

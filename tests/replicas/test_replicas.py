@@ -26,8 +26,9 @@ from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, batch
 from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_work import outcomes
-from tests.replicas.front import HOST, Front
+from tests.replicas.front import Front
 from tests.replicas.journal import STAMPED, Replicated, spread
+from tests.replicas.listener import HOST
 from tests.replicas.rig import Replica, Rig
 
 BLOCKS, ROWS = 135, 200

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.config.settings import ClickHouse
+from relay.dev.layout import free_ports
 from tests.versions import users as user_files
 from tests.versions.releases import Release, python_of
 from tests.versions.users import User
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 ADMIN = User("admin", "of-tests")
-_SECONDS = 60.0
+_SECONDS = 180.0
 
 _LOG = (
     "<{0}><database>system</database><table>{0}</table>"
@@ -64,7 +64,8 @@ class Engine:
     ) -> None:
         self.release, self.directory = release, directory.resolve()
         self._users = [ADMIN, *users]
-        self.port, self._tcp = (port or _free_port()), _free_port()
+        chosen, self._tcp = free_ports(2)
+        self.port = port or chosen
         self._more = more
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -87,6 +88,16 @@ class Engine:
             autogenerate_session_id=False,
             **options,
         )
+
+    @contextlib.contextmanager
+    def having(self, *databases: str) -> Iterator[Client]:
+        """The administrator's client, while these databases are there."""
+        with contextlib.closing(self.client()) as client:
+            for database in databases:
+                client.command(f"CREATE DATABASE {database}")
+            yield client
+            for database in databases:
+                client.command(f"DROP DATABASE {database} SYNC")
 
     def start(self) -> None:
         """Until it answers."""
@@ -146,7 +157,7 @@ class Engine:
         deadline = time.monotonic() + _SECONDS
         while True:
             try:
-                with contextlib.closing(self.client(connect_timeout=2)):
+                with contextlib.closing(self.client(connect_timeout=2, send_receive_timeout=5)):
                     return
             except ClickHouseError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
@@ -167,9 +178,3 @@ def running(
         yield engine
     finally:
         engine.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -162,6 +162,23 @@ def _killed(bench: Bench, table: str) -> None:
     bench.holds(table)
 
 
+@guard("a date that a narrower type does not hold parks its block, and is not wrapped")
+def narrowed(bench: Bench) -> None:
+    table = f"{DATABASE}.t{uuid.uuid4().hex[:10]}"
+    columns = "id Int64, d Date, w Date DEFAULT CAST(toDate32('1950-01-01'), 'Date')"
+    bench.client.command(f"CREATE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY id")
+    days = [pa.field("d", pa.int32(), metadata={b"clickhouse": b"Date32"})]
+    schema = pa.schema([pa.field("id", pa.int64(), metadata={b"clickhouse": b"Int64"}), *days])
+    rows = [
+        pa.RecordBatch.from_arrays([pa.array([n]), pa.array([day], pa.int32())], schema=schema)
+        for n, day in enumerate([-7305, 1])
+    ]
+    done = [one.outcome for one in bench.load(*bench.journal.seal(table, *rows))]
+    expect("outcomes", done, ["parked", "loaded"])
+    found = bench.client.query(f"SELECT toString(d), toString(w) FROM {table}").result_rows
+    expect("rows", [tuple(row) for row in found], [("1970-01-02", "2129-06-07")])
+
+
 @guard("without a claim the INSERT inserts nothing, and 0 written rows say so")
 def conditional(bench: Bench) -> None:
     table = bench.table()

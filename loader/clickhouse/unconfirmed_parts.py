@@ -1,0 +1,110 @@
+"""Whether a replica may yet drop rows that it shows, because Keeper may not have them.
+
+Receives a way to ask one server, a table and a block; gives why. Never writes. Where Keeper does
+not answer an INSERT, the replica keeps the part, and the statement ends in UNKNOWN_STATUS_OF_INSERT
+(319), or as one that was killed or took too long: whoever asks this replica sees the rows. Some
+300 s later it asks Keeper, and drops the part if Keeper does not have it. Until then the part is
+one of its `parts_to_check`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Ask = Callable[..., list[Sequence[Any]] | None]
+
+LOG_COUNTER = "if(zookeeper_exception = '', log_max_index, -1)"
+"""SQL of a replica's insert counter: without Keeper it gives 0, and says why."""
+_STATE = (
+    f"SELECT {LOG_COUNTER}, multiIf("  # noqa: S608 - constants
+    "zookeeper_exception != '' OR is_session_expired, 'has no session with Keeper', "
+    "is_readonly, 'is read-only', parts_to_check > 0, 'has still to check a part', '') "
+    "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
+)
+_CLOCKS_SECONDS = 60
+"""By how much a replica's clock may be behind the one that dates claims."""
+_UNKNOWN = "whether the replica keeps its rows is not known (the user needs SELECT on system.{})"
+
+
+class ReplicaState(NamedTuple):
+    """What a replica says of a table.
+
+    Attributes:
+        newest: the insert counter; -1: it is not known.
+        doubt: why it may have rows that Keeper does not; "": it has none.
+        passing: whether it finds out by itself.
+    """
+
+    newest: int
+    doubt: str = ""
+    passing: bool = True
+
+
+def replica_state(ask: Ask, table: str, since: int) -> ReplicaState:
+    """Return the insert counter of a Replicated table, and whether all of its rows are Keeper's.
+
+    Ask before the rows are counted: what is checked by now was dropped, or stays.
+
+    Args:
+        ask: a statement and its parameters by name; gives rows, None where this user may not ask.
+        table: as database.table.
+        since: the insert counter before the oldest claim; -1: it is not known.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    rows = ask(_STATE, **table_parameters(table))
+    if rows is None:
+        return ReplicaState(-1, _UNKNOWN.format("replicas"), passing=False)
+    if not rows:  # a SharedMergeTree, whose parts are Keeper's
+        return ReplicaState(-1)
+    newest, doubt = int(rows[0][0]), str(rows[0][1])
+    if not doubt and 0 < since == newest:  # 0: of an empty log, and of one with a single entry
+        return ReplicaState(newest, "has no entry of any INSERT since in its replication log")
+    return ReplicaState(newest, doubt)
+
+
+def why_unconfirmed(
+    ask: Ask, state: ReplicaState, table: str, block: str, stamp: str, since_ms: int
+) -> str:
+    """Return why rows of the block may yet be dropped; "": they stay.
+
+    Args:
+        ask: as of `replica_state`.
+        state: before the rows were counted.
+        table: as database.table.
+        block: its id.
+        stamp: name of the block-id column.
+        since_ms: Unix time of the oldest claim.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    if not state.doubt or not state.passing:
+        return state.doubt
+    since = since_ms // 1000 - _CLOCKS_SECONDS
+    rows = ask(_recent(table, stamp), block=block, since=since, **table_parameters(table))
+    if rows is not None and not rows[0][0]:
+        return ""
+    return (
+        f"its rows are there, but the replica that shows them {state.doubt}: it drops them if "
+        "Keeper does not have them"
+    )
+
+
+def _recent(table: str, stamp: str) -> str:
+    """SQL that counts rows of a block in parts that INSERTs since the claim may have left.
+
+    What was merged since was in Keeper before.
+    """
+    return (
+        f"SELECT count() FROM {quoted_table(table)} WHERE {quoted(stamp)} = {{block:String}} "  # noqa: S608 - names are quoted, values bound
+        "AND _part IN (SELECT name FROM system.parts WHERE database = {database:String} "
+        "AND table = {name:String} AND active AND level = 0 "
+        "AND toUnixTimestamp(modification_time) >= {since:Int64})"
+    )

@@ -1,0 +1,258 @@
+"""Dead letters that loaders wrote since the moment of which the ledger is.
+
+Receives settings, the ledger and where it stands in the journal; gives the rows that
+loader.core.past_letters has for the ledger. No Spark engine runs for it. It reads the dead letters
+from the time of the first block that may be concerned on: that waits, or that the ledger may have
+forgotten. Where there is none, nothing is read. What an earlier start looked at is not read again:
+the ledger says how far that was, and where it is set back, this is set back with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from loader.clickhouse.server_records import earliest
+from loader.core import past_letters as core
+from loader.core.past_letters import PastLetter
+from loader.core.positions import letters_rows
+from loader.journal.reader import RecordRows, block_rows
+from loader.journal.rewinds import some
+from relay import names
+from relay.blocks import dead_letter
+from relay.blocks.dead_letter import RecordPlace
+from relay.config import kafka_clients
+from relay.errors import Refused
+from relay.kafka import librdkafka
+from relay.kafka.errors import answered
+from relay.kafka.partition_reader import PartitionReader, begin_once_stable, records
+from relay.kafka.topics import READ, Topics
+from relay.records_pb2 import Block, Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from loader.clickhouse.ledger import Ledger
+    from loader.console import Say
+    from loader.core.entries import NewEntry
+    from loader.core.positions import Why
+    from relay.config.settings import Settings
+
+_SECONDS = 30.0
+"""For one request, and for the next record to come."""
+_MANY = 10_000
+"""Of so many dead letters a person is told before they are read: more may take minutes."""
+
+
+class JournalStretch(NamedTuple):
+    """Of the journal.
+
+    Attributes:
+        begin: first offset by partition.
+        ends: offset behind the last, by partition.
+    """
+
+    begin: Mapping[int, int]
+    ends: Mapping[int, int]
+
+
+class Lacking(NamedTuple):
+    """What to write to the ledger, in this order.
+
+    Attributes:
+        entries: those that it lacks.
+        looked: rows that say how far the dead letters were looked at.
+    """
+
+    entries: Sequence[NewEntry] = ()
+    looked: Sequence[Mapping[str, object]] = ()
+
+
+class _Found(NamedTuple):
+    """Letters by the block that they are of, and the rows of Lacking.looked."""
+
+    letters: Mapping[str, Sequence[PastLetter]]
+    looked: Sequence[Mapping[str, object]] = ()
+
+
+class _Stretch(NamedTuple):
+    """Of a partition of dead letters: from the offset of `begin` to before `end`."""
+
+    begin: TopicPartition
+    end: int
+
+
+def lacking(
+    settings: Settings,
+    ledger: Ledger,
+    stretch: JournalStretch,
+    looked: Mapping[tuple[str, int], int],
+    why: Why,
+    tell: Say,
+) -> Lacking:
+    """Return what the ledger lacks of dead letters that loaders wrote.
+
+    Args:
+        settings: of the app.
+        ledger: of the app, which may have been set back.
+        stretch: of the journal, whose blocks the ledger may not know.
+        looked: how far the dead letters were looked at, by topic id and partition.
+        why: it may not.
+        tell: a line for people, about what cannot be known.
+
+    Raises:
+        Unavailable: a server does not answer.
+        Refused: the brokers say no after ClickHouse was set back, and loader.rejected is "dead".
+        ContractBroken: as loader.journal.reader.JournalPolling.up_to.
+    """
+    waiting = [one.block for one in ledger.waiting()]
+    with contextlib.closing(_blocks(settings, stretch)) as blocks:
+        first = next(blocks, [])
+    if not (concerned := [*waiting, *first]):
+        return Lacking()
+    topic = names.dead_topic(settings.app)
+    since_ms = min(earliest(block) for block in concerned)
+    # Of a ledger that was lost nobody knows what is left.
+    before = {} if why == "lost" else looked
+    try:
+        found = _read(settings, topic, since_ms, before, tell, back=why != "unsure")
+    except Refused as error:
+        # Where nothing says that ClickHouse was set back, no letter can be missed, or no more than
+        # at a first start: blocks whose letters are refused stand aside, and others are loaded.
+        if why == "unsure":
+            return Lacking()
+        if settings.loader.rejected == "dead":
+            raise
+        tell(
+            f"whether messages that were left out of blocks are dead letters since cannot be seen: "
+            f"{error.message}; before you resolve such a block, look for them with `relay dead ls`",
+            level=logging.WARNING,
+        )
+        return Lacking()
+    if not found.letters:
+        return Lacking(looked=found.looked)
+    return Lacking(
+        _news(settings, ledger, stretch, waiting, found, lost=why == "lost"), found.looked
+    )
+
+
+def _news(
+    settings: Settings,
+    ledger: Ledger,
+    stretch: JournalStretch,
+    waiting: Sequence[Block],
+    read: _Found,
+    *,
+    lost: bool,
+) -> list[NewEntry]:
+    """Return what letters say of blocks that wait, or are in the stretch of the journal."""
+    found = {block.id: block for block in waiting if core.made_of(block) in read.letters}
+    for of_some in _blocks(settings, stretch):
+        found |= {block.id: block for block in of_some if core.made_of(block) in read.letters}
+    asked = [*found.values(), *(Block(id=core.made_of(b), table=b.table) for b in found.values())]
+    topic = names.dead_topic(settings.app)
+    return core.news(found.values(), read.letters, ledger.entries(asked), topic, lost=lost)
+
+
+def _blocks(settings: Settings, stretch: JournalStretch) -> Generator[list[Block]]:
+    """Yield the blocks of the journal, the oldest first, those of a few records at a time."""
+    for rows in some(settings, stretch.begin, stretch.ends, _sealed):
+        if found := [Block.FromString(block) for *_, block in rows if block is not None]:
+            yield found
+
+
+def _sealed(partition: int, offset: int, record: bytes) -> RecordRows:
+    rows = block_rows(partition, offset, Commit.FromString(record))
+    return RecordRows(rows, len(rows))
+
+
+def _read(
+    settings: Settings,
+    topic: str,
+    since_ms: int,
+    looked: Mapping[tuple[str, int], int],
+    tell: Say,
+    *,
+    back: bool,
+) -> _Found:
+    """Read letters that loaders wrote from this time on; none where there is no such topic.
+
+    Args:
+        settings: of the app.
+        topic: of dead letters.
+        since_ms: Unix ms.
+        looked: how far they were looked at, by topic id and partition.
+        tell: a line for people.
+        back: whether ClickHouse was set back, so that letters which are gone may matter.
+    """
+    facts = Topics(settings).describe(topic, (READ,))
+    if facts is None:
+        return _Found({})
+    config = kafka_clients.reader(settings.kafka)
+    uncommitted = {**config, "isolation.level": "read_uncommitted"}
+    try:
+        with (
+            contextlib.closing(PartitionReader(config)) as reader,
+            contextlib.closing(PartitionReader(uncommitted)) as ends,
+        ):
+            stretches = []
+            for partition in range(facts.partitions):
+                place = TopicPartition(topic, partition, since_ms)
+                end = ends.get_watermark_offsets(place, _SECONDS)[1]
+                low = begin_once_stable(reader, place, end, _SECONDS)
+                known = looked.get((facts.topic_id, partition), 0)
+                stretch = _stretch(reader, place, max(low, known), end)
+                if back and known < low == stretch.begin.offset:
+                    tell(
+                        f"retention has deleted dead letters of {topic}[{partition}] before {low}, "
+                        "of which the ledger may know nothing since ClickHouse was set back: "
+                        "messages of these become dead letters, or rows, once more",
+                        level=logging.WARNING,
+                    )
+                stretches.append(stretch)
+            _announce(topic, stretches, tell)
+            letters = core.by_block(_letters(reader, stretches))
+    except KafkaException as error:
+        grant = f"grant Read on topic {topic} to the loader's user"
+        raise answered(f"read {topic}", error.args[0], grant) from error
+    ends_of = {one.begin.partition: one.end for one in stretches}
+    return _Found(letters, letters_rows(facts.topic_id, ends_of))
+
+
+def _stretch(reader: PartitionReader, since: TopicPartition, low: int, end: int) -> _Stretch:
+    """Return what to read of a partition: from this time on, and not before `low`."""
+    begin = reader.offsets_for_times([since], _SECONDS)[0].offset
+    since.offset = max(low, begin) if 0 <= begin < end else end
+    return _Stretch(since, end)
+
+
+def _announce(topic: str, stretches: Sequence[_Stretch], tell: Say) -> None:
+    count = sum(one.end - one.begin.offset for one in stretches)
+    if count > _MANY:
+        tell(
+            f"looking at {count:,} dead letters of {topic}, as blocks wait that they may be of; "
+            "this is done once, and the first block is loaded after it"
+        )
+
+
+def _letters(reader: PartitionReader, stretches: Sequence[_Stretch]) -> Iterator[PastLetter]:
+    for begin, end in stretches:
+        for message in records(reader, begin, end, _SECONDS):
+            yield from _of_loader(message)
+
+
+def _of_loader(message: Message) -> Iterator[PastLetter]:
+    """The letter, if a loader wrote it; a relay's names no block."""
+    place = RecordPlace(message.partition() or 0, message.offset() or 0)
+    headers = librdkafka.headers(message)
+    if not any(name == dead_letter.BLOCK for name, _ in headers):
+        return
+    with contextlib.suppress(ValueError):  # nothing of ours
+        letter = dead_letter.parse(place, 0, None, headers)
+        said = letter.reason.text
+        yield PastLetter(letter.block, place.offset, letter.source.offset, said)

@@ -1,0 +1,52 @@
+"""Loaders that meet a replica which has not made the ALTER that a block was sealed behind."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader.blocks.worker import Worker
+from loader.core.retry_cause import RetryCause
+from tests.broker.pipeline import wait_until
+from tests.loader.blocks import batch
+from tests.loader.test_work import outcomes
+
+if TYPE_CHECKING:
+    from tests.replicas.journal import Replicated
+    from tests.replicas.rig import Rig
+
+pytestmark = pytest.mark.long  # three servers and their coordinator, a minute or more
+
+ROWS = 300
+
+
+@pytest.mark.parametrize(
+    ("before", "alter"),
+    [
+        ("id Int64", "ADD COLUMN name LowCardinality(String)"),
+        ("id UInt8, name LowCardinality(String)", "MODIFY COLUMN id Int64"),
+        ("id Int64, nick LowCardinality(String)", "RENAME COLUMN nick TO name"),
+    ],
+)
+def test_no_value_is_lost_on_a_replica_that_lags(
+    rig: Rig, journal: Replicated, app: str, before: str, alter: str
+) -> None:
+    """Its columns are older than the block's: the block waits, and is not refused either."""
+    table = f"d{app}.lags"
+    rig.make(table, f"{before}, _block String", "ORDER BY tuple()")
+    first, second, _ = rig.replicas
+    second.command(f"SYSTEM STOP REPLICATION QUEUES {table}")
+    first.command(f"ALTER TABLE {table} {alter} SETTINGS alter_sync = 1")
+    (block,) = journal.seal(table, batch(0, ROWS), each=1)
+    journal.quorum = None
+    settings = journal.settings(url=second.url, rejected="dead")
+    with contextlib.closing(Worker(settings, isolates=True)) as worker:
+        for _ in range(2):
+            (found,) = worker.load([block])
+            assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
+        second.command(f"SYSTEM START REPLICATION QUEUES {table}")
+        wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
+    found_rows = second.rows(f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {table}")
+    assert found_rows == [(ROWS, ROWS)]

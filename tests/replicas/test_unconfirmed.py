@@ -1,0 +1,162 @@
+"""An INSERT that Keeper did not answer: the replica shows its rows, and may drop them (319).
+
+On one real replica, whose line to its coordinator goes dead at the INSERT's own request. What the
+loader counts is not believed: a replica that is restarted drops what its coordinator does not have.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.blocks.worker import Worker
+from loader.core.retry_cause import RetryCause
+from loader.journal.startup import ledger_of
+from relay.records_pb2 import Block
+from tests.loader.blocks import batch
+from tests.replicas.journal import COLUMNS, STAMPED, Replicated
+from tests.replicas.line import Line
+from tests.replicas.rig import Replica, Rig
+
+ROWS = 100
+COMMIT = "/log/log-"
+"""Stands in what an INSERT asks of the coordinator for its part."""
+
+NO_WINDOW = "SETTINGS replicated_deduplication_window = 0"
+
+pytestmark = pytest.mark.long  # a server, its coordinator, and five seconds of silence each
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """One replica, which asks its coordinator once and does not wait for minutes."""
+    once = "<insert_keeper_max_retries>0</insert_keeper_max_retries>"
+    with Rig(tmp_path_factory.mktemp("alone"), size=1, profile=once, line=Line()) as made:
+        yield made
+
+
+@pytest.fixture
+def replica(alone: Rig) -> Replica:
+    return alone.replicas[0]
+
+
+@pytest.fixture
+def line(alone: Rig) -> Line:
+    assert alone.line is not None
+    return alone.line
+
+
+@pytest.fixture
+def journal(bootstrap: str, alone: Rig, app: str, tmp_path: Path) -> Replicated:
+    made = Replicated(bootstrap, alone, app, tmp_path)
+    made.quorum = None
+    ledger_of(made.settings(), make=True)
+    return made
+
+
+def unanswered(worker: Worker, block: Block, alone: Rig, line: Line, *, arrives: bool) -> None:
+    """A first attempt whose part Keeper has, or has not; and it can be asked again."""
+    line.lose(COMMIT, arrives=arrives)
+    (first,) = worker.load([block])
+    line.mend()
+    assert (first.outcome, "UNKNOWN_STATUS_OF_INSERT" in first.reason) == ("retry", True), first
+    alone.await_active()
+
+
+def number(replica: Replica, table: str) -> int:
+    return int(replica.rows(f"SELECT count() FROM {table}")[0][0])
+
+
+def confirmed(replica: Replica, table: str) -> int:
+    """Rows that are there once the replica has compared its parts with the coordinator's."""
+    replica.command(f"SYSTEM RESTART REPLICA {table}")
+    return number(replica, table)
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_rows_that_keeper_may_not_have_are_no_proof(
+    alone: Rig, replica: Replica, line: Line, journal: Replicated, app: str, *, arrives: bool
+) -> None:
+    """The block was called loaded by its count, and the replica dropped the rows minutes later."""
+    table = f"d{app}.t"
+    alone.make(table, STAMPED, "ORDER BY id")
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        unanswered(worker, block, alone, line, arrives=arrives)
+        assert number(replica, table) == ROWS
+        (second,) = worker.load([block])
+    assert (second.outcome, second.figures.repeats) == ("loaded", 1), second
+    assert confirmed(replica, table) == ROWS
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_without_a_token_the_replicas_own_look_is_waited_for(
+    alone: Rig, replica: Replica, line: Line, journal: Replicated, app: str, *, arrives: bool
+) -> None:
+    """Whatever a person says; then the rows tell, or are inserted."""
+    table = f"d{app}.t"
+    alone.make(table, STAMPED, f"ORDER BY id {NO_WINDOW}")
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        unanswered(worker, block, alone, line, arrives=arrives)
+        for human in ("nothing", "loaded", "discard", "absent"):
+            (second,) = worker.load([block], human=human)
+            assert (second.outcome, second.cause) == ("retry", RetryCause.UNCONFIRMED), second
+        assert "still to check a part" in second.reason
+        assert confirmed(replica, table) == ROWS * arrives
+        (third,) = worker.load([block])
+    assert (third.outcome, third.figures.inserts) == ("loaded", 1 - arrives), third
+    assert confirmed(replica, table) == ROWS
+
+
+def killed(worker: Worker, block: Block, alone: Rig, line: Line) -> None:
+    """The same, of a statement that somebody kills while it asks the coordinator time and again."""
+    worker._client.set_client_setting("insert_keeper_max_retries", 20)
+    line.lose(COMMIT, arrives=True)
+    with concurrent.futures.ThreadPoolExecutor() as aside:
+        loading = aside.submit(worker.load, [block])
+        line.wait_until_dead()
+        while not concurrent.futures.wait([loading], 0.5).done:
+            alone.everywhere(f"KILL QUERY WHERE Settings['log_comment'] LIKE '%{block.id}%' ASYNC")
+    line.mend()
+    (first,) = loading.result()
+    assert (first.outcome, "QUERY_WAS_CANCELLED" in first.reason) == ("retry", True), first
+    alone.await_active()
+
+
+@pytest.mark.parametrize(("viewed", "kill"), [(False, False), (True, False), (True, True)])
+def test_a_part_without_an_entry_in_the_log_is_not_inserted_again(
+    alone: Rig,
+    replica: Replica,
+    line: Line,
+    journal: Replicated,
+    app: str,
+    *,
+    viewed: bool,
+    kill: bool,
+) -> None:
+    """Nobody can count them, and the part log has nothing: they came twice."""
+    table = filled = f"d{app}.t"
+    alone.make(filled, COLUMNS, f"ORDER BY id {NO_WINDOW}")
+    if viewed:
+        table = f"d{app}.null"
+        replica.command(f"CREATE TABLE {table} ({COLUMNS}) ENGINE = Null")
+        replica.command(f"CREATE MATERIALIZED VIEW {table}_mv TO {filled} AS SELECT * FROM {table}")
+    else:  # so that the counter is not what tells
+        replica.command(f"INSERT INTO {filled} VALUES (-1, '')")
+        replica.command(f"INSERT INTO {filled} VALUES (-2, '')")
+    others = number(replica, filled)
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        if kill:
+            killed(worker, block, alone, line)
+        else:
+            unanswered(worker, block, alone, line, arrives=True)
+        (second,) = worker.load([block])
+    assert confirmed(replica, filled) == ROWS + others
+    assert second.outcome == "parked", second
+    assert ("error 394" if kill else "UNKNOWN_STATUS_OF_INSERT") in second.reason
