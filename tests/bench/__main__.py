@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ import click
 from relay.program.command import run_main
 from tests.bench import commands, dead_bench, loader_bench, relay_bench
 from tests.bench.options import (
+    BESIDE,
     OUTPUT,
     RUNS,
     Scenario,
@@ -37,7 +39,7 @@ def bench() -> None:
 
 
 @bench.command()
-@with_options(RUNS, rows_option(12_000_000), *shape_options(5), *OUTPUT)
+@with_options(RUNS, rows_option(12_000_000), *shape_options(5), BESIDE, *OUTPUT)
 @click.option(
     "--quix",
     is_flag=True,
@@ -45,25 +47,43 @@ def bench() -> None:
     "message it reads a twentieth of the rows.",
 )
 def relay(
-    runs: int, total: int, columns: str, tables: int, *, skew: bool, quix: bool, **output: Any
+    runs: int,
+    total: int,
+    columns: str,
+    tables: int,
+    beside: Path | None,
+    *,
+    skew: bool,
+    quix: bool,
+    **output: Any,
 ) -> None:
     """`relay run` beside Kafka Streams routing by header, and a plain pass-through.
 
     At 1 row per message it is --rows rows, at 100 five times as many. The ratio is to the
     faster of Kafka Streams' variants, median against median.
     """
-    given = {"runs": runs, "rows": total, "columns": columns, "tables": tables, "skew": skew}
+    given: dict[str, Any] = {
+        "runs": runs,
+        "rows": total,
+        "columns": columns,
+        "tables": tables,
+        "skew": skew,
+    }
     if quix:
         given["quix"] = True
+    if beside:
+        given["beside"] = beside.name
     scenario = Scenario("relay", given, **output)
     of = shape(columns, tables, skew=skew)
     with scenario.place() as place:
-        results = relay_bench.run(place, total, runs, scenario.progress, of, with_quix=quix)
+        results = relay_bench.run(
+            place, total, runs, scenario.progress, of, with_quix=quix, beside=beside
+        )
     scenario.results(results)
 
 
 @bench.command()
-@with_options(RUNS, rows_option(9_000_000), *OUTPUT)
+@with_options(RUNS, rows_option(9_000_000), BESIDE, *OUTPUT)
 @click.option(
     "--block-megabytes",
     type=click.FloatRange(min=0.01),
@@ -71,17 +91,21 @@ def relay(
     show_default=True,
     help="Row bytes of a block.",
 )
-def loader(runs: int, total: int, block_megabytes: float, **output: Any) -> None:
+def loader(
+    runs: int, total: int, block_megabytes: float, beside: Path | None, **output: Any
+) -> None:
     """`loader run --once` beside Spark with typed rows, and insert_arrow of ready Arrow.
 
     Both ways of Spark's read the same blocks, but let Spark have their rows with their types: as
     Row objects, or as Arrow. Neither they nor insert_arrow guarantee anything.
     """
-    given = {"runs": runs, "rows": total, "block_megabytes": block_megabytes}
+    given: dict[str, Any] = {"runs": runs, "rows": total, "block_megabytes": block_megabytes}
+    if beside:
+        given["beside"] = beside.name
     scenario = Scenario("loader", given, **output)
     size = round(block_megabytes * 1e6)
     with scenario.place() as place:
-        results = loader_bench.run(place, total, runs, scenario.progress, size)
+        results = loader_bench.run(place, total, runs, scenario.progress, size, beside)
     scenario.results(results)
 
 

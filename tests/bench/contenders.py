@@ -25,7 +25,7 @@ from tests.bench.passthrough import Order
 from tests.bench.source import Source
 
 STREAMS_COORDINATE = "org.apache.kafka:kafka-streams:4.1.1"
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 _STOP_SECONDS = 30.0
 RELAY_COMMIT_SECONDS: float = Relay.model_fields["commit_interval_seconds"].default
 """The relay's own interval, so that its ceiling commits as often."""
@@ -64,6 +64,7 @@ class Contender:
         prefix: of all its topics.
         group: to which it commits source offsets.
         outputs: topics that must be there before it starts.
+        directory: in which it runs; Python finds packages there first.
     """
 
     command: list[str]
@@ -71,6 +72,7 @@ class Contender:
     group: str
     outputs: list[str]
     log: Path
+    directory: Path = ROOT
 
 
 class Process:
@@ -86,7 +88,7 @@ class Process:
         self._log = contender.log.open("wb")
         self.started = time.monotonic()
         self._process = subprocess.Popen(
-            contender.command, cwd=_ROOT, stdout=self._log, stderr=subprocess.STDOUT
+            contender.command, cwd=contender.directory, stdout=self._log, stderr=subprocess.STDOUT
         )
 
     def __enter__(self) -> Self:
@@ -153,24 +155,41 @@ class Process:
 
 
 def relay(
-    config: Path, app: str, log: Path, processes: int = 1, member: str | None = None
+    config: Path,
+    app: str,
+    log: Path,
+    processes: int = 1,
+    member: str | None = None,
+    checkout: Path = ROOT,
 ) -> Contender:
     """One relay command, as a user runs it; under the file's member, or this one."""
-    command = [*_program("relay"), "run", str(config), "--processes", str(processes)]
+    command = [
+        *_program("relay", checkout=checkout),
+        "run",
+        str(config),
+        "--processes",
+        str(processes),
+    ]
     if member is not None:
         command += ["--member", member]
-    return Contender(command, f"{app}.", names.group_id(app), [], log)
+    return Contender(command, f"{app}.", names.group_id(app), [], log, checkout)
 
 
 def loader(
-    config: Path, app: str, log: Path, *, once: bool = True, prefix: Path | None = None
+    config: Path,
+    app: str,
+    log: Path,
+    *,
+    once: bool = True,
+    prefix: Path | None = None,
+    checkout: Path = ROOT,
 ) -> Contender:
     """One loader, as a user runs it; `once`: it ends when all sealed blocks are loaded.
 
     Spark starts with the archive of its classes that lies under `prefix`, if there is one.
     """
-    command = [*_program("loader", prefix), "run", str(config), *["--once"][: int(once)]]
-    return Contender(command, f"{app}.", "", [], log)
+    command = [*_program("loader", prefix, checkout), "run", str(config), *["--once"][: int(once)]]
+    return Contender(command, f"{app}.", "", [], log, checkout)
 
 
 def prepare(prefix: Path, log: Path) -> Contender:
@@ -183,7 +202,9 @@ def feed(order: Path, log: Path) -> Contender:
     return Contender([sys.executable, "-m", "tests.bench.feed", str(order)], "", "", [], log)
 
 
-def _program(package: str, prefix: Path | None = None) -> list[str]:
+def _program(package: str, prefix: Path | None = None, checkout: Path = ROOT) -> list[str]:
+    if checkout != ROOT:
+        return [str(checkout / ".venv" / "bin" / package)]
     # What the console script does, without asking where it was installed. The archive of Spark's
     # classes lies under the environment's prefix, which a bench leaves as it is.
     elsewhere = "" if prefix is None else f"sys.prefix = {str(prefix)!r}; "

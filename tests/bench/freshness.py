@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from relay.records_pb2 import Block
 from tests.bench import journal, live, measure
 from tests.bench.figures import Figure, quantile
 from tests.bench.live import Live, Load
@@ -50,11 +51,13 @@ def run(directory: Path, load: Load, progress: Callable[[str], None]) -> list[Fi
             running.arrived(fed)
         made = _made(running, first)
         loaded = _loaded(running, made)
-        inserted = _inserted(running, made)
-        stages = _stages(running, made, loaded)
+        inserted = _inserted(running)
+        sealed = _sealed(running)
+        stages = _stages(running, made, loaded, sealed)
     sent = sum(fed.ends) - sum(first)
     return [
         *_delays("produced to queryable", _ages(made, inserted), limits=True),
+        *_first_start(inserted, sealed, running.started),
         *_delays("produced to loaded, by the ledger", _ages(made, loaded)),
         *(figure for name, of in stages.items() for figure in _delays(name, of)),
         Figure("blocks", len(made), "blocks"),
@@ -97,12 +100,8 @@ def _loaded(running: Live, made: Mapping[str, Weighted]) -> dict[str, float]:
     return found
 
 
-def _inserted(running: Live, made: Mapping[str, Weighted]) -> dict[str, float]:
-    """When the INSERT of each block had ended, in Unix time; all of `made`.
-
-    Raises:
-        KeyError: ClickHouse has no record of a block's INSERT.
-    """
+def _inserted(running: Live) -> dict[str, float]:
+    """When the INSERT of each block had ended, in Unix time, as ClickHouse recorded it."""
     running.client.command("SYSTEM FLUSH LOGS")
     rows = running.client.query(
         "SELECT arrayJoin(splitByChar(',', log_comment)) AS block, "
@@ -110,8 +109,25 @@ def _inserted(running: Live, made: Mapping[str, Weighted]) -> dict[str, float]:
         "FROM system.query_log WHERE type = 'QueryFinish' AND query_kind = 'Insert' "
         "AND written_rows > 0 AND log_comment != '' GROUP BY block"
     ).result_rows
-    found = {block: at / 1000 for block, at in rows}
-    return {block: found[block] for block in made}
+    return {block: at / 1000 for block, at in rows}
+
+
+def _first_start(
+    inserted: Mapping[str, float], sealed: Iterable[Block], started: float
+) -> list[Figure]:
+    """How long after the relay's first start the first row of each table was queryable.
+
+    Feed and loader start with it; the app has no topics yet.
+    """
+    first: dict[str, float] = {}
+    for block in sealed:
+        if (at := inserted.get(block.id)) is not None:  # bad messages may be all that it had
+            first[block.table] = min(at, first.get(block.table, at))
+    seconds = [(at - started, 1) for at in first.values()]
+    return [
+        Figure("first row of half of the tables, after a first start", quantile(seconds, 0.5), "s"),
+        Figure("first row of the last table, after a first start", quantile(seconds, 1.0), "s"),
+    ]
 
 
 def _said(running: Live, state: str) -> dict[str, float]:
@@ -123,13 +139,17 @@ def _said(running: Live, state: str) -> dict[str, float]:
     return {block: at / 1000 for block, at in rows}
 
 
+def _sealed(running: Live) -> list[Block]:
+    """All blocks, since the relay's start."""
+    records = journal.commits(running.stack.bootstrap, live.APP, running.load.partitions)
+    return [block for record in records for block in record.blocks]
+
+
 def _stages(
-    running: Live, made: dict[str, Weighted], loaded: dict[str, float]
+    running: Live, made: dict[str, Weighted], loaded: dict[str, float], blocks: Iterable[Block]
 ) -> dict[str, Weighted]:
     """Where the time goes: (seconds, rows) of each part of the way, by what it is."""
-    load = running.load
-    records = journal.commits(running.stack.bootstrap, live.APP, load.partitions)
-    sealed = {b.id: b.sealed_at_ms / 1000 for record in records for b in record.blocks}
+    sealed = {block.id: block.sealed_at_ms / 1000 for block in blocks}
     prepared = _said(running, "prepared")
     weights = {block: sum(count for _, count in rows) for block, rows in made.items()}
     return {

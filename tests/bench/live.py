@@ -6,6 +6,7 @@ have passed through all of it, and nothing is left to do. Scenarios measure from
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,13 +86,24 @@ class Feed:
 
 
 class Live:
-    """The running programs, and what has been sent to them so far."""
+    """The running programs, and what has been sent to them so far.
+
+    Attributes:
+        started: when the relay was started, in Unix time: nothing was in ClickHouse before.
+    """
 
     def __init__(
-        self, directory: Path, stack: Stack, load: Load, relay: Process, loader: Process
+        self,
+        directory: Path,
+        stack: Stack,
+        load: Load,
+        relay: Process,
+        loader: Process,
+        started: float,
     ) -> None:
         self.stack = stack
         self.load = load
+        self.started = started
         self.client: Client = servers.client(stack)
         self.visible = loader_bench.visible_rows(self.client)
         self.ends = [0] * load.shape.tables
@@ -150,8 +162,9 @@ def running(
         file = config.write(directory, APP, stack, TOPIC, load.block, relay=load.relay)
         relay = contenders.relay(file, APP, directory / "relay.log", load.processes)
         loader = contenders.loader(file, APP, directory / "loader.log", once=False)
+        started = time.time()
         with Process(relay) as relaying, Process(loader) as loading:
-            live = Live(directory, stack, load, relaying, loading)
+            live = Live(directory, stack, load, relaying, loading, started)
             progress(f"warming up: {load.rate:,.0f} rows/s for {WARM_UP_SECONDS:g} s")
             with live.feeding(WARM_UP_SECONDS, "warm-up") as feed:
                 fed = feed.fed()

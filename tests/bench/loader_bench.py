@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from clickhouse_connect.driver.client import Client
@@ -46,9 +47,14 @@ _ENDING_SECONDS = 120.0
 
 
 def run(
-    directory: Path, total: int, runs: int, progress: Progress, block_bytes: int = BLOCK_BYTES
+    directory: Path,
+    total: int,
+    runs: int,
+    progress: Progress,
+    block_bytes: int = BLOCK_BYTES,
+    beside: Path | None = None,
 ) -> list[Result]:
-    """All contenders, `runs` rounds."""
+    """All contenders, `runs` rounds; `beside`: the checkout of another version, for the peers."""
     wanted = total * ROWS_FACTOR
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack))
@@ -57,24 +63,48 @@ def run(
         app = "blocks"
         sums = make_blocks(stack, source, app, directory, block_bytes)
         progress(f"{sums.blocks} blocks of {sums.rows / sums.blocks:,.0f} rows on average")
-        ours: list[Run] = []
-        ceiling: list[Run] = []
-        typed: dict[str, list[Run]] = {name: [] for name in TYPED}
+        ways = _ways(stack, source, app, directory, beside)
+        measured: list[list[Run]] = [[] for _ in ways]
         for turn in range(runs):
-            ours.append(load_once(stack, source, app, directory, turn))
-            progress(_line(turn, runs, "loader", ours))
-            ceiling.append(insert_ready(stack, source))
-            progress(_line(turn, runs, "insert_arrow", ceiling))
-            for name, done in typed.items():
-                done.append(
-                    load_typed(stack, source, app, directory / f"{TYPED[name][0]}-{turn}", name)
-                )
-                progress(_line(turn, runs, name, done))
-    workers = os.cpu_count() or 1
+            for way, done in zip(ways, measured, strict=True):
+                done.append(way.load(turn))
+                progress(_line(turn, runs, way.name, done))
     return [
-        Result("loader", _PER_MESSAGE, tuple(ours), "product"),
-        *(Result(name, _PER_MESSAGE, tuple(done), TYPED[name][1]) for name, done in typed.items()),
-        Result(f"insert_arrow, {workers} threads", _PER_MESSAGE, tuple(ceiling), "ceiling"),
+        Result(way.name, _PER_MESSAGE, tuple(done), way.role)
+        for way, done in zip(ways, measured, strict=True)
+    ]
+
+
+class _Way(NamedTuple):
+    """One of those that take turns."""
+
+    name: str
+    role: str
+    load: Callable[[int], Run]
+    """From the number of the turn."""
+
+
+def _ways(
+    stack: Stack, source: Source, app: str, directory: Path, beside: Path | None
+) -> list[_Way]:
+    def typed(name: str) -> Callable[[int], Run]:
+        place = directory / TYPED[name][0]
+        return lambda turn: load_typed(stack, source, app, Path(f"{place}-{turn}"), name)
+
+    def other(checkout: Path) -> Callable[[int], Run]:
+        return lambda turn: load_once(
+            stack, source, app, directory, f"{turn}_beside", checkout=checkout
+        )
+
+    if beside:
+        peers = [_Way(f"loader of {beside.name}", "peer", other(beside))]
+    else:
+        peers = [_Way(name, role, typed(name)) for name, (_, role) in TYPED.items()]
+    ceiling = f"insert_arrow, {os.cpu_count() or 1} threads"
+    return [
+        _Way("loader", "product", lambda turn: load_once(stack, source, app, directory, str(turn))),
+        *peers,
+        _Way(ceiling, "ceiling", lambda _: insert_ready(stack, source)),
     ]
 
 
@@ -101,9 +131,10 @@ def load_once(
     source: Source,
     app: str,
     directory: Path,
-    turn: int,
+    turn: str,
     *,
     block_column: bool = False,
+    checkout: Path = contenders.ROOT,
 ) -> Run:
     """`loader run --once` into empty tables with an empty ledger."""
     client = servers.client(stack)
@@ -112,7 +143,8 @@ def load_once(
     place = directory / f"load-{turn}"
     place.mkdir()
     file = config.write(place, app, stack, source.topic, ledger=f"ledger_{turn}")
-    return _moved(client, source, contenders.loader(file, app, place / "loader.log"))
+    program = contenders.loader(file, app, place / "loader.log", checkout=checkout)
+    return _moved(client, source, program)
 
 
 def load_typed(stack: Stack, source: Source, app: str, place: Path, name: str) -> Run:

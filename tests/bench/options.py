@@ -57,6 +57,14 @@ RUNS = click.option(
     help="Rounds; medians are shown.",
 )
 
+BESIDE = click.option(
+    "--beside",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    metavar="CHECKOUT",
+    help="Take turns with the product of another checkout, installed in its .venv, and not with "
+    "peers: what a change costs.",
+)
+
 
 def per_message_option(rows_each: int) -> Decorator:
     """So many by default."""

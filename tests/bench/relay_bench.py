@@ -64,9 +64,13 @@ def run(
     shape: Shape = rows.DEFAULT,
     *,
     with_quix: bool = False,
+    beside: Path | None = None,
 ) -> list[Result]:
-    """1 and 100 rows per message, all contenders, `runs` rounds."""
-    classes = contenders.compile_streams(directory, progress)
+    """1 and 100 rows per message, all contenders, `runs` rounds.
+
+    `beside`: the checkout of another version of the product, which stands in for the peers.
+    """
+    classes = [] if beside else contenders.compile_streams(directory, progress)
     python = quix.install(directory, progress) if with_quix else None
     with servers.started(directory, progress) as stack:
         rows.create_tables(servers.client(stack), shape)
@@ -75,11 +79,12 @@ def run(
             fill = partial(_filled, stack, per_message, shape, progress)
             wanted = total * (PER_MESSAGE_FACTOR if per_message > 1 else 1)
             source = fill(f"source.{per_message}", wanted)
-            kinds = [
-                *relay_kinds(stack, source, directory),
-                *streams_kinds(source, classes, directory),
-                passthrough_kind(source, directory),
-            ]
+            kinds = relay_kinds(stack, source, directory)
+            if beside:
+                kinds += relay_kinds(stack, source, directory, beside)
+            else:
+                kinds += streams_kinds(source, classes, directory)
+                kinds.append(passthrough_kind(source, directory))
             if python is not None:
                 few = source
                 if per_message == 1:
@@ -157,9 +162,14 @@ def one_run(
     return measured
 
 
-def relay_kinds(stack: Stack, source: Source, directory: Path) -> list[Kind]:
+def relay_kinds(
+    stack: Stack, source: Source, directory: Path, checkout: Path = contenders.ROOT
+) -> list[Kind]:
     """The product with default settings, once per process count."""
-    return [relay_kind(stack, source, directory, processes) for processes in RELAY_PROCESSES]
+    return [
+        relay_kind(stack, source, directory, processes, checkout=checkout)
+        for processes in RELAY_PROCESSES
+    ]
 
 
 def relay_kind(
@@ -169,18 +179,25 @@ def relay_kind(
     processes: int,
     block: Mapping[str, float] | None = None,
     relay: Mapping[str, float] | None = None,
+    checkout: Path = contenders.ROOT,
 ) -> Kind:
-    """The product in so many processes; `block` and `relay` hold settings that differ."""
+    """The product in so many processes; `block` and `relay` hold settings that differ.
+
+    `checkout`: of the version that runs; another one than this is a peer.
+    """
 
     def make(app: str) -> Contender:
         file = config.write(directory, app, stack, source.topic, block, relay=relay)
-        return contenders.relay(file, app, directory / f"{app}.log", processes)
+        log = directory / f"{app}.log"
+        return contenders.relay(file, app, log, processes, checkout=checkout)
 
     def check(app: str) -> None:
         journal.check(source.bootstrap, app, source)
 
     name = f"block-relay, {processes} process{'es' if processes > 1 else ''}"
-    return Kind(name, "product", source, make, check)
+    if checkout == contenders.ROOT:
+        return Kind(name, "product", source, make, check)
+    return Kind(f"{name}, of {checkout.name}", "peer", source, make, check)
 
 
 def streams_kinds(source: Source, classes: list[Path], directory: Path) -> list[Kind]:
