@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
+from hypothesis import settings
 
 from relay.config.server_settings import ClickHouse
 from relay.dev import layout, process
@@ -21,6 +22,9 @@ from tests import reach
 from tests.jvms import live_shortly, prepare_spark
 from tests.memory_files import keep_files_in_memory
 from tests.shared import shared
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("default", deadline=None)
 
 STARTING = frozenset(
     {

@@ -32,13 +32,15 @@ class CrossPipeline(Pipeline):
         """What the group shows comes after each commit: in the end, and never ahead of it."""
 
         def shown() -> bool:
+            # in this order: what the relay writes between the two looks is ahead of the group
+            places = self.committed()
             heads = {p: records[-1:] for p, records in self.journal().items()}
-            for place in self.committed():
+            for place in places:
                 there = [record.floor for record in heads[place.partition]]
                 assert not there or place.offset <= there[0], "the group is ahead of the journal"
             return all(
                 [max(at.offset, 0)] == [r.floor for r in heads[at.partition]]
-                for at in self.committed()
+                for at in places
                 if heads[at.partition]
             )
 

@@ -142,7 +142,7 @@ def lettered(
         for answer in (letters.ready(block), letters.look(block, 0)):
             if isinstance(answer, plan.NoAnswer):
                 return answer
-        return letters.write(block)
+        return letters.write(block, letters.producers)
     finally:
         letters.close()
 

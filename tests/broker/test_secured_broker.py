@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(420)
 
 BIN = Path(sys.executable).parent
-ROLES = ("relay", "loader", "verifier", "operator", "retirer", "replayer", "feeder")
+ROLES = ("relay", "loader", "verifier", "operator", "retirer", "replayer", "rewinder", "feeder")
 SENTINEL = "s3ntinel-Pa55word-of-"
 
 
@@ -173,6 +173,8 @@ def test_the_whole_path_with_exactly_the_printed_rights(
     operator = GroupReader(settings_file.load(of["operator"]))
     wait_until(lambda: not operator.read().members, "the relay's session to end")
     run("retirer", "retire CONFIG --member a --run")
+    consent = f"--keep-rows {pipeline.table} --despite-replays"
+    run("rewinder", f"rewind CONFIG --partition 0 --to-offset 0 --run --why test {consent}")
     run("operator", "config show CONFIG")
 
     for shown in ("SCRAM-SHA-512", "sasl_ssl", https):

@@ -61,7 +61,7 @@ def proxied(
     plan, _ = layout.decide(directory, brokers, 0, 0)
     layout.write(directory, plan)
     taken = {*plan.kafka_ports, *plan.controller_ports, plan.clickhouse_port}
-    behind = layout._free_ports(brokers, taken)
+    behind = layout.free_ports(brokers, taken)
     with ExitStack() as owned:
         proxies = []
         for index, port in enumerate(behind):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
-import socket
 import ssl
 import subprocess
 import time
@@ -21,7 +19,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from relay.dev.layout import HOST
+from relay.dev.layout import HOST, free_ports
 
 VERSION = "1.35.4"
 SOURCE = Path(__file__).with_name("plane")
@@ -137,7 +135,7 @@ def start(directory: Path, node: str = "", service: str = "") -> ControlPlane:
         ClusterError: a program ended, or nothing answers; its log says why.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    client, peer, port = _free_ports(3)
+    client, peer, port = free_ports(3)
     port = SERVICE_PORT if node else port
     plane = ControlPlane(directory, f"https://{HOST}:{port}", secrets.token_hex(16))
     _write_keys(plane, *filter(None, (node, service)))
@@ -154,14 +152,6 @@ def start(directory: Path, node: str = "", service: str = "") -> ControlPlane:
         raise
     plane.save()
     return plane
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in held]
 
 
 def _write_keys(plane: ControlPlane, *addresses: str) -> None:

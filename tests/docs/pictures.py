@@ -27,10 +27,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 from relay.cli.docs import ROOT
 from relay.config import kafka_clients, settings_file
 from relay.dev.demo import data
+from relay.dev.layout import free_ports
 from relay.produce import RowProducer
 from tests.docs.reader import Reader, reading
 from tests.page import browser
-from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

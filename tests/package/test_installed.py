@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -22,6 +21,7 @@ import yaml
 
 from relay.cli.docs import ROOT
 from relay.cli.export import RULES
+from relay.dev.layout import free_ports
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.demo.left_running import running_in
@@ -175,12 +175,13 @@ def test_it_works_away_from_the_repository(installed: Installed) -> None:
 
 
 @pytest.mark.servers
+@pytest.mark.long  # Spark starts twice, without its archive
 def test_its_demo_ends_with_yes_and_leaves_nothing_running(
     installed: Installed, tmp_path: Path
 ) -> None:
     """The whole, smaller, as a user starts it: killed in the middle, every row arrives once."""
     directory = tmp_path / "demo"
-    text = installed.prints("demo", "--rows", "20000", "--directory", str(directory), timeout=240)
+    text = installed.prints("demo", "--rows", "20000", "--directory", str(directory), timeout=500)
     assert text.splitlines()[-1] == "EXACTLY ONCE: yes"
     killed = re.search(r"SIGKILL to demo-0 and the loader \((\d+) processes\): ([\d,]+)", text)
     assert killed is not None, text
@@ -191,7 +192,7 @@ def test_its_demo_ends_with_yes_and_leaves_nothing_running(
 
 
 @pytest.mark.servers
-@pytest.mark.long  # the demo above runs the same programs
+@pytest.mark.long  # it starts once, which is 80 s beside other tests
 def test_its_relay_and_loader_bring_the_rows_of_a_file(
     installed: Installed,
     pipeline: Pipeline,  # noqa: F811
@@ -210,7 +211,7 @@ def test_its_relay_and_loader_bring_the_rows_of_a_file(
 
 def test_its_verifier_serves_the_page(installed: Installed, pipeline: Pipeline) -> None:  # noqa: F811
     """Before any relay has run."""
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with installed.running("verify", str(pipeline.config()), "--follow", "--http", address):
         wait_until(lambda: "<title>" in page(address), "the page")
 
@@ -222,12 +223,6 @@ def page(address: str) -> str:
             return str(answer.read(), "utf-8")
     except OSError:
         return ""
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 def test_a_package_without_the_files_is_found(built: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         count=4,
         flush_point=False,
         source_partitions=5,
+        source_topic="source",
     )
 
     written = journal.encode(record, journal.Author("app", "source", "m"), 123)

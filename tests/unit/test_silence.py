@@ -17,9 +17,9 @@ from loader.clickhouse import client
 from relay.clickhouse.error_text import answer_line, error_line, note_server, unanswered
 from relay.clickhouse.errors import number
 from relay.config.server_settings import ClickHouse
+from relay.dev.layout import free_ports
 from relay.errors import Unavailable
 from relay.schema import catalogue
-from tests.replicas.rig import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
