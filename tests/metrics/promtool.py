@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,41 +15,41 @@ from tests.metrics.alerts.case import SCRAPE_SECONDS, Case, State
 _APT = shutil.which("apt-get"), shutil.which("dpkg")
 
 
-@functools.cache
-def program() -> str:
-    """Where it is; empty: it is not here, and cannot be had."""
+def program(directory: Path) -> str:
+    """Where it is, put into the directory if need be; empty: it is not here, and cannot be had."""
     found = shutil.which("promtool")
     if found or None in _APT:
         return found or ""
-    directory = Path(tempfile.mkdtemp(prefix="promtool-"))
     try:
-        _ran("apt-get", "download", "prometheus", directory=directory)
+        _run("apt-get", "download", "prometheus", directory=directory)
         (package,) = directory.glob("*.deb")
-        _ran("dpkg", "-x", str(package), ".", directory=directory)
+        _run("dpkg", "-x", str(package), ".", directory=directory)
     except (subprocess.SubprocessError, ValueError):
         return ""
     return str(directory / "usr/bin/promtool")
 
 
-def _ran(*command: str, directory: Path) -> None:
+def _run(*command: str, directory: Path) -> None:
     subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=120)
 
 
-def refused(directory: Path, rules: str) -> str:
+def refused(tool: str, directory: Path, rules: str) -> str:
     """What the tool has against a file of rules; empty: it takes them.
 
     Args:
+        tool: as `program` gives it.
         directory: for its files.
         rules: the file's text.
     """
     (directory / "rules.yaml").write_text(rules, encoding="utf-8")
-    return _told(directory, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+    return _told(tool, directory, "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
 
 
-def otherwise(directory: Path, rules: str, cases: Mapping[str, Case]) -> str:
+def otherwise(tool: str, directory: Path, rules: str, cases: Mapping[str, Case]) -> str:
     """What the tool, started once, says of the cases that go another way; empty: none does.
 
     Args:
+        tool: as `program` gives it.
         directory: for its files.
         rules: the text of a file of rules.
         cases: by a name, which stands in what the tool says of it.
@@ -63,7 +61,7 @@ def otherwise(directory: Path, rules: str, cases: Mapping[str, Case]) -> str:
     }
     (directory / "rules.yaml").write_text(rules, encoding="utf-8")
     (directory / "tests.yaml").write_text(yaml.safe_dump(tests), encoding="utf-8")
-    return _told(directory, "test", "rules", "tests.yaml")
+    return _told(tool, directory, "test", "rules", "tests.yaml")
 
 
 def _test(name: str, case: Case) -> dict[str, Any]:
@@ -85,10 +83,10 @@ def _test(name: str, case: Case) -> dict[str, Any]:
     }
 
 
-def _told(directory: Path, *arguments: str) -> str:
+def _told(tool: str, directory: Path, *arguments: str) -> str:
     """What it says, but empty lines; empty: it is content."""
     told = subprocess.run(
-        [program(), *arguments],
+        [tool, *arguments],
         cwd=directory,
         capture_output=True,
         text=True,

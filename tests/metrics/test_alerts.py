@@ -21,10 +21,6 @@ from tests.metrics.alerts import flow, rows, trouble, well
 from tests.metrics.alerts.case import Case, State, silent
 from tests.metrics.promql import EVERY, Selector, parsed, samples, selectors
 
-asks_promtool = pytest.mark.skipif(
-    not promtool.program(), reason="needs promtool, of Debian's package prometheus"
-)
-
 CASES: Mapping[str, Mapping[str, Case]] = {
     "block-relay.rows": rows.CASES,
     "block-relay.flow": flow.CASES,
@@ -33,6 +29,15 @@ CASES: Mapping[str, Mapping[str, Case]] = {
 """By the name of the group of rules that they are about."""
 
 Rule = Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Prometheus' own, fetched by the one process that runs these tests."""
+    found = promtool.program(tmp_path_factory.mktemp("promtool"))
+    if not found:
+        pytest.skip("needs promtool, of Debian's package prometheus")
+    return found
 
 
 @cache
@@ -112,23 +117,20 @@ def test_where_all_is_well_every_rule_has_its_series() -> None:
     assert [rule["alert"] for rule in rules() if unfed(well.CASE, rule["expr"])] == []
 
 
-@asks_promtool
 @pytest.mark.parametrize("group", CASES)
-def test_the_alerts_do_as_every_case_says(group: str, tmp_path: Path) -> None:
+def test_the_alerts_do_as_every_case_says(group: str, tmp_path: Path, tool: str) -> None:
     """Of the group's rules alone, which takes a third of the time of all."""
     of_group = yaml.safe_dump({"groups": [{"name": group, "rules": groups()[group]}]})
-    told = promtool.otherwise(tmp_path, of_group, CASES[group])
+    told = promtool.otherwise(tool, tmp_path, of_group, CASES[group])
     assert not told, told
 
 
-@asks_promtool
-def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
-    told = promtool.otherwise(tmp_path, exported(), {"all is well": well.CASE})
+def test_nothing_fires_while_all_is_well(tmp_path: Path, tool: str) -> None:
+    told = promtool.otherwise(tool, tmp_path, exported(), {"all is well": well.CASE})
     assert not told, told
 
 
-@asks_promtool
-def test_an_alert_that_does_otherwise_is_found(tmp_path: Path) -> None:
+def test_an_alert_that_does_otherwise_is_found(tmp_path: Path, tool: str) -> None:
     """Negative control: a case of each state is told to be in each of the others."""
     right = trouble.CASES["INSERTs fail"], trouble.CASES["some INSERTs fail"]
     turned = {
@@ -138,25 +140,23 @@ def test_an_alert_that_does_otherwise_is_found(tmp_path: Path) -> None:
         for state in set(State) - {before}
     }
     assert len(turned) == len(State) * (len(State) - 1)
-    told = promtool.otherwise(tmp_path, exported(), turned)
+    told = promtool.otherwise(tool, tmp_path, exported(), turned)
     assert [name for name in turned if f'# {name}"' not in told] == []
 
 
-@asks_promtool
-def test_prometheus_takes_the_rules_that_are_exported(tmp_path: Path) -> None:
-    told = promtool.refused(tmp_path, exported())
+def test_prometheus_takes_the_rules_that_are_exported(tmp_path: Path, tool: str) -> None:
+    told = promtool.refused(tool, tmp_path, exported())
     assert not told, told
 
 
-@asks_promtool
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("sum by (app, kind) (", "sum by (app, kind) "), ("for: 5m", "for: 5 minutes")],
 )
-def test_a_broken_rule_is_refused(right: str, wrong: str, tmp_path: Path) -> None:
+def test_a_broken_rule_is_refused(right: str, wrong: str, tmp_path: Path, tool: str) -> None:
     """Negative control: a bracket that is missing, a time that Prometheus cannot read."""
     assert right in exported()
-    assert "FAILED" in promtool.refused(tmp_path, exported().replace(right, wrong, 1))
+    assert "FAILED" in promtool.refused(tool, tmp_path, exported().replace(right, wrong, 1))
 
 
 def test_who_stands_still_is_told_by_every_check_of_health() -> None:
