@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PARTITIONS = 2
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 VISIBLE_SECONDS = 10.0
 _MOVING = {
     KafkaError.NOT_COORDINATOR,

@@ -48,7 +48,9 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         broker.kill(directory, 0)
 
 
-@pytest.mark.parametrize("command", ["run", "doctor", "status"])
+@pytest.mark.parametrize(
+    "command", ["run", "doctor", pytest.param("status", marks=pytest.mark.long)]
+)
 def test_the_name_is_told(
     elsewhere: str, clickhouse: ClickHouse, tmp_path: Path, command: str
 ) -> None:

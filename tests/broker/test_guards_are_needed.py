@@ -116,6 +116,7 @@ CONTROLS = [
 ]
 
 
+@pytest.mark.long  # 200 s: a negative control of the tests that it names
 @pytest.mark.parametrize(
     "control", CONTROLS, ids=lambda c: f"{c.guard}-{c.scenario.__name__.removeprefix('test_')}"
 )

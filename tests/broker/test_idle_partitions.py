@@ -6,6 +6,8 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,6 +17,7 @@ KEEPALIVE_SECONDS = 6.0
 LASTS_SECONDS = 4 * KEEPALIVE_SECONDS
 
 
+@pytest.mark.long  # 30 s
 def test_relays_that_are_killed_again_and_again_record_it(pipeline: Pipeline) -> None:
     """Each relay lives for less than the keepalive; retention would delete the last record."""
     config = pipeline.config(journal_keepalive_seconds=KEEPALIVE_SECONDS)

@@ -45,6 +45,7 @@ def outage(own: Path, seconds: float) -> None:
     broker.start(own, 0)
 
 
+@pytest.mark.long  # 62 s: the outage
 @pytest.mark.timeout(400)
 def test_relays_outlive_it_under_their_own_members(own: Path, pipeline: Pipeline) -> None:
     """NEWCOMER A2: the broker still knows the member by the id that it had before, and its own

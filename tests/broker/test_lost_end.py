@@ -55,6 +55,7 @@ def test_relays_go_on_with_the_first_new_message(pipeline: Pipeline, own: Path) 
     accepted_and_read_on(pipeline, config)
 
 
+@pytest.mark.long  # 36 s; tests/core/test_takeover.py decides it
 def test_new_messages_before_a_mark_are_not_passed_over(
     pipeline: Pipeline, own: Path, client: Client
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Producer
 
 from relay.schema.dead_reason import DeadKind
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 COUNT = 6000
 
 
+@pytest.mark.long  # 18 s: thousands of tables
 def test_they_become_dead_letters_and_other_tables_go_on(pipeline: Pipeline) -> None:
     """All are sealed together, and the good table's row with them."""
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})

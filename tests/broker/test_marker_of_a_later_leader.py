@@ -26,6 +26,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
         yield directory
 
 
+@pytest.mark.long  # 33 s: three brokers
 def test_a_floor_behind_it_is_no_log_that_lost_its_end(pipeline: Pipeline, own: Path) -> None:
     """The epoch that is committed with the floor reaches it, so that the next relay begins there.
 

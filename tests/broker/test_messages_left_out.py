@@ -78,7 +78,7 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     assert f"{LEFT_OUT}: the table has 3 of its rows, but the block has 2" in output
 
 
-@pytest.mark.parametrize("kind", ["pipeline", "crossing"])
+@pytest.mark.parametrize("kind", ["pipeline", pytest.param("crossing", marks=pytest.mark.long)])
 def test_it_becomes_a_dead_letter_and_is_replayed(
     kind: str, client: Client, request: pytest.FixtureRequest
 ) -> None:

@@ -294,7 +294,10 @@ MEANWHILE = {
 }
 
 
-@pytest.mark.parametrize("taken", MEANWHILE)
+@pytest.mark.parametrize(
+    "taken",
+    ["source", *(pytest.param(n, marks=pytest.mark.long) for n in MEANWHILE if n != "source")],
+)
 def test_a_right_revoked_while_it_runs(pipeline: Pipeline, server: Authorized, taken: str) -> None:
     """Status 5, naming it; after the grant a restart goes on where the relay was."""
     wanted = rights(pipeline.app)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -75,6 +76,7 @@ def test_a_block_topic_is_as_wide_as_its_relays_need(pipeline: Pipeline, client:
     assert status == 0, output
 
 
+@pytest.mark.long  # 20 s
 def test_large_blocks_get_partitions_of_their_own(pipeline: Pipeline, client: Client) -> None:
     """The first lies with the small ones, in several chunks; a reader sees the others come.
 

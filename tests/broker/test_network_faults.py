@@ -47,6 +47,7 @@ def report(record_property: Callable[[str, object], None]) -> Callable[[str, flo
     return note
 
 
+@pytest.mark.long  # 27 s; campaigns cut members off, too
 def test_one_member_cut_off_for_longer_than_its_session(
     proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
 ) -> None:
@@ -133,6 +134,7 @@ def test_all_cut_off_for_longer_than_the_session(
     pipeline.exactly_once()
 
 
+@pytest.mark.long  # 21 s
 def test_metadata_that_names_no_broker(
     proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
 ) -> None:
@@ -151,6 +153,7 @@ def test_metadata_that_names_no_broker(
     pipeline.exactly_once()
 
 
+@pytest.mark.long  # 24 s
 def test_cut_off_while_an_assignment_waits(proxied_pipeline: ProxiedPipeline) -> None:
     """Inside a callback; the next one, of the lost connections, finds the client as it was."""
     pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
@@ -167,6 +170,7 @@ def test_cut_off_while_an_assignment_waits(proxied_pipeline: ProxiedPipeline) ->
     pipeline.exactly_once()
 
 
+@pytest.mark.long  # 19 s
 def test_half_a_second_of_latency(
     proxied_pipeline: ProxiedPipeline, report: Callable[[str, float], None]
 ) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
 
 TRANSACTIONS = 20
 
 
+@pytest.mark.long  # 17 s
 def test_commits_on_a_healthy_broker_leave_no_doubt(pipeline: Pipeline) -> None:
     """The real broker's answers read as clean ends: one producer serves every transaction."""
     relay = pipeline.start("a")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
 
 
+@pytest.mark.long  # 25 s; campaigns rebalance all the time
 def test_rebalance_aborts_the_open_transaction(pipeline: Pipeline) -> None:
     """The member held up inside a transaction leaves the group; what it sent is aborted."""
     gate = pipeline.directory / "gate"

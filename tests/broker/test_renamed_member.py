@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.broker.pipeline import Pipeline, wait_until
 
 
+@pytest.mark.long  # 24 s
 def test_a_renamed_member_says_why_it_has_no_partitions(pipeline: Pipeline) -> None:
     config = pipeline.config(session_timeout_seconds=20.0)
     first = pipeline.start("a", config)

@@ -160,6 +160,7 @@ def relay_config(pipeline: Pipeline, server: Server, secret: str) -> Path:
     return path
 
 
+@pytest.mark.long  # 29 s; readers and producers renew theirs in the tests above
 def test_a_relay_waits_for_the_file(pipeline: Pipeline, server: Server, held: Path) -> None:
     """It is refused long before the new password is in the file, and lives; then it goes on."""
     secret = f'[kafka.client_files]\n"sasl.password" = "{held}"'
@@ -204,6 +205,7 @@ def test_a_relay_that_begins_with_a_wrong_one_ends(
     assert "AUTHENTICATION" in pipeline.log(relay)
 
 
+@pytest.mark.long  # 19 s
 def test_a_relay_that_is_told_to_stop_while_it_waits(
     pipeline: Pipeline, server: Server, held: Path
 ) -> None:

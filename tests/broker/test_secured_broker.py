@@ -126,6 +126,7 @@ def loaded(config: Path, heard: Heard) -> None:
     assert "SparkSubmit" in heard.text, "negative control: arguments of Spark's processes are seen"
 
 
+@pytest.mark.long  # 70 s: every program, one after the other
 def test_the_whole_path_with_exactly_the_printed_rights(
     pipeline: Pipeline,
     server: tuple[Authorized, Certificates],

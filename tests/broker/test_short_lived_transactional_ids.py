@@ -41,6 +41,7 @@ def bootstrap(hasty: Stack) -> str:
     return hasty.bootstrap
 
 
+@pytest.mark.long  # 17 s
 def test_a_transaction_timeout_that_the_broker_does_not_allow(pipeline: Pipeline) -> None:
     """Status 5 at once, with both numbers."""
     config = pipeline.config(transaction_timeout_seconds=30.0, session_timeout_seconds=40.0)

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import psutil
+import pytest
 from confluent_kafka import Producer
 
 from tests.broker.pipeline import WAIT_SECONDS, length_prefixed, varint
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tests.broker.proxied_pipeline import ProxiedPipeline
 
 
+@pytest.mark.long  # 23 s
 def test_max_poll_interval_exceeded(proxied_pipeline: ProxiedPipeline) -> None:
     """It leaves the group, another member takes over; late, it commits nothing and comes back.
 

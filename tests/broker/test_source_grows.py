@@ -52,7 +52,7 @@ def recorded(pipeline: Pipeline) -> None:
 
 
 def all_taken(pipeline: Pipeline) -> None:
-    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows of all partitions", 40.0)
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows of all partitions")
     pipeline.exactly_once()
     for topic in (names.journal_topic(pipeline.app), names.dead_topic(pipeline.app)):
         assert width(pipeline, topic) == GROWN, topic

@@ -61,6 +61,7 @@ def stale_commit(pipeline: ProxiedPipeline) -> None:
     assert "replacing the producer" in pipeline.log(process)
 
 
+@pytest.mark.long  # 18 s
 def test_stale_commit_cannot_end_a_later_transaction(proxied_pipeline: ProxiedPipeline) -> None:
     """The relay took a new epoch before the next transaction: nothing of it shows early."""
     stale_commit(proxied_pipeline)

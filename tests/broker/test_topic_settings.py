@@ -101,8 +101,8 @@ def test_a_cluster_that_compacts_by_default_keeps_each_record(pipeline: Pipeline
 @pytest.mark.parametrize(
     ("bootstrap", "given"),
     [
-        (POLICY.format(most=20 * MIB), 16 * MIB),
-        (POLICY.format(most=8 * MIB), 8 * MIB),
+        pytest.param(POLICY.format(most=20 * MIB), 16 * MIB, marks=pytest.mark.long),
+        pytest.param(POLICY.format(most=8 * MIB), 8 * MIB, marks=pytest.mark.long),
         (POLICY.format(most=2 * MIB), MIB + 12),  # the broker's default
     ],
     indirect=["bootstrap"],
@@ -118,6 +118,7 @@ def test_a_cluster_that_bounds_records_gets_topics_within_its_bound(
     assert said.count(REFUSED) > 0
 
 
+@pytest.mark.long  # 40 s: three brokers
 @pytest.mark.servers
 def test_topics_have_as_many_copies_as_the_source(app: str, tmp_path: Path) -> None:
     """Which `relay topic create` made with three; nothing is configured."""

@@ -152,6 +152,7 @@ def test_a_chunk_larger_than_its_topic_takes(pipeline: Pipeline, admin: AdminCli
 # ---- the schema registry ----------------------------------------------------------------------
 
 
+@pytest.mark.long  # 50 s
 def test_field_numbers_that_are_lost_are_not_given_anew(
     pipeline: Pipeline, admin: AdminClient, client: Client
 ) -> None:

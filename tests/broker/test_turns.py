@@ -133,6 +133,7 @@ def test_a_backlog_is_read_in_turns(pipeline: Pipeline) -> None:
     assert again, "none was left before its end and taken again"
 
 
+@pytest.mark.long  # 24 s; tests/core/test_turns.py decides it
 def test_a_partition_with_nothing_left_waits_for_nobodys_backlog(pipeline: Pipeline) -> None:
     """A row that comes while the others take turns is polled before they are done."""
     quiet = max(EVERY)
@@ -150,6 +151,7 @@ def test_a_partition_with_nothing_left_waits_for_nobodys_backlog(pipeline: Pipel
         pipeline.exactly_once()
 
 
+@pytest.mark.long  # 19 s
 def test_a_rebalance_in_the_midst_of_turns(pipeline: Pipeline) -> None:
     """Half of the partitions go to another member and come back: none stays paused."""
     send_to_each(pipeline, BACKLOG)

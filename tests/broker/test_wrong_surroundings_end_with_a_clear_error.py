@@ -123,7 +123,9 @@ def test_a_source_topic_deleted_and_made_anew(pipeline: Pipeline) -> None:
     assert "topic id changed from" in log
 
 
-@pytest.mark.parametrize("partitions", [PARTITIONS, PARTITIONS + 1])
+@pytest.mark.parametrize(
+    "partitions", [pytest.param(PARTITIONS, marks=pytest.mark.long), PARTITIONS + 1]
+)
 def test_another_source_topic(pipeline: Pipeline, partitions: int) -> None:
     """Status 2 and both names, of `relay accept` as well; with the old one rows go on, once each.
 

@@ -122,6 +122,7 @@ def test_bad_messages_are_found_mended_and_arrive_once(
     assert process.poll() is None
 
 
+@pytest.mark.long  # 23 s
 def test_names_of_headers_that_are_not_utf8(
     pipeline: Pipeline, relay: Relay, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,10 @@ BATCHED = 2_100
 """Three transactions: the kill falls into the second."""
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(s, marks=() if s == "replay_marks_written" else pytest.mark.long) for s in STEPS],
+)
 def test_a_killed_replay_is_run_again(pipeline: Pipeline, step: str) -> None:
     """Messages and marks are visible for whole batches; the second run sends the rest, and a
     third one nothing."""

@@ -103,6 +103,7 @@ def test_up_twice_is_the_same_stack(stack: Stack) -> None:
     assert lines == []
 
 
+@pytest.mark.long  # 20 s, for developers' stacks alone
 def test_data_and_ports_outlive_a_crash(own: Stack) -> None:
     """After SIGKILL of all servers `up` gives the same addresses and the same data; what the
     server recorded of its statements is there as well."""
@@ -167,6 +168,7 @@ def test_stale_pid_file_ends_nobody(
     assert dev_stack.down(directory) == [f"broker-0 (pid {bystander.pid})"]
 
 
+@pytest.mark.long  # 12 s, for developers' stacks alone
 def test_two_ups_at_once_start_one_stack(tmp_path: Path) -> None:
     """Two `up` of one directory at the same time give one stack."""
     found: list[Stack] = []
@@ -185,6 +187,7 @@ def test_two_ups_at_once_start_one_stack(tmp_path: Path) -> None:
         dev_stack.down(tmp_path)
 
 
+@pytest.mark.long  # 18 s, for developers' stacks alone
 def test_clickhouse_answers_before_it_ends(own: Stack) -> None:
     """SIGTERM lets a running INSERT end and answer; its rows are there at the next start."""
     server = own.clickhouse
@@ -217,6 +220,7 @@ def test_port_in_use_is_named(tmp_path: Path) -> None:
     assert found.broker_pids == (None,)
 
 
+@pytest.mark.long  # 15 s, for developers' stacks alone
 def test_a_server_that_dies_shows_its_log(own: Stack) -> None:
     """A broker that cannot start gives an error with what it logged."""
     broker.stop(own.directory, 0)
@@ -277,6 +281,7 @@ def test_command_line(tmp_path: Path) -> None:
     assert run(dev, ["down", *at]).output == "nothing was running\n"
 
 
+@pytest.mark.long  # 38 s, for developers' stacks alone
 def test_a_statement_that_does_not_end_holds_up_nobody(
     own: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +314,7 @@ def test_a_statement_that_does_not_end_holds_up_nobody(
     assert reach.sql(own.clickhouse, "SELECT count() FROM d.t") == "0"
 
 
+@pytest.mark.long  # 22 s, for developers' stacks alone
 def test_a_password_outlives_restarts_and_is_random(own: Stack, stack: Stack) -> None:
     """So that a configuration stays right; and no two stacks have the same."""
     before = own.clickhouse.secret()
@@ -360,6 +366,7 @@ def test_an_engine_without_a_server_is_named(
     assert dev_stack.status(tmp_path) is None
 
 
+@pytest.mark.long  # 20 s, for developers' stacks alone
 def test_a_library_that_does_not_listen_shows_what_it_said(own: Stack) -> None:
     """As one whose statement is not there: the server ends at once, and its words are shown."""
     dev_stack.down(own.directory)

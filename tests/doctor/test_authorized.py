@@ -86,6 +86,7 @@ def of(findings: list[Finding], *kinds: str) -> set[str]:
     return {finding.mend for finding in findings if finding.code in kinds}
 
 
+@pytest.mark.long  # 11 s, on a broker of its own
 def test_a_broker_set_against_the_relay(server: Authorized, app: str) -> None:
     """Each of its settings is named, with the value that is needed; and once."""
     found = examined(settings(app, server.bootstrap))

@@ -142,6 +142,7 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
     assert process.wait(30) == 0
 
 
+@pytest.mark.long  # 21 s; tests/doctor/test_each_finding.py judges each
 def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
     """Window 0, a view that doubles, what topics refuse and delete; ALTERs that mend do mend."""
     config = ran(pipeline, journal_keepalive_seconds=7200.0)
@@ -194,6 +195,7 @@ def test_faults_of_topics_and_tables_are_named(pipeline: Pipeline, client: Clien
     assert not set(mended) & examined(config)[1].keys()
 
 
+@pytest.mark.long  # 23 s
 def test_a_ledger_that_was_lost_is_told_from_one_that_was_never_made(
     pipeline: Pipeline,  # noqa: F811
     client: Client,

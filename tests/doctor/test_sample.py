@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -29,6 +30,7 @@ def sampled(config: Path, wanted: int) -> tuple[int, dict[str, Any], set[str]]:
     return status, seen, {code for code in codes if code.startswith("sample")}
 
 
+@pytest.mark.long  # 34 s
 def test_each_table_is_told_with_what_is_wrong_and_where(
     pipeline: Pipeline,  # noqa: F811
     client: Client,

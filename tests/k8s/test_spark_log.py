@@ -27,6 +27,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long  # 25 s, with Spark
 def test_the_driver_that_is_not_ready_yet_is_one_line(tmp_path: Path) -> None:
     """Negative control: of other classes the stack is there. INFO is not, from the start."""
     text = config_map(overlay("small"), "log4j2.properties")

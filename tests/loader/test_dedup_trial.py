@@ -104,6 +104,7 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
             dedup_trial.check(away, "relay")
 
 
+@pytest.mark.long  # 41 s, with Spark
 def test_the_loader_does_not_start(
     engine: Engine, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,6 +93,7 @@ def start(journal: Journal) -> Iterator[Callable[..., Lines]]:
         one.end(signal.SIGKILL)
 
 
+@pytest.mark.long  # 73 s: loaders of their own, with Spark
 def test_told_to_stop_while_it_waits(
     journal: Journal,
     client: Client,

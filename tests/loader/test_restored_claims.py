@@ -53,7 +53,7 @@ WAYS = ["restore", pytest.param("make_anew", marks=pytest.mark.long)]
 """A backup comes back as tables of the same identity, or, by default in one test, of a new one."""
 
 
-@pytest.mark.parametrize("how", ["restore", "make_anew"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_block_that_was_claimed_then_and_loaded_since(
     loader: Unsparked, client: Client, table: str, how: str
 ) -> None:

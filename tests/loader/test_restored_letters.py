@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,8 +104,20 @@ def is_left_out_at_a_start(loader: Unsparked, table: str) -> None:
     Run(loader.journal.settings()).close()
 
 
-@pytest.mark.parametrize("checkpoint", [True, False], ids=["checkpoint", "none"])
-@pytest.mark.parametrize("then", [None, sealed, is_left_out, is_left_out_at_a_start])
+@pytest.mark.parametrize(
+    ("then", "checkpoint"),
+    [
+        (None, False),
+        (is_left_out, True),
+        *(
+            pytest.param(then, checkpoint, marks=pytest.mark.long)
+            for then, checkpoint in product(
+                (None, sealed, is_left_out, is_left_out_at_a_start), (True, False)
+            )
+            if (then, checkpoint) not in {(None, False), (is_left_out, True)}
+        ),
+    ],
+)
 def test_a_backup_from_before_the_letters(
     loader: Unsparked,
     ledger: Ledger,

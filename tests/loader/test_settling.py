@@ -6,7 +6,6 @@ What Spark's worker processes do, a worker of the test does: the driver's part i
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -236,19 +235,21 @@ def test_blocks_that_stand_aside_outlive_the_loader(
     before: Front,
     client: Client,
     tables: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another loader finds them in the ledger, and tries them in its thread."""
+    """Another loader finds them in the ledger, and tries them in its thread, a few at a time."""
+    monkeypatch.setattr(set_aside_plan, "FEW", 3)
     _, troubled = tables
-    blocks = journal.seal(troubled, *(batch(at * 10, 10) for at in range(40)))
+    blocks = journal.seal(troubled, *(batch(at * 10, 10) for at in range(8)))
     before.insert_into(troubled, Error(497))
     begin().settle(*blocks)
-    assert [one.aside for one in begin().ledger.waiting()] == [True] * 40
+    assert [one.aside for one in begin().ledger.waiting()] == [True] * 8
 
     after = begin()
     with after.asides.running():
         wait_until(lambda: before.refused > 1, "another try")
         before.refuses = lambda _: None
-        wait_until(lambda: copies(client, troubled) == (400, 400), "all of them", 60)
+        wait_until(lambda: copies(client, troubled) == (80, 80), "all of them")
         wait_until(lambda: after.ledger.waiting() == [], "the ledger")
     assert {one.state for of in after.ledger.entries(blocks).values() for one in of} >= {"loaded"}
     assert any("which had been set aside" in text for text in after.said)
@@ -412,19 +413,18 @@ def test_a_word_of_a_persons_beside_a_loader_that_tries(
     client: Client,
     tables: tuple[str, str],
 ) -> None:
-    """Forty blocks given up while the thread tries them all the time: none is loaded after."""
+    """A dozen blocks given up while the thread tries them all the time: none is loaded after."""
     _, troubled = tables
-    blocks = journal.seal(troubled, *(batch(at * 10, 10) for at in range(40)))
+    blocks = journal.seal(troubled, *(batch(at * 10, 10) for at in range(12)))
     before.insert_into(troubled, Error(9999))
     rig = begin()
     rig.settle(*blocks)
     with rig.asides.running():
         done = list(resolve(journal.settings(), rig.ledger, ["aside"], "discard"))
         before.refuses = lambda _: None
-        wait_until(lambda: not rig.asides._asides.due(time.monotonic() + 1e6) or True, "a try")
     discarded = {name for name, outcome, _ in done if outcome == "discarded"}
     rig.asides.finish()
-    assert len(discarded) == 40, [one for one in done if one[1] != "discarded"]
+    assert len(discarded) == 12, [one for one in done if one[1] != "discarded"]
     assert copies(client, troubled) == (0, 0)
 
 

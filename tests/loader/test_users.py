@@ -120,6 +120,7 @@ def journal_as(server: str, bootstrap: str, app: str, tmp_path: Path) -> Callabl
     return make_one
 
 
+@pytest.mark.long  # 68 s, with Spark
 def test_a_right_on_one_table(journal_as: Callable[[str], Journal], admin: Client) -> None:
     """B9, and a block over 150 days, and a table that is not there: the loader runs, the other
     table's blocks are loaded, then and later; a restart and another user's rights load the rest."""

@@ -200,6 +200,7 @@ def negative_control(site: Site) -> None:
     assert site.rows() != site.pipeline.sent
 
 
+@pytest.mark.long  # 128 s; test_shortened.py decides it
 def test_rows_stay_whose_messages_are_gone_when_a_rewind_goes_on(site: Site) -> None:
     """Killed before the first row was removed; then retention passes half of the messages."""
     for start in range(0, 80, 20):

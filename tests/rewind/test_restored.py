@@ -25,6 +25,7 @@ def sent(site: Site, first: int) -> None:  # noqa: F811
     site.pipeline.send(range(first + 50, first + 100), partition=1)
 
 
+@pytest.mark.long  # 104 s: a restore, a rewind, and loaders of their own
 def test_rows_come_once(site: Site, client: Client) -> None:  # noqa: F811
     settings = load_config(site.config)
     sent(site, 0)

@@ -121,7 +121,9 @@ def test_rows_stay_whose_messages_retention_took_behind_the_record(seed: int) ->
     is_judged_clean(world)
 
 
-@pytest.mark.parametrize("seed", SEEDS[:4])
+@pytest.mark.parametrize(
+    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:4])]
+)
 @pytest.mark.parametrize("loaded", [10**9, 20])
 def test_killed_while_rows_were_removed_what_is_left_stays(seed: int, loaded: int) -> None:
     """And what is removed is made anew of those of its messages that are left."""
