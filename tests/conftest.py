@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,16 +17,17 @@ from clickhouse_connect.driver.client import Client
 from hypothesis import settings
 
 from relay.config.server_settings import ClickHouse
-from relay.dev import layout, process
+from relay.dev import jars, layout, process
 from relay.dev import stack as dev_stack
 from relay.dev.stack import Stack
+from relay.errors import MissingTool
 from tests import reach
 from tests.jvms import live_shortly, prepare_spark
 from tests.memory_files import keep_files_in_memory
 from tests.shared import shared
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("default", deadline=None)
+# How long an example takes says how busy the machine is. The long profile has twenty times as many.
+settings.register_profile("default", deadline=None, max_examples=50)
 
 STARTING = frozenset(
     {
@@ -66,7 +69,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Ends as Ctrl-C does on SIGTERM, so that fixtures end their servers; these start quickly.
 
     A shell starts what it puts behind an & with SIGINT ignored, and what this run starts would
@@ -76,8 +79,16 @@ def pytest_configure() -> None:
         signal.signal(number, signal.default_int_handler)
     keep_files_in_memory()
     live_shortly()
+    if "PYTEST_XDIST_WORKER" not in os.environ and "not servers" not in config.option.markexpr:
+        threading.Thread(target=_fetch_jars, daemon=True).start()
     _choose_ports_of_its_own()
     gc.set_threshold(50_000)  # searches of models allocate little else than states that they keep
+
+
+def _fetch_jars() -> None:
+    """The first time they come over the network for a minute: while tests are collected."""
+    with contextlib.suppress(MissingTool):  # which `stack` will say, where a test needs them
+        jars.classpath(lambda _: None)
 
 
 def _choose_ports_of_its_own() -> None:

@@ -64,7 +64,7 @@ WINDOW = " SETTINGS non_replicated_deduplication_window = 1000"
 @pytest.mark.parametrize(
     ("stamp", "settings", "truncated"),
     [
-        (", _block String", "", True),
+        pytest.param(", _block String", "", True, marks=pytest.mark.long),
         pytest.param(", _block String", "", False, marks=pytest.mark.long),
         pytest.param("", WINDOW, True, marks=pytest.mark.long),
         ("", WINDOW, False),

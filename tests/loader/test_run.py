@@ -27,6 +27,7 @@ def tables(client: Client, database: str) -> tuple[str, str]:
     return stamped, make(client, f"{database}.bare", stamped=False)
 
 
+@pytest.mark.long  # 143 s, with Spark; a short campaign kills loaders in each run
 def test_killed_between_insert_and_ledger(
     journal: Journal, client: Client, tables: tuple[str, str]
 ) -> None:

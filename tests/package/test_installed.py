@@ -164,6 +164,7 @@ def test_a_source_distribution_of_a_clean_checkout_is_whole(
     assert {*PATHS, *FILES, RULES, "CHANGELOG.md", "setup.cfg", "pyproject.toml"} - names == set()
 
 
+@pytest.mark.long  # 227 s on a busy machine: an environment is made anew
 def test_it_works_away_from_the_repository(installed: Installed) -> None:
     """All of its modules are its own."""
     python = str(Path(installed.relay[0]).with_name("python"))

@@ -311,6 +311,7 @@ def retention(site: Site, start: int) -> None:
     admin.delete_records([place])[place].result(30)
 
 
+@pytest.mark.long  # 123 s; test_accept.py decides it
 def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
     """Retention that passed unread messages, then a topic made anew."""
     site.pipeline.send(range(20))

@@ -92,6 +92,7 @@ def test_a_slow_loader_a_kept_table_and_a_lost_ledger(site: Site, client: Client
     assert site.rows() == kept
 
 
+@pytest.mark.long  # 108 s
 def test_a_backup_of_the_midst_of_a_rewind(site: Site, client: Client) -> None:  # noqa: F811
     """Relays wait, and the loader has read the rewind's record: its position is behind that."""
     settings = load_config(site.config)

@@ -20,7 +20,7 @@ from relay.records_pb2 import Accept, Commit, Mark, Rewind
 from tests.rewind.world import AUTHOR, Crash, World
 from tests.verify import histories
 
-SEEDS = range(12)
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))]
 
 
 def made(seed: int) -> World:
@@ -394,6 +394,7 @@ def test_rows_that_are_deleted_hold_up_no_rewind(*, despite: bool) -> None:
     assert rewound(world, RewindRequest({0: 0}, None, consent)).partitions
 
 
+@pytest.mark.long  # 49 s
 def test_a_rewind_that_was_begun_is_finished_whatever_is_missing() -> None:
     """Its own DELETE may have run, in a table where rows of others carry no id."""
     at, last = 0, -1

@@ -25,6 +25,7 @@ from relay.records_pb2 import Block
 from relay.rows import decode as row_decoder
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
+from tests.profiles import is_long
 from tests.schema.drawn import SHOW, TYPES, Drawn, matches
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
     from tests.schema.engine import Engine
 
-LONG = settings.default is not None and settings.default.max_examples >= 1_000
+LONG = is_long()
 """python -m pytest tests/schema/test_all_types.py --hypothesis-profile=long"""
 TABLE = "shop.every"
 

@@ -14,6 +14,7 @@ from relay.rows.bisect import isolate
 from relay.rows.decode import Decoded, decode
 from relay.rows.envelope import count_rows
 from relay.schema.dead_reason import DeadKind
+from tests.profiles import examples
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_mix_gives_exactly_the_good_rows(messages: list[tuple[str, int]]) -> None:
     """Of any mix, the rows are exactly those of the good messages in order, and exactly the bad
     messages are named."""
@@ -218,7 +219,7 @@ def test_any_mix_gives_exactly_the_good_rows(messages: list[tuple[str, int]]) ->
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_garbage_never_harms_neighbours(garbage: list[bytes], data: st.DataObject) -> None:
     """Whatever bytes a message has, decoding ends, and a good message beside it comes through."""
     values = list(garbage)
@@ -231,7 +232,7 @@ def test_garbage_never_harms_neighbours(garbage: list[bytes], data: st.DataObjec
 
 
 @given(st.binary(max_size=60), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_mutated_rows_are_judged_as_protobuf_judges(cut: bytes, data: st.DataObject) -> None:
     """A row that protobuf's own runtime reads decodes to the same values, or is named bad for
     a value that does not fit, or a field that the row message does not explain."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from relay.blocks import chunks
 from relay.blocks.column_layout import Apart, together
 from relay.blocks.uncompressed_columns import put_back, take_out
+from tests.profiles import examples
 
 WHOLE = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32()]
 WHOLE += [pa.int64(), pa.uint64()]
@@ -99,7 +100,9 @@ def randoms(draw: st.DrawFn) -> Any:
     st.sampled_from([1, 700, 3_000, 1_000_000]),
 )
 @settings(
-    max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_a_column_comes_back(column: Any, cut: int, left: int, chunk_bytes: int) -> None:
     """Of any type, with and without nulls, whole or a slice, in one chunk or many."""

@@ -14,6 +14,7 @@ from relay.rows import decode as row_decoder
 from relay.rows.decode import Decoded, decode
 from relay.rows.flat_columns import Density, Sinks
 from relay.rows.flat_kernel import BYTES, FIXED64, TEXT, WHOLE64
+from tests.profiles import examples
 from tests.schema.rows import binary, codec_of, row, row_batch
 from tests.schema.test_mutations import SIMPLE, SIMPLE_ROW, mutated
 from tests.schema.values import fill
@@ -241,7 +242,7 @@ EDGES = st.sampled_from([0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0
 
 
 @given(st.lists(st.lists(EDGES, max_size=20).map(bytes) | st.binary(max_size=20), min_size=1))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_texts_are_utf8_where_python_says_so(texts: list[bytes]) -> None:
     codec = codec_of({"t": "String"})
     values = binary([row_batch([b"\x0a" + bytes([len(text)]) + text]) for text in texts])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import BlockFormer, Messages
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
+from tests.profiles import is_long
 from tests.schema.rows import binary, row_batch
 from tests.schema.values import fill
 
-LONG = settings.default is not None and settings.default.max_examples >= 1_000
+LONG = is_long()
 MESSAGES = 50_000 if LONG else 2_000
 """Of each table and place; with --hypothesis-profile=long 200 000 in all."""
 BUFFER = 1_000

@@ -15,6 +15,7 @@ from relay.rows.unknown_fields import find_unexplained
 from relay.rows.wire_scan import scan
 from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import ColumnDef, evolve
+from tests.profiles import examples
 from tests.schema.rows import TABLE, binary, codec_of, row_batch
 from tests.schema.values import fill
 
@@ -269,7 +270,7 @@ FLAT = codec_of({"id": "Int64", "other": "UInt64", "name": "String", "ratio": "F
 
 
 @given(st.lists(FIELDS, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_scan_agrees_with_protobufs_own_unknown_fields(drawn: list[list]) -> None:
     """Of rows of any fields, what is found are the numbers that protobuf itself keeps as
     unknown, wrong wire types among them; and the sum misses none of them."""

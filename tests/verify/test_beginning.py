@@ -212,6 +212,7 @@ def test_retention_passes_a_relay_that_is_away(pipeline: Pipeline) -> None:  # n
     assert "acknowledged" in heard
 
 
+@pytest.mark.long  # 23 s
 def test_retention_passes_a_loader_that_never_ran(pipeline: Pipeline, client: Client) -> None:  # noqa: F811
     """Status 6 with both numbers, and 0 once what is gone was settled before."""
     client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
@@ -291,6 +292,7 @@ def test_a_gap_in_the_source_may_be_of_markers_alone() -> None:
     assert "perhaps only their markers and aborted records" in "".join(gaps([one]))
 
 
+@pytest.mark.long  # 25 s
 def test_blocks_that_wait_until_their_records_are_deleted(
     pipeline: Pipeline,  # noqa: F811
     client: Client,

@@ -534,6 +534,7 @@ def test_a_lightweight_update_removes_rows_too(shop: Shop) -> None:
     assert "rows were removed at" in text
 
 
+@pytest.mark.long  # 40 s
 def test_merges_are_no_removals(shop: Shop) -> None:
     """Parts that were merged are removed as files; a gap beside them is found."""
     cleaned = "old_parts_lifetime = 0, merge_tree_clear_old_parts_interval_seconds = 1"

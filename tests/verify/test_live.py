@@ -171,6 +171,7 @@ class Follower:
         pytest.fail(f"{kind} told after {late} ms")
 
 
+@pytest.mark.long  # 139 s
 def test_anomalies_made_by_hand_are_told_within_two_seconds(pipeline: Pipeline) -> None:  # noqa: F811
     """A clean audit; then --follow names each anomaly beside a live relay, on its page, its
     metrics and its webhook too; and so does --once afterwards."""

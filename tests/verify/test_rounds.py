@@ -156,7 +156,7 @@ def set_back(pipeline: Pipeline, config: Path) -> str:  # noqa: F811
     return "but the journal was at n="
 
 
-@pytest.mark.parametrize("lose", [delete_offsets, set_back])
+@pytest.mark.parametrize("lose", [delete_offsets, pytest.param(set_back, marks=pytest.mark.long)])
 def test_offsets_at_which_a_relay_would_stop_are_said(
     pipeline: Pipeline,  # noqa: F811
     lose: Callable[[Pipeline, Path], str],
