@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,18 +63,23 @@ EPOCH_OF_TABLE = _EpochOfTable()
     "journal records were deleted.",
 )
 def supersede(
-    config_file: Path, blocks: TextIO, at: int, first_epochs: Sequence[tuple[str, int]]
+    config_file: Path,
+    blocks: TextIO,
+    at: int,
+    first_epochs: Sequence[tuple[str, int]],
 ) -> None:
     """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
     The command discards blocks that are not loaded, under a claim as a loader does, and then
     deletes rows that carry the ids of the blocks, except in tables whose rows the rewind keeps.
+    Before each of these steps it asks the journal whether the rewind still stands as it was given.
     Last it notes in the ledger that this was done for the rewind. Loaders may keep running, and the
     command may be repeated.
 
     \b
     loader supersede relay.toml --blocks - --at 120 < superseded.txt
     """
+    from loader.journal.rewind_check import RewindCheck  # noqa: PLC0415 - Kafka
     from loader.operate.supersede import Rewound, carry_out  # noqa: PLC0415 - Kafka and Arrow
 
     settings = settings_of(config_file)
@@ -83,7 +89,9 @@ def supersede(
         raise _foreign(f"the rewind is of app {record.app!r}, not {settings.app!r}")
     listed = [_block(settings.app, line) for line in lines]
     rewound = Rewound(record, at, dict(first_epochs))
-    done = carry_out(settings, ledger_of(settings, make=True), listed, rewound)
+    with contextlib.closing(RewindCheck(settings, record, at)) as journal:
+        ledger = ledger_of(settings, make=True)
+        done = carry_out(settings, ledger, listed, rewound, journal.check)
     click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))
 
 

@@ -4,13 +4,16 @@ Receives a rewind and its blocks, gives how many were settled and how many rows 
 be repeated: a block is settled through the same claims and conditions as by a run, so an INSERT
 that is still under way is waited for and none can follow; only then are rows removed, by block id.
 The ledger notes the rewind last: without that note no loader begins before it.
+
+Another `relay rewind` may have ended the rewind meanwhile and left some of these blocks as they
+are. So before each step that cannot be undone the caller's check of the journal is asked.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.records_pb2 import Block, Commit
 
+Check = Callable[[], None]
+"""Raises where the rewind is not to be carried out any further."""
 AT_ONCE = 500
 """Blocks whose ids go into one statement."""
 _PAUSE_SECONDS = 0.2
@@ -110,7 +115,7 @@ class Rewound:
 
 
 def carry_out(
-    settings: Settings, ledger: Ledger, blocks: Sequence[Block], rewound: Rewound
+    settings: Settings, ledger: Ledger, blocks: Sequence[Block], rewound: Rewound, check: Check
 ) -> Settled:
     """Settle a rewind's blocks, remove the rows of those that are not kept, and note that.
 
@@ -119,9 +124,11 @@ def carry_out(
         ledger: of the app; its table exists.
         blocks: that it superseded, as far as the journal has them.
         rewound: the rewind.
+        check: asked before blocks are settled, and before rows are removed.
 
     Raises:
         Unavailable, Refused: as `supersede`; run it again.
+        RelayError: as `check` raises it.
     """
     journal = topic_id(settings, names.journal_topic(settings.app))
     listed = {block.id for block in blocks}
@@ -132,18 +139,24 @@ def carry_out(
     for keep in (True, False):
         some = [block for block in blocks if (block.table in kept) == keep]
         if some:
-            done.append(supersede(settings, ledger, some, keep=keep, why=rewound.why))
+            done.append(supersede(settings, ledger, some, keep=keep, why=rewound.why, check=check))
     more = 0
     for table in sorted(rewound.starts.keys() - kept):
         if where := rewound.rows(table, settings.loader.block_column):
-            more += _remove(settings, ledger, table, [where])
+            more += _remove(settings, ledger, table, [where], check)
     ledger.note([superseded_row(journal, rewound.record.partition, rewound.offset)])
     reached("rewind_noted")
     return Settled(sum(one.blocks for one in done), sum(one.rows for one in done) + more)
 
 
 def supersede(
-    settings: Settings, ledger: Ledger, blocks: Sequence[Block], *, keep: bool, why: str
+    settings: Settings,
+    ledger: Ledger,
+    blocks: Sequence[Block],
+    *,
+    keep: bool,
+    why: str,
+    check: Check,
 ) -> Settled:
     """Settle the blocks, and remove their rows unless they are to be kept.
 
@@ -153,18 +166,20 @@ def supersede(
         blocks: superseded.
         keep: their rows stay.
         why: the person's words, for the ledger.
+        check: as of `carry_out`.
 
     Raises:
+        RelayError: as `check` raises it.
         Unavailable: another loader, or an INSERT, is at one of them for too long.
         Refused: a table has no block-id column, or is of an engine whose rows change.
     """
     worker, seconds = Worker(settings), 2 * settings.loader.insert_timeout_seconds
     try:
-        _settle(worker, blocks, why, seconds)
+        _settle(worker, blocks, why, seconds, check)
         # What was left out of them has a row in the ledger by then, or never gets one.
         known = ledger.entries(rest := [left_out.made_of(block) for block in blocks])
         rest = [block for block in rest if block.id in known]
-        _settle(worker, rest, why, seconds)
+        _settle(worker, rest, why, seconds, check)
         blocks = [*blocks, *rest]
     finally:
         worker.close()
@@ -176,7 +191,7 @@ def supersede(
         by_table[block.table].append(block.id)
     stamp = settings.loader.block_column
     rows = sum(
-        _remove(settings, ledger, table, _carrying(stamp, ids))
+        _remove(settings, ledger, table, _carrying(stamp, ids), check)
         for table, ids in sorted(by_table.items())
     )
     return Settled(len(blocks), rows)
@@ -188,10 +203,13 @@ def _carrying(stamp: str, ids: Sequence[str]) -> list[str]:
     return [f"{quoted(stamp)} IN ({', '.join(map(literal, one))})" for one in some]
 
 
-def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -> None:
+def _settle(
+    worker: Worker, blocks: Sequence[Block], why: str, seconds: float, check: Check
+) -> None:
     """Until the ledger calls each of them loaded, discarded or dead letters."""
     left, deadline = list(blocks), time.monotonic() + seconds
     while left:
+        check()
         outcomes = {one.block: one for one in worker.load(left, (), "discard", why)}
         left = [b for b in left if outcomes[b.id].outcome not in FINAL]
         if not left:
@@ -206,12 +224,15 @@ def _settle(worker: Worker, blocks: Sequence[Block], why: str, seconds: float) -
         time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
 
 
-def _remove(settings: Settings, ledger: Ledger, table: str, which: Sequence[str]) -> int:
+def _remove(
+    settings: Settings, ledger: Ledger, table: str, which: Sequence[str], check: Check
+) -> int:
     """Remove rows of the table that meet one of these conditions; return how many did.
 
     Raises:
         Refused: nothing says whose its rows are, or this user does not see all of them.
         Unavailable: some are left.
+        RelayError: as `check` raises it.
     """
     stamp = settings.loader.block_column
     target = Tables(ledger.client, stamp).look({table}).get(table)
@@ -235,6 +256,7 @@ def _remove(settings: Settings, ledger: Ledger, table: str, which: Sequence[str]
         before = _count(ledger, table, where)
         if before:
             reached("before_remove")
+            check()
             # Waits until it is done, on all replicas.
             _tell(ledger, table, f"DELETE WHERE {where} SETTINGS mutations_sync = 2")
             reached("after_remove")

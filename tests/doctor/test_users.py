@@ -38,7 +38,7 @@ from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
-from tests.loader.blocks import batch
+from tests.loader.blocks import batch, stands
 from tests.versions.engines import Engine, running
 from tests.versions.releases import NOW
 from tests.versions.users import STRICT, User
@@ -289,7 +289,7 @@ def test_what_removes_rows_names_its_right(
     with contextlib.closing(Worker(given)) as worker:
         assert [done.outcome for done in worker.load([one])] == ["loaded"]
     tasks = {
-        TABLE: lambda: supersede(given, ledger, [one], keep=False, why="a rewind"),
+        TABLE: lambda: supersede(given, ledger, [one], keep=False, why="a rewind", check=stands),
         f"{given.loader.database}.ledger": lambda: ledger.remove("app != ''"),
     }
     assert case.without < 0 or case.missing.place in tasks

@@ -255,3 +255,7 @@ def clock_passes(client: Client, seconds: float) -> None:
 
     end = now() + seconds
     wait_until(lambda: now() > end, f"{seconds:g} s of the server's clock")
+
+
+def stands() -> None:
+    """Check a rewind in the journal: it is still to be carried out."""

@@ -34,7 +34,7 @@ from relay import names
 from relay.clickhouse.errors import About
 from relay.errors import Refused
 from relay.records_pb2 import Mark
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, batch, stands
 from tests.loader.test_supersede import rewound
 from tests.loader.test_users import LEDGER
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
@@ -325,11 +325,11 @@ def test_a_rewind_that_does_not_see_old_rows_ends(
     rewind = rewound(journal.app, Mark(table=table))
     hidden = re.escape(f"sees only those rows of {table} where")
     with connected(as_user("narrow")) as ledger, pytest.raises(Refused, match=hidden):
-        carry_out(as_user("narrow"), ledger, [block], rewind)
+        carry_out(as_user("narrow"), ledger, [block], rewind, stands)
     with connected(as_user("remover")) as ledger:
         assert not ledger.noted().superseded
         assert copies(admin, table) == (10, 10)
-        assert carry_out(as_user("remover"), ledger, [block], rewind).rows == 10
+        assert carry_out(as_user("remover"), ledger, [block], rewind, stands).rows == 10
         assert len(ledger.noted().superseded) == 1
     assert copies(admin, table) == (0, 0)
 

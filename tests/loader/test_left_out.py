@@ -14,7 +14,7 @@ from loader.operate.resolve import resolve
 from loader.operate.supersede import supersede
 from relay.names import LEFT_OUT
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import batch
+from tests.loader.blocks import batch, stands
 from tests.loader.test_work import copies, killed
 
 if TYPE_CHECKING:
@@ -378,7 +378,9 @@ def test_a_rewind_takes_them_along(
     rest = f"{loaded.id}{LEFT_OUT}"
     assert [s for _, s, _ in resolve(journal.settings(), ledger, [rest], "retry")] == [LOADED]
     assert copies(client, table) == (199, 199)
-    done = supersede(journal.settings(), ledger, [loaded, waits], keep=False, why="wrong")
+    done = supersede(
+        journal.settings(), ledger, [loaded, waits], keep=False, why="wrong", check=stands
+    )
     assert (done.blocks, done.rows) == (4, 199)
     assert copies(client, table) == (0, 0)
     assert ledger.waiting() == []

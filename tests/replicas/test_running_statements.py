@@ -19,7 +19,7 @@ from loader.operate.supersede import supersede
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import batch
+from tests.loader.blocks import batch, stands
 from tests.replicas.front import Held
 from tests.replicas.journal import Replicated
 from tests.replicas.rig import Rig
@@ -87,10 +87,10 @@ def test_supersede_waits_for_an_insert_on_another_replica(
     ledger = ledger_of(settings)
     with hanging(rig, journal, block) as held:
         with pytest.raises(Unavailable, match=rf"still runs on {rig.replicas[0].front.url}"):
-            supersede(settings, ledger, [block], keep=False, why="a rewind")
+            supersede(settings, ledger, [block], keep=False, why="a rewind", check=stands)
         assert copies(rig, table) == [(0, 0)] * 3
         held.release()
-    done = supersede(settings, ledger, [block], keep=False, why="a rewind")
+    done = supersede(settings, ledger, [block], keep=False, why="a rewind", check=stands)
     assert done.blocks == 1
     assert copies(rig, table) == [(0, 0)] * 3
 
@@ -105,7 +105,10 @@ def test_asked_of_one_replica_alone_the_rows_appear_afterwards(
     (block,) = journal.seal(table, batch(0, ROWS))
     settings = journal.settings(url=others_first(rig), insert_timeout_seconds=2)
     with hanging(rig, journal, block) as held:
-        assert supersede(settings, ledger_of(settings), [block], keep=False, why="").rows == 0
+        assert (
+            supersede(settings, ledger_of(settings), [block], keep=False, why="", check=stands).rows
+            == 0
+        )
         held.release()
     wait_until(lambda: copies(rig, table) == [(ROWS, ROWS)] * 3, "superseded rows")
 
@@ -135,9 +138,9 @@ def test_a_replica_that_does_not_answer_is_waited_for(
     with hanging(rig, journal, block):
         silent.pause()
         with pytest.raises(Unavailable, match=rf"replica {silent.front.url} does not answer"):
-            supersede(settings, ledger, [block], keep=False, why="a rewind")
+            supersede(settings, ledger, [block], keep=False, why="a rewind", check=stands)
         silent.resume()
-    supersede(settings, ledger, [block], keep=False, why="a rewind")
+    supersede(settings, ledger, [block], keep=False, why="a rewind", check=stands)
     assert copies(rig, table) == [(0, 0)] * 3
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loader.journal.rewind_check import overtaken
 from loader.journal.rewinds import followed
 from loader.operate.supersede import Rewound
 from relay.blocks import journal
@@ -16,6 +17,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
+from relay.errors import Refused
 from relay.names import BlockId
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import NextLetter, RewindAuthor
@@ -182,9 +184,11 @@ class World(Writer):
         removed = 0
         for block in rewind.blocks:
             self._step(f"before {block.id} is settled")
+            self._check(rewind)
             self.ledger.setdefault(block.id, "discarded")
         for block in rewind.blocks:
             self._step(f"before the rows of {block.id} are removed")
+            self._check(rewind)
             if block.table not in rewind.record.rewind.kept:
                 removed += self.rows.pop(block.id, 0)
         if not rewind.whole:  # the loader's own rule for blocks whose records are gone
@@ -196,6 +200,12 @@ class World(Writer):
         self.notes.add(rewind.offset)
         self._step("after the removal")
         return removed
+
+    def _check(self, rewind: RecordedRewind) -> None:
+        """What `loader supersede` asks the journal."""
+        found = [commit for offset, commit in self.journal if offset >= rewind.offset]
+        if why := overtaken(rewind.record, found[:2]):
+            raise Refused(why)
 
     def noted(self, rewinds: Collection[RecordedRewind]) -> set[tuple[int, int]]:
         return {(0, one.offset) for one in rewinds if one.offset in self.notes}

@@ -23,10 +23,10 @@ Receives hands (the servers) and what is wanted; gives what was done. Pure but f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from relay.errors import ConfigError
+from relay.errors import ConfigError, Unavailable
 from relay.operate.rewind import records, removal
 from relay.operate.rewind.plan import (
     Course,
@@ -41,6 +41,7 @@ from relay.operate.rewind.ports import Hands
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.seals import RecordedRewind
+from relay.program.plural import several
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,7 @@ def rewind(
     for _, place in sorted(begun.items()):
         if (one := _ending(hands, place)) is not None:
             rows += hands.supersede(one.rewind)
+            _check_kept(hands, place, one)
             endings[place.partition] = one
     blocks = sum(len(one.blocks) for one in [*repeated, *(e.rewind for e in endings.values())])
     partitions = _finish(hands, begun, endings, author) if begun else {}
@@ -245,15 +247,30 @@ def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
     if place.head.n != begun.head.n:
         return None  # another has finished it
     found = ending(place)
-    if isinstance(found, RewindEnding) and found.kept:
-        kept: dict[str, list[str]] = defaultdict(list)
-        for block in found.kept:
-            if block.table not in place.head.rewind.kept:
-                kept[block.table].append(block.id)
-        found = ending(place, hands.removed(kept) if kept else ())
+    if isinstance(found, RewindEnding):
+        found = ending(place, _removed(hands, place, found))
     if isinstance(found, RewindRefusal):
         raise as_error([found])
     return found
+
+
+def _removed(hands: Hands, place: PartitionPositions, found: RewindEnding) -> Collection[str]:
+    """Which of the blocks that would stay have lost their rows."""
+    kept: dict[str, list[str]] = defaultdict(list)
+    for block in found.kept:
+        if block.table not in place.head.rewind.kept:
+            kept[block.table].append(block.id)
+    return hands.removed(kept) if kept else ()
+
+
+def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) -> None:
+    """Look once more before it is on record that blocks stay: another run may be at them, too."""
+    if gone := _removed(hands, place, found):
+        raise Unavailable(
+            f"source partition {place.partition}: rows of {several(len(gone), 'block')} that were "
+            f"to stay were removed meanwhile, as of {min(gone)}: another `relay rewind` is running",
+            "wait until it has ended, then run it again: it continues where it stopped",
+        )
 
 
 def _finish(
