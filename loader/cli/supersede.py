@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from loader.cli.options import config_argument, settings_of
 from loader.journal.startup import ledger_of
+from loader.operate.starter import end_with_starter
 from relay.errors import ConfigError
 from relay.program.config_argument import ConfiguredCommand
 from relay.records_pb2 import Block, Commit
@@ -62,11 +63,20 @@ EPOCH_OF_TABLE = _EpochOfTable()
     help="Superseded blocks of this table, of this epoch or later, may be missing from FILE: their "
     "journal records were deleted.",
 )
+@click.option(
+    "--while-open",
+    "starter",
+    type=int,
+    metavar="FD",
+    help="End when this descriptor, of a pipe, reaches its end: whoever started the command is "
+    "gone.",
+)
 def supersede(
     config_file: Path,
     blocks: TextIO,
     at: int,
     first_epochs: Sequence[tuple[str, int]],
+    starter: int | None,
 ) -> None:
     """Settle superseded blocks and remove their rows; `relay rewind` runs this command itself.
 
@@ -79,6 +89,9 @@ def supersede(
     \b
     loader supersede relay.toml --blocks - --at 120 < superseded.txt
     """
+    if starter is not None:
+        end_with_starter(starter)
+
     from loader.journal.rewind_check import RewindCheck  # noqa: PLC0415 - Kafka
     from loader.operate.supersede import Rewound, carry_out  # noqa: PLC0415 - Kafka and Arrow
 

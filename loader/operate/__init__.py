@@ -1,4 +1,5 @@
 """Answer operators of the loader: its status, parked blocks, superseded blocks, the ledger.
 
 In come settings and a person's decision; out come rows for a screen, or changes of the ledger.
+`starter` ends a command with the process that started it.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -80,9 +81,7 @@ class Servers:
             for table, epoch in sorted(rewind.first_epochs.items()):
                 command += ["--first-epoch", f"{table}={epoch}"]
         reached("before_supersede")
-        done = subprocess.run(  # noqa: S603 - this installation's own loader
-            command, input="\n".join(lines), capture_output=True, text=True, check=False
-        )
+        done = _run(command, "\n".join(lines))
         if done.returncode:
             raise _error(done.returncode, done.stderr)
         reached("after_supersede")
@@ -124,6 +123,26 @@ class Servers:
     def close(self) -> None:
         """Let go of the clients."""
         self.positions.close()
+
+
+def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
+    """Run a loader's command that ends with this process, even if this one is killed.
+
+    One that lived on would remove rows of which the next run says that they stay.
+    """
+    watched, held = os.pipe()  # `held` is not inherited, so it is closed when this process ends
+    try:
+        return subprocess.run(  # noqa: S603 - this installation's own loader
+            [*command, "--while-open", str(watched)],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=(watched,),
+        )
+    finally:
+        os.close(watched)
+        os.close(held)
 
 
 def _line(record: Message) -> str:
