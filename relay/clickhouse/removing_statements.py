@@ -63,6 +63,8 @@ _BY_BLOCK = re.compile(
 )
 """A condition that rows are of these blocks."""
 _NAMED = re.compile(r"'((?:[^'\\]|\\.)*)'")
+_NO_ROWS = re.compile(r"DELETE\s+WHERE[\s(]+0[\s)]*", re.IGNORECASE)
+"""All of a command that no row meets: one that waits for the deletions before it."""
 _EXISTS = "_row_exists"
 """The column that a lightweight DELETE sets."""
 
@@ -91,7 +93,7 @@ def _removes(command: str, block_column: str, *, ttl_only_moves: bool) -> bool:
         return any(map(deletes_rows, _items(command[ttl.end() :])))
     if _MATERIALIZES.match(flat):
         return not ttl_only_moves
-    return _REMOVES.match(flat) is not None
+    return _REMOVES.match(flat) is not None and not _NO_ROWS.fullmatch(command)
 
 
 def _commands(text: str) -> Iterator[str]:

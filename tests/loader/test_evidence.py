@@ -16,8 +16,9 @@ import pytest
 
 from loader.blocks.insert_statement import send
 from loader.blocks.worker import Worker
-from loader.clickhouse import tables
+from loader.clickhouse import server_records, tables
 from loader.core import plan
+from relay.operate.rewind.tables import WAIT
 from tests.loader.blocks import batch, clock_passes
 from tests.loader.test_work import killed, others_insert, outcomes
 from tests.reach import elsewhere
@@ -274,6 +275,22 @@ def test_what_was_not_inserted_before_a_table_was_made_anew_is_inserted(
     removed(client, table, "remade")
     assert until_settled(worker, blocks) == ["loaded"]
     assert number(client, f"{table} WHERE id >= 0") == 100
+
+
+def test_a_rewinds_wait_for_deletions_is_none(client: Client, database: str) -> None:
+    """Nor does it lead to another's."""
+    table = create(client, f"{database}.waited", ", _block String")
+    client.command(f"INSERT INTO {table} (id, _block) VALUES (1, 'a'), (2, 'b')")
+
+    def deletes() -> int | None:
+        return server_records.ServerRecords(client, several=False).deletes(table, 0, "_block")
+
+    client.command(WAIT.format(table=table))
+    assert deletes() == 0
+    client.command(f"ALTER TABLE {table} DELETE WHERE id = 10 SETTINGS mutations_sync = 2")
+    assert deletes() == 1
+    client.command(f"ALTER TABLE {table} DELETE WHERE 0, DELETE WHERE id = 1")
+    assert deletes() == 2
 
 
 @pytest.mark.parametrize("how", ["delete", "lightweight"])

@@ -58,8 +58,11 @@ _LEFT = """
 SELECT DISTINCT toString({column:Identifier}) FROM {database:Identifier}.{name:Identifier}
 WHERE {column:Identifier} IN {blocks:Array(String)}
 """
-# A deletion goes on when whoever asked for it has gone; one that comes later waits for it.
-_WAIT = "ALTER TABLE {table} DELETE WHERE 0 SETTINGS mutations_sync = 2"
+# A deletion goes on when whoever asked for it has gone; one that comes later waits for it, on all
+# replicas, also on one that has not heard of it yet: its own system.mutations would not show it.
+# That this one deletes nothing is known to whoever reads later what was deleted
+# (relay.clickhouse.removing_statements, loader.clickhouse.server_records).
+WAIT = "ALTER TABLE {table} DELETE WHERE 0 SETTINGS mutations_sync = 2"
 _DELETE = "ALTER DELETE"
 _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 """Refused where this user may not know; system.tables would just not name it."""
@@ -164,7 +167,7 @@ def _without_rows(
     ledger = {"ledger": settings.loader.database, "app": settings.app, "table": table}
     target = {"column": settings.loader.block_column, "database": database, "name": name}
     if there:
-        client.command(_WAIT.format(table=quoted_table(table)))
+        client.command(WAIT.format(table=quoted_table(table)))
     if not client.query(_LEDGER, parameters=ledger).result_rows[0][0]:
         return
     for some in in_urls(sorted(ids), len):
