@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relay.cli import cli
+from relay.config.settings import Settings
 from relay.operate.doctor import examine, grants
 from relay.operate.doctor.findings import EXIT_WARNINGS, KINDS, found
 from tests.config.test_kafka_clients import settings
@@ -41,6 +42,12 @@ def test_every_right_is_for_something_of_this_app() -> None:
                 assert granted.privileges == "SELECT"
 
 
+def writes_of(given: Settings, name: str) -> set[tuple[str, str]]:
+    """What a role may write in Kafka."""
+    (role,) = [role for role in grants.roles(given) if role.name == name]
+    return {(right.kind, right.name) for right in role.kafka if right.operation == "Write"}
+
+
 def test_only_those_write_that_have_to() -> None:
     """Not the loader in Kafka, not the relay in ClickHouse, and readers nowhere."""
     by_name = {role.name: role for role in grants.roles(settings(), ["shop.orders"])}
@@ -54,9 +61,14 @@ def test_only_those_write_that_have_to() -> None:
     given = given.model_copy(
         update={"loader": given.loader.model_copy(update={"rejected": "dead"})}
     )
-    (loader,) = [role for role in grants.roles(given) if role.name == "loader"]
-    writes = {(right.kind, right.name) for right in loader.kafka if right.operation == "Write"}
-    assert writes == {("topic", "shop.dead"), ("transactional-id", "shop.left-out")}
+    assert writes_of(given, "loader") == {
+        ("topic", "shop.dead"),
+        ("transactional-id", "shop.left-out"),
+    }
+    own = {("topic", "shop.journal"), ("transactional-id", "shop.rewind")}
+    assert writes_of(settings(), "rewinder") == own
+    # Before it discards a block that was claimed for dead letters, it fences who may write some.
+    assert writes_of(given, "rewinder") == own | {("transactional-id", "shop.left-out")}
     inserters = {
         name
         for name, role in by_name.items()

@@ -210,7 +210,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role(
             "rewinder",
             "relay rewind, which starts loader supersede; relay accept",
-            (read_own, read_source, *_of_rewind(app)),
+            (read_own, read_source, *_of_rewind(settings)),
             tuple(of_loader(settings, targets)),
         ),
         Role("producer", "a producer of rows in any language", (write_source,), ()),
@@ -275,11 +275,16 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     )
 
 
-def _of_rewind(app: str) -> Iterator[KafkaRight]:
+def _of_rewind(settings: Settings) -> Iterator[KafkaRight]:
+    app = settings.app
     yield KafkaRight("Read", "group", names.group_id(app), "to take its place and move its floors")
     yield KafkaRight("Write", "topic", names.journal_topic(app), "what was done, and why")
     identity = names.rewind_transactional_id(app)
     yield KafkaRight("Write", "transactional-id", identity, "record and floors at once")
+    if settings.loader.rejected == "dead":
+        identity = names.left_out_transactional_id(app)
+        fencing = "to fence whoever may write dead letters of a block that is discarded"
+        yield KafkaRight("Write", "transactional-id", identity, fencing)
 
 
 def _identities(settings: Settings) -> KafkaRight:
