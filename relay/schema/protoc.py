@@ -1,7 +1,7 @@
 """Compiles a `.proto` file to descriptors, by protoc itself.
 
-Receives a path, gives its row message. protoc comes with grpcio-tools, so that whatever a
-producer compiles is understood here as it is there.
+Receives a path, gives its row message and what stands behind the fields. protoc comes with
+grpcio-tools, so that whatever a producer compiles is understood here as it is there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from relay.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _SECONDS = 60
 _BATCH, _ROW = "RowBatch", "Row"
+_MESSAGES = descriptor_pb2.FileDescriptorProto.MESSAGE_TYPE_FIELD_NUMBER
+_FIELDS = descriptor_pb2.DescriptorProto.FIELD_FIELD_NUMBER
 
 
 def row_message(path: Path, name: str | None = None) -> Descriptor:
@@ -33,7 +37,20 @@ def row_message(path: Path, name: str | None = None) -> Descriptor:
     Raises:
         ConfigError: protoc does not take the file, or there is no such message in it.
     """
-    file = _parsed(path)
+    return _row(path, _pooled(_compiled(path)), name)
+
+
+def commented_row(path: Path) -> tuple[Descriptor, dict[int, str]]:
+    """Return a file's row message, and what the file says behind its fields, by their numbers.
+
+    Args, Raises: as `row_message`.
+    """
+    files = _compiled(path)
+    row = _row(path, _pooled(files), None)
+    return row, next(_comments(file, row.name) for file in files if file.name == row.file.name)
+
+
+def _row(path: Path, file: FileDescriptor, name: str | None) -> Descriptor:
     messages = file.message_types_by_name
     if name is not None:
         if name in messages:
@@ -56,12 +73,13 @@ def row_message(path: Path, name: str | None = None) -> Descriptor:
     )
 
 
-def _parsed(path: Path) -> FileDescriptor:
+def _compiled(path: Path) -> list[descriptor_pb2.FileDescriptorProto]:
     with tempfile.TemporaryDirectory(prefix="block-relay-") as scratch:
         output = Path(scratch) / "descriptors"
         command = [
             *(sys.executable, "-m", "grpc_tools.protoc", f"-I{path.parent or '.'}"),
-            *("--include_imports", f"--descriptor_set_out={output}", str(path)),
+            *("--include_imports", "--include_source_info"),
+            *(f"--descriptor_set_out={output}", str(path)),
         ]
         done = subprocess.run(  # noqa: S603 - our interpreter, and paths as single arguments
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -69,8 +87,28 @@ def _parsed(path: Path) -> FileDescriptor:
         if done.returncode != 0:
             said = done.stderr.strip() or f"protoc ended with status {done.returncode}"
             raise ConfigError(f"protoc refuses {path}:\n{said}")
-        files = descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file
+        return [*descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file]
+
+
+def _pooled(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> FileDescriptor:
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)
     return pool.FindFileByName(files[-1].name)
+
+
+def _comments(file: descriptor_pb2.FileDescriptorProto, message: str) -> dict[int, str]:
+    """What stands behind the fields of a message that no other message is around."""
+    names = [one.name for one in file.message_type]
+    if message not in names:
+        return {}
+    at = names.index(message)
+    fields = file.message_type[at].field
+    own: dict[tuple[int, ...], int] = {
+        (_MESSAGES, at, _FIELDS, index): field.number for index, field in enumerate(fields)
+    }
+    return {
+        own[tuple(place.path)]: place.trailing_comments
+        for place in file.source_code_info.location
+        if tuple(place.path) in own and place.trailing_comments
+    }

@@ -9,6 +9,7 @@ producers that got theirs from an earlier one, values would go into wrong column
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
@@ -17,12 +18,12 @@ from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.schema.compatibility import findings
 from relay.schema.evolution import unsupported_columns
-from relay.schema.types.proto_shape import field_names
+from relay.schema.seed_matching import matched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor import Descriptor
 
     from relay.schema.evolution import ColumnDef
 
@@ -64,6 +65,7 @@ def numbered(
     columns: Sequence[ColumnDef],
     written: Descriptor,
     message_of: Callable[[TableSchema], Descriptor],
+    comments: Mapping[int, str] = MappingProxyType({}),
 ) -> TableSchema:
     """Return a table's first version with the numbers of a producer's row message.
 
@@ -76,19 +78,21 @@ def numbered(
         columns: as ClickHouse lists them now.
         written: the producer's row message.
         message_of: the row message that a schema makes.
+        comments: behind the fields, by number.
 
     Raises:
-        ConfigError: no field is a column, one has another type than its column, or rows cannot
-            carry it.
+        ConfigError: no field is a column, one may be several columns or has another type than its
+            column, or rows cannot carry it.
     """
     schema = TableSchema(table=table, version=1, uuid=uuid)
-    left = {column.name: column for column in columns}
-    for number, field in sorted(_numbers(written).items()):
-        column = None if field is None else _meant(field, left)
-        if column is None:
-            schema.columns.add(number=number, dropped=True, name=field.name if field else "")
+    by_name = {column.name: column for column in columns}
+    fields = {field.number: field.name for field in written.fields}
+    of_field = matched(fields, comments, by_name, f"{written.full_name} and {table}")
+    for number in sorted({*fields, *_reserved(written)}):
+        if number not in of_field:
+            schema.columns.add(number=number, dropped=True, name=fields.get(number, ""))
             continue
-        del left[column.name]
+        column = by_name[of_field[number]]
         schema.columns.add(
             name=column.name, type=column.type, number=number, default_kind=column.default_kind
         )
@@ -109,8 +113,7 @@ def numbered(
     return schema
 
 
-def _numbers(written: Descriptor) -> Mapping[int, FieldDescriptor | None]:
-    """Field by number; None: the number is reserved."""
+def _reserved(written: Descriptor) -> set[int]:
     proto = descriptor_pb2.DescriptorProto()
     written.CopyToProto(proto)
     ranges = [range(one.start, one.end) for one in proto.reserved_range]
@@ -119,18 +122,4 @@ def _numbers(written: Descriptor) -> Mapping[int, FieldDescriptor | None]:
             f"{written.full_name} reserves more than {_MOST_RESERVED} numbers",
             "leave out ranges that no producer ever sent",
         )
-    reserved: dict[int, FieldDescriptor | None] = {n: None for one in ranges for n in one}
-    return reserved | {field.number: field for field in written.fields}
-
-
-def _meant(field: FieldDescriptor, columns: Mapping[str, ColumnDef]) -> ColumnDef | None:
-    """The column that `relay schema proto` calls so: by its name, or one that protobuf allows."""
-    if (same := columns.get(field.name)) is not None:
-        return same
-    return next((c for c in columns.values() if field.name in _called(c.name, field.number)), None)
-
-
-def _called(column: str, number: int) -> Iterator[str]:
-    name = field_names([(number, column)])[number]
-    yield name
-    yield f"{name}_n{number}"
+    return {n for one in ranges for n in one}

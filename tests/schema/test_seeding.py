@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,9 @@ from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
-from relay.schema.protoc import row_message
+from relay.schema.protoc import commented_row
 from relay.schema.registry import fold
+from relay.schema.seed_matching import matched
 from relay.schema.seeding import copied, lacking, numbered
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def seeded(path: Path, text: str, *columns: ColumnDef) -> TableSchema:
     def message_of(schema: TableSchema) -> Any:
         return RowCodec(schema).message_class.DESCRIPTOR
 
-    return numbered(TABLE, "u", columns, row_message(file), message_of)
+    row, comments = commented_row(file)
+    return numbered(TABLE, "u", columns, row, message_of, comments)
 
 
 def test_an_app_that_is_seeded_numbers_as_the_one_before_it() -> None:
@@ -123,3 +126,79 @@ def test_a_file_that_reserves_every_number(tmp_path: Path) -> None:
     assert "9 to max" in text
     with pytest.raises(ConfigError, match="reserves more than"):
         seeded(tmp_path, text, N, A)
+
+
+MINUS, PLUS, UNDER = (ColumnDef(name, "Int32") for name in ("a-b", "a+b", "a_b"))
+
+
+def columns_of(
+    fields: dict[int, str], comments: dict[int, str], columns: list[str]
+) -> dict[int, str]:
+    return matched(fields, comments, columns, "Row and d.t")
+
+
+CLASH = """
+syntax = "proto3";
+message Row {{
+  optional int32 a_b_n1 = 1;{comment}
+  optional int32 a_b = 2;
+}}
+"""
+
+
+@pytest.mark.parametrize("columns", [[UNDER, MINUS], [MINUS, UNDER]], ids=["later first", "as was"])
+@pytest.mark.parametrize("comment", ["", "  // column 'a-b': Int32"])
+def test_columns_that_protobuf_calls_alike_keep_their_numbers(
+    tmp_path: Path, columns: list[ColumnDef], comment: str
+) -> None:
+    """Swapped, they would take each other's values: both are of one type."""
+    text = CLASH.format(comment=comment)
+    assert live(seeded(tmp_path, text, *columns)) == {"a-b": 1, "a_b": 2}
+
+
+def test_a_file_as_it_was_printed_tells_columns_apart(tmp_path: Path) -> None:
+    """By what stands behind the fields, where the names are the same but for a number."""
+    old = after([MINUS, PLUS, N], [MINUS, PLUS, N, UNDER])
+    for version in old:
+        text = proto_text(version)
+        assert live(seeded(tmp_path, text, UNDER, PLUS, N, MINUS)) == live(version)
+    assert live(seeded(tmp_path, proto_text(old[0]), UNDER, PLUS, N)) == {"a+b": 2, "n": 3}
+
+
+def test_one_column_that_is_named_behind_two_fields(tmp_path: Path) -> None:
+    text = CLASH.format(comment="").replace(";\n", ";  // column 'a-b'\n")
+    with pytest.raises(ConfigError, match="fields 1 and 2 both say that they are column 'a-b'"):
+        seeded(tmp_path, text, MINUS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ({1: "a_b"}, ["a-b", "a_b"]),
+        ({1: "a_b", 2: "a_b_n2"}, ["a+b", "a-b"]),
+        ({1: "____n1", 2: "____n2"}, ["год", "имя"]),
+        ({1: "a_b_n1", 2: "c"}, ["a_b"]),
+        ({4: "a_b", 5: "a_b_n5"}, ["a-b"]),
+    ],
+    ids=["added since", "both changed", "no letter of them", "called as none", "one is gone"],
+)
+def test_names_that_do_not_tell_the_column(fields: dict[int, str], columns: list[str]) -> None:
+    """The next step makes them tell it."""
+    with pytest.raises(ConfigError, match=r"Row and d.t: the names do not tell") as caught:
+        columns_of(fields, {}, columns)
+    said = str(caught.value)
+    assert all(repr(one) in said for one in columns), said
+    number, column = min(fields), re.findall(r"// (column '\S+')", said)[-1]
+    assert columns_of(fields, {number: f" {column}\n"}, columns)[number] == columns[-1]
+
+
+def test_names_that_tell_the_column() -> None:
+    """A file that somebody wrote by hand need not avoid clashes as the product does."""
+    assert columns_of({1: "ab", 2: "a_b"}, {}, ["a_b", "ab"]) == {1: "ab", 2: "a_b"}
+    assert columns_of({1: "a_b", 2: "a_b_n2"}, {}, ["a_b_n2", "a-b"]) == {1: "a-b", 2: "a_b_n2"}
+    assert columns_of({1: "userId", 2: "user_id_n2"}, {}, ["user_id", "userId"]) == {
+        1: "userId",
+        2: "user_id",
+    }
+    assert columns_of({1: "a_b", 2: "c"}, {1: " column 'a-b': Int32"}, ["a_b", "c"]) == {2: "c"}
+    assert columns_of({1: "a"}, {1: " column 'b' was before"}, ["a", "b"]) == {1: "a"}

@@ -16,7 +16,7 @@ from relay.kafka.topics import Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
-from relay.schema.protoc import row_message
+from relay.schema.protoc import commented_row
 from relay.schema.registry import Registry, Versions, read_to_its_end
 from relay.schema.seeding import copied, lacking, numbered
 
@@ -99,7 +99,7 @@ def _of_app(settings: Settings, old: str) -> list[TableSchema]:
 
 
 def _of_file(settings: Settings, path: Path) -> TableSchema:
-    written = row_message(path)
+    written, comments = commented_row(path)
     table = written.file.package
     if not names.is_table_name(table):
         raise ConfigError(
@@ -110,7 +110,7 @@ def _of_file(settings: Settings, path: Path) -> TableSchema:
     if found is None:
         raise ConfigError(f"{path}: ClickHouse has no table {table}", "create the table first")
     columns = [one for one in found.columns if one.name != settings.loader.block_column]
-    return numbered(table, found.uuid, columns, written, _message_of)
+    return numbered(table, found.uuid, columns, written, _message_of, comments)
 
 
 def _message_of(schema: TableSchema) -> Descriptor:

@@ -89,14 +89,24 @@ def field_names(wanted: Iterable[tuple[int, str]]) -> dict[int, str]:
     taken: set[str] = set()
     fields: dict[int, str] = dict.fromkeys((number for number, _ in pairs), "")
     # Plain names first, so that a mangled one never takes the name of a column that has it.
-    for number, original in sorted(pairs, key=lambda p: (not _IDENTIFIER.fullmatch(p[1]), p[0])):
-        name = re.sub(r"[^A-Za-z0-9_]", "_", original)
-        name = name if _IDENTIFIER.fullmatch(name) else f"f_{name}"
+    for number, original in sorted(pairs, key=lambda p: (not is_identifier(p[1]), p[0])):
+        name = protobuf_name(original)
         while clash_key(name) in taken or not clash_key(name):
             name = f"{name}_n{number}"
         taken.add(clash_key(name))
         fields[number] = name
     return fields
+
+
+def is_identifier(name: str) -> bool:
+    """Return whether protobuf takes a name as it is."""
+    return _IDENTIFIER.fullmatch(name) is not None
+
+
+def protobuf_name(name: str) -> str:
+    """Return a name that protobuf takes: itself, or with `_` for what it does not take."""
+    mangled = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return mangled if is_identifier(mangled) else f"f_{mangled}"
 
 
 def clash_key(name: str) -> str:
