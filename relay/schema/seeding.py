@@ -29,14 +29,43 @@ if TYPE_CHECKING:
 
     Versions = Mapping[str, Mapping[int, TableSchema]]
 
+NOTHING_WRITTEN = "nothing was written"
 _IN_THE_WAY = {"type", "repeated"}
 """Findings for which values would be read as others, or not at all."""
 _MOST_RESERVED = 10_000
 """`reserved 100 to max` would leave no number for a new column."""
 
 
-def lacking(wanted: Sequence[TableSchema], there: Versions) -> list[TableSchema]:
+def of_files(given: Sequence[tuple[str, TableSchema]]) -> list[TableSchema]:
+    """Return the schemas that files give, each once.
+
+    Args:
+        given: file and schema.
+
+    Raises:
+        ConfigError: two files give one table different numbers.
+    """
+    found: dict[str, tuple[str, TableSchema]] = {}
+    for file, schema in given:
+        first, other = found.setdefault(schema.table, (file, schema))
+        if list(other.columns) != list(schema.columns):
+            raise ConfigError(
+                f"{first} and {file} are both of {schema.table}, with different numbers; "
+                f"{NOTHING_WRITTEN}",
+                "name only the one that its producers use",
+            )
+    return [schema for _, schema in found.values()]
+
+
+def lacking(
+    wanted: Sequence[TableSchema], there: Versions, outcome: str = NOTHING_WRITTEN
+) -> list[TableSchema]:
     """Return those that the registry does not have yet, in their order.
+
+    Args:
+        wanted: at most one of each version of a table.
+        there: what the registry has.
+        outcome: what became of them, for the error.
 
     Raises:
         ConfigError: it has others; what they number is numbered for ever.
@@ -48,7 +77,7 @@ def lacking(wanted: Sequence[TableSchema], there: Versions) -> list[TableSchema]
             if same is None or list(same.columns) != list(found.columns):
                 raise ConfigError(
                     f"the app's registry already has version {version} of {table}, with numbers "
-                    "of its own, which stay for ever; nothing was written",
+                    f"of its own, which stay for ever; {outcome}",
                     "seed an app before its first start; or set another `app`",
                 )
     return [one for one in wanted if one.version not in there.get(one.table, {})]

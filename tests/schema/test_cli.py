@@ -281,8 +281,9 @@ def test_seed_gives_another_app_the_same_numbers(
     """A new app that is not seeded numbers by the table's order of today; one that has numbers of
     its own is left alone."""
     table, text = f"{database}.t", Path(config_file).read_text()
-    second, third = (Path(config_file).with_name(f"{one}.toml") for one in ("second", "third"))
-    for path in (second, third):
+    others = [Path(config_file).with_name(f"{one}.toml") for one in ("second", "third", "fourth")]
+    second, third, fourth = others
+    for path in others:
         path.write_text(text.replace(f'app = "{app}"', f'app = "{app}-{path.stem}"'))
 
     def said(path: object, *arguments: str, status: int = 0) -> str:
@@ -312,5 +313,11 @@ def test_seed_gives_another_app_the_same_numbers(
     said(second, "proto", table)
     assert numbers(second) == {"n": 1, "a": 2, "b": 3}
     assert "stay for ever" in said(third, "seed", "--from-app", app, "--run", status=2)
+    new, old = (Path(config_file).with_name(name) for name in ("new.proto", "old.proto"))
+    new.write_text(said(third, "proto", table))
+    old.write_text(said(config_file, "proto", table))
+    refused = said(fourth, "seed", str(new), str(old), "--run", status=2)
+    assert f"{new} and {old} are both of {table}" in refused
+    assert "would be written" in said(fourth, "seed", str(old), str(old)), "and nothing is yet"
     assert "not both" in said(third, "seed", status=2)
     assert "the app itself" in said(third, "seed", "--from-app", f"{app}-third", status=2)

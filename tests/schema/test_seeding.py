@@ -14,7 +14,7 @@ from relay.schema.evolution import ColumnDef, evolve, proto_text
 from relay.schema.protoc import commented_row
 from relay.schema.registry import fold
 from relay.schema.seed_matching import matched
-from relay.schema.seeding import copied, lacking, numbered
+from relay.schema.seeding import copied, lacking, numbered, of_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,3 +202,15 @@ def test_names_that_tell_the_column() -> None:
     }
     assert columns_of({1: "a_b", 2: "c"}, {1: " column 'a-b': Int32"}, ["a_b", "c"]) == {2: "c"}
     assert columns_of({1: "a"}, {1: " column 'b' was before"}, ["a", "b"]) == {1: "a"}
+
+
+def test_two_files_of_one_table() -> None:
+    one, other = after([N, A])[0], after([A, N])[0]
+    assert of_files([("new.proto", one), ("copy.proto", one)]) == [one]
+    with pytest.raises(ConfigError, match=r"new\.proto and old\.proto are both of d\.t, with"):
+        of_files([("new.proto", one), ("old.proto", other)])
+
+
+def test_what_another_process_wrote_meanwhile_is_no_claim_that_nothing_was_written() -> None:
+    with pytest.raises(ConfigError, match="stay for ever; another was first"):
+        lacking(after([N, A]), fold(after([N, B])), "another was first")

@@ -18,7 +18,7 @@ from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.protoc import commented_row
 from relay.schema.registry import Registry, Versions, read_to_its_end
-from relay.schema.seeding import copied, lacking, numbered
+from relay.schema.seeding import copied, lacking, numbered, of_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
+
+
+_OVERTAKEN = (
+    "another process wrote them meanwhile, and others of these tables may be written: look with "
+    "`relay schema show`"
+)
 
 
 @click.command(cls=ConfiguredCommand)
@@ -72,7 +78,10 @@ def seed(
     if bool(files) == bool(old):
         raise click.UsageError("Give --from-app, or name .proto files; not both.")
     settings = settings_of(config_file)
-    wanted = _of_app(settings, old) if old else [_of_file(settings, path) for path in files]
+    if old:
+        wanted = _of_app(settings, old)
+    else:
+        wanted = of_files([(str(path), _of_file(settings, path)) for path in files])
     missing = lacking(wanted, _there(settings))
     if do and missing:
         _write(settings, wanted, missing)
@@ -129,7 +138,7 @@ def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[Tabl
     Topics(settings).ensure_by_key(names.schemas_topic(settings.app))
     with contextlib.closing(Registry(settings.kafka, settings.app, anew=True)) as registry:
         registry.propose(*missing)
-        lacking(wanted, registry.versions)  # another process may have been first
+        lacking(wanted, registry.versions, _OVERTAKEN)
 
 
 def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:
