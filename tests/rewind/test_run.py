@@ -456,6 +456,28 @@ def test_what_another_tables_letters_became_holds_up_no_rewind(of_letter: str | 
     assert rewound(world, RewindRequest({0: 0}, block.table, RewindConsent())).partitions
 
 
+@pytest.mark.parametrize("of_letter", ["of.another", "", None])
+def test_dead_letters_of_its_own_are_no_other_tables(of_letter: str | None) -> None:
+    """A stretch's letters are all of its table; of an old mark nobody knows whose it was."""
+    world = made(4)
+    own = next(d for _, c in world.journal for d in c.dead)
+    offset, what = own.first_source_offset, RewindRequest({0: 0}, own.table, RewindConsent())
+    world.replayed = [mark(offset, "of.another", of_letter)]
+    if of_letter is None:
+        with pytest.raises(ConfigError, match="--despite-replays"):
+            rewound(world, what)
+    else:
+        assert rewound(world, what).partitions
+
+
+def test_a_replayed_letter_of_its_own_table_is_refused() -> None:
+    world = made(4)
+    own = next(d for _, c in world.journal for d in c.dead)
+    world.replayed = [mark(own.first_source_offset, "as.another", own.table)]
+    with pytest.raises(ConfigError, match="--despite-replays"):
+        rewound(world, RewindRequest({0: 0}, own.table, RewindConsent()))
+
+
 def test_a_rewind_says_which_letters_were_there() -> None:
     world = made(4)
     world.letters = 17

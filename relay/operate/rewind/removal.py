@@ -209,9 +209,13 @@ def replayed(
 def _holds(stretch: Stretch, replay: ReplayMark) -> bool:
     """Return whether the message that was replayed may be one of this stretch.
 
-    A letter of a loader is not in the journal: its message is one of a block of the letter's table,
-    whichever table the message was sent again for.
+    Every letter names the table of its stretch, whichever table its message was sent again for: a
+    relay's has it from the buffer that was sealed, a loader's from the block. Only a mark of an
+    earlier version does not say which it was. Then it may be any letter of a relay's that the
+    stretch has, or one of a loader's, which is not in the journal.
     """
-    within = stretch.first <= replay.source.offset < stretch.next
-    table = replay.table if replay.letter_table is None else replay.letter_table
-    return within and (stretch.dead > 0 or stretch.table == table)
+    if not stretch.first <= replay.source.offset < stretch.next:
+        return False
+    if replay.letter_table is not None:
+        return stretch.table == replay.letter_table
+    return stretch.dead > 0 or stretch.table == replay.table
