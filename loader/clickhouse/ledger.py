@@ -14,12 +14,12 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
-from loader.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, Noted, noted, saved
 from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
+from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.statement_settings import for_few_rows

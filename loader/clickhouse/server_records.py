@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent
-from loader.clickhouse.hidden_rows import shown_only
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
+from relay.clickhouse.hidden_rows import shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
 

@@ -21,13 +21,13 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.client import failure
-from loader.clickhouse.hidden_rows import exempt
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
 from loader.core.plan import FINAL
 from loader.core.positions import superseded_row
 from loader.journal.startup import topic_id
 from relay import names
+from relay.clickhouse.hidden_rows import exempt
 from relay.clickhouse.quoting import literal, quoted, quoted_table
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached

@@ -8,5 +8,6 @@ the client, which sends `statement_settings` with every statement; `insert_setti
 `dedup_trial` hold what an INSERT needs to be deduplicated.
 `quoting` writes names and texts in SQL, `table_engine` reads a table's engine, TTLs and window,
 `removing_statements` which rows a recorded statement removed, `table_keys` whether a table's keys
-may be others when the same messages are inserted again.
+may be others when the same messages are inserted again, `hidden_rows` whether a row policy or a
+filter hides rows from the user.
 """

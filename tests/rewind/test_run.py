@@ -322,7 +322,7 @@ def rows_of(world: World) -> dict[str, int]:
         (RerunTable(there=True, engine="Memory", stamped=True), "cannot be deleted"),
         (
             RerunTable(there=True, engine="MergeTree", stamped=True, policies=("mine",)),
-            "row policies mine hide rows from this user",
+            "mine hides rows from this user",
         ),
         (
             RerunTable(there=True, engine="MergeTree", stamped=True, views=("d.v",)),

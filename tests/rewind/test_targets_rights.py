@@ -26,12 +26,25 @@ LOOKS = (
     "GRANT SELECT ON books.ledger",
     "GRANT SELECT ON system.parts",
 )
+POLICED = "shop.policed"
+FILTERED = {"additional_table_filters": f"{{'{POLICED}': 'id > 5'}}"}
+
+
+def on_both(condition: str) -> dict[str, str]:
+    """Of the table with rows, and of the one that is empty, of which the server has no plan."""
+    return {POLICED: condition, "shop.void": condition}
+
+
 USERS = (
     User("admin", "admin"),
     User("owner", "owner"),
     User("blind", "blind", (ROWS,)),
     User("shown", "shown", (ROWS, "GRANT SHOW TABLES ON books.ledger")),
     User("reader", "reader", (*LOOKS, "GRANT SELECT ON none.ledger")),
+    User("sees", "sees", policies=on_both("1")),
+    User("narrow", "narrow", policies=on_both("id > 5")),
+    User("filtered", "filtered", settings=FILTERED),
+    User("fixed", "fixed", settings=FILTERED, constant=("additional_table_filters",)),
     User("remover", "remover", (*LOOKS, f"GRANT ALTER DELETE ON {TABLE}")),
 )
 FIRST, SECOND = f"shop:{TABLE}:0:0:1", f"shop:{TABLE}:0:0:9"
@@ -43,6 +56,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         with contextlib.closing(server.client()) as admin:
             admin.command("CREATE DATABASE shop")
             admin.command("CREATE DATABASE books")
+            for name in (POLICED, "shop.void"):
+                admin.command(f"CREATE TABLE {name} (id Int64, _block String) ORDER BY id")
+            admin.command(f"INSERT INTO {POLICED} SELECT number, '' FROM numbers(10)")
             admin.command(f"CREATE TABLE {TABLE} (id Int64, _block String) ORDER BY id")
             admin.command(
                 "CREATE TABLE books.ledger (app String, table String, block String, state String, "
@@ -171,3 +187,24 @@ def test_blocks_whose_rows_are_gone_or_never_come(engine: Engine) -> None:
         "shop.dropped": [dropped],
     }
     assert tables.removed(settings_of(engine, "owner"), blocks) == {gone, given_up, dropped}
+
+
+@pytest.mark.parametrize(
+    ("user", "table"), [("sees", POLICED), ("sees", "shop.void"), ("filtered", POLICED)]
+)
+def test_what_shows_all_rows_hides_none(engine: Engine, user: str, table: str) -> None:
+    """As `USING 1`, a usual way to let a service see a table that has policies for others; or a
+    filter of the profile, which each statement sets otherwise where it may."""
+    assert tables.look(settings_of(engine, user), [table])[table].policies == ()
+
+
+@pytest.mark.parametrize(
+    ("user", "table", "what"),
+    [
+        ("narrow", POLICED, f"narrow ON {POLICED}"),
+        ("narrow", "shop.void", "narrow ON shop.void"),
+        ("fixed", POLICED, "a row policy or additional_table_filters (id > 5)"),
+    ],
+)
+def test_what_hides_rows_is_named(engine: Engine, user: str, table: str, what: str) -> None:
+    assert tables.look(settings_of(engine, user), [table])[table].policies == (what,)

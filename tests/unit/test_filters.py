@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.clickhouse.hidden_rows import condition
+from relay.clickhouse.hidden_rows import condition
 
 
 @pytest.mark.parametrize(

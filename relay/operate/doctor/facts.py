@@ -170,7 +170,7 @@ class TargetFacts:
         replica: None where it is not replicated, or could not be asked.
         views: every view that an INSERT reaches, through views too.
         missing: rights that this user lacks on it.
-        policies: row policies that hide rows from this user.
+        policies: row policies, or a filter, that hide rows from this user.
         create: the CREATE statement.
     """
 

@@ -46,7 +46,7 @@ class RerunTable:
         stamped: whether it has the block-id column.
         views: materialized views that an INSERT reaches.
         unstamped: ids of blocks that were claimed while the column was not there.
-        policies: that hide rows of it from this user, as far as it may know.
+        policies: row policies, or a filter, that hide rows of it from this user.
         grant: the statement that lets this user delete its rows; "": it may, or nobody knows.
         expires: whether the block-id column has a TTL, which empties it.
     """
@@ -161,8 +161,8 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
         return f"{table} has engine {target.engine}, which merges rows of different blocks"
     if target.policies:
         return (
-            f"{table}: row policies {', '.join(target.policies)} hide rows from this user, and "
-            "what it does not see it cannot remove: exempt it from them"
+            f"{table}: {', '.join(target.policies)} hides rows from this user, and what it does "
+            "not see it cannot remove: exempt it from that"
         )
     if unstamped := sorted(target.unstamped & set(blocks)):
         return (

@@ -15,8 +15,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.balancer import servers
+from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import quoted_table, readable
 from relay.clickhouse.table_engine import TableEngine
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
@@ -31,15 +32,13 @@ from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
 from relay.operate.doctor.judge import dependents
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
 from relay.operate.doctor.judge.dependents import SystemTable
+from relay.operate.doctor.judge.row_policies import RowPolicy, hiding
 from relay.operate.doctor.versions import parsed
 from relay.operate.view import lost_ledger
 from relay.schema.catalogue import connect, translated
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
-
-    Policies = list[tuple[tuple[str, str], str]]
-    """On which (database, table), and its name."""
 
 WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
@@ -75,7 +74,8 @@ WHERE name LIKE '%replicated_deduplication_window%'
 """
 # Whom a policy is for may be a role of the user's; of a whole database, the table is `*` or empty.
 _POLICIES = """
-SELECT database, table, name FROM system.row_policies
+SELECT database, table, name, is_restrictive, ifNull(select_filter, '')
+FROM system.row_policies
 WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
    OR (apply_to_all AND NOT has(apply_to_except, currentUser())
        AND NOT hasAny(apply_to_except, enabledRoles()))
@@ -117,7 +117,8 @@ class ClickHouseQuestions:
         if ledger is not None:
             place = f"{database}.ledger"
             replica = self._replicas({place: ledger}).get(place)
-            ledger = replace(ledger, policies=_on(policies, place), replica=replica)
+            hidden = self._hidden(policies, place, ledger)
+            ledger = replace(ledger, policies=hidden, replica=replica)
         return ClickHouseFacts(
             user=self._user,
             settings={
@@ -168,7 +169,10 @@ class ClickHouseQuestions:
         return {(row.database, row.name): row for row in rows}
 
     def _detailed(
-        self, tables: dict[str, TargetFacts], rights: dict[str, list[Any]], policies: Policies
+        self,
+        tables: dict[str, TargetFacts],
+        rights: dict[str, list[Any]],
+        policies: Sequence[RowPolicy],
     ) -> dict[str, TargetFacts]:
         """The tables with what other system tables say of them."""
         asked = sorted(tables)
@@ -182,7 +186,7 @@ class ClickHouseQuestions:
                 partitions=parts[name][0] if name in parts else None,
                 replica=replicas.get(name),
                 missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
-                policies=_on(policies, name),
+                policies=self._hidden(policies, name, table),
             )
             for name, table in tables.items()
         }
@@ -201,10 +205,32 @@ class ClickHouseQuestions:
         asked = (self._try(what, sql, source, tables=some) for some in in_urls(tables, len))
         return {row[0]: row[1:] for rows in asked for row in rows}
 
-    def _policies(self) -> Policies:
+    def _policies(self) -> list[RowPolicy]:
         """Row policies for this user."""
         rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
-        return [((database, table), str(name)) for database, table, name in rows]
+        return [RowPolicy(*row) for row in rows]
+
+    def _hidden(
+        self, policies: Sequence[RowPolicy], name: str, table: TargetFacts
+    ) -> tuple[str, ...]:
+        """What hides rows of a table from this user."""
+        on = [one for one in policies if (one.database, one.table) in _places(name)]
+        return hiding(on, self._shown(name, table))
+
+    def _shown(self, name: str, table: TargetFacts) -> str | None:
+        """The condition under which this user sees a row; None: the server does not say.
+
+        The plan of a table that only names others is without their filters. A user who may not
+        read the table gets no plan, which is a finding of its own.
+        """
+        if not TableEngine(table.engine).is_merge_tree:
+            return None
+        try:
+            return shown_once_there(self._client, quoted_table(name))
+        except ClickHouseError as error:
+            if getattr(error, "code", None) is None:
+                raise translated(error, self._settings.clickhouse, f"read {name}") from error
+            return None
 
     def _window_defaults(self, source: str) -> dict[str, str]:
         what = "default deduplication windows"
@@ -261,10 +287,6 @@ class ClickHouseQuestions:
         told = Unasked(what, " ".join(str(error).split())[:300], mend)
         if told not in self._unasked:  # one question may be asked in pieces
             self._unasked.append(told)
-
-
-def _on(policies: Policies, table: str) -> tuple[str, ...]:
-    return tuple(policy for on, policy in policies if on in _places(table))
 
 
 def _places(table: str) -> set[tuple[str, str]]:

@@ -30,7 +30,7 @@ def judge_countable(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
-            f"{facts.user}",
+            f"{facts.user}, or change its settings profile",
         )
     if column in table.columns and has_ttl(table.create, column):
         yield found(

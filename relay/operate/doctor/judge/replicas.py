@@ -91,7 +91,8 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         yield found(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT {facts.user}",
+            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
+            f"{facts.user}, or change its settings profile",
         )
     if ledger is not None:
         yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)

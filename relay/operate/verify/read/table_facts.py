@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relay import names
+from relay.clickhouse.hidden_rows import PLAN, condition
+from relay.clickhouse.quoting import quoted_table
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.table_engine import TableEngine
 from relay.clickhouse.table_keys import TableKeys
@@ -28,11 +30,8 @@ _DEFAULTS = """
 SELECT name, default_expression FROM system.columns
 WHERE database = {database:String} AND table = {name:String}
 """
-_FILTERS = "EXPLAIN actions = 1 SELECT count() FROM {database:Identifier}.{name:Identifier}"
-"""With no right but SELECT it shows what a row policy adds to a statement of this user."""
 _EARLIEST = 86_400
 """ClickHouse does not read 0 as a time."""
-_FILTERED = ("Row level filter", "Row-level filter", "Filter column")
 _REPLICAS = """
 SELECT total_replicas FROM system.replicas
 WHERE database = {database:String} AND table = {name:String}
@@ -122,7 +121,7 @@ class TableAsking:
             engine,
             full,
             create,
-            self._filtered(place),
+            self._filtered(table),
             tuple(views),
             self._replicas(engine, place),
             self._removals(table, TableEngine(engine, full), {**place, "uuid": uuid, **since}),
@@ -135,11 +134,9 @@ class TableAsking:
         asked = self._optional.unanswered
         return "; ".join(asked[what] for what in _RECORDS if what in asked)
 
-    def _filtered(self, place: dict[str, str]) -> bool | None:
-        rows = self._optional.ask("EXPLAIN", _FILTERS, **place)
-        if rows is None:
-            return None
-        return any(sign in row[0] for row in rows for sign in _FILTERED)
+    def _filtered(self, table: str) -> bool | None:
+        rows = self._optional.ask("EXPLAIN", PLAN + quoted_table(table))
+        return None if rows is None else bool(condition(row[0] for row in rows))
 
     def _replicas(self, engine: str, place: dict[str, str]) -> int | None:
         if not is_shared(engine):

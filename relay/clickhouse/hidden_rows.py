@@ -11,12 +11,12 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from clickhouse_connect.driver.httpclient import HttpClient
+    from clickhouse_connect.driver.client import Client
 
-_PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
-"""A SELECT without a condition of its own."""
+PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
+"""A SELECT without a condition of its own, of a table that is quoted; its answer is a plan."""
 _FILTER = re.compile(r"Row.level filter|\b[Ff]ilter column")
 _EMPTY = "ReadNothing"
 """The plan of a table without parts, whose filters the server does not look at."""
@@ -31,7 +31,7 @@ def exempt(table: str) -> str:
     )
 
 
-def shown_only(client: HttpClient, table: str) -> str:
+def shown_only(client: Client, table: str) -> str:
     """Return the condition under which this user sees a row; empty: it sees all of them.
 
     Args:
@@ -44,17 +44,21 @@ def shown_only(client: HttpClient, table: str) -> str:
     return condition(_plan(client, table))
 
 
-def shown_once_there(client: HttpClient, table: str) -> str | None:
+def shown_once_there(client: Client, table: str) -> str | None:
     """Return as `shown_only`; None: the table is empty, and the server does not say.
 
     Args, Raises: as `shown_only`.
     """
-    plan = _plan(client, table)
+    return condition_if_known(_plan(client, table))
+
+
+def _plan(client: Client, table: str) -> list[str]:
+    return [str(row[0]) for row in client.query(PLAN + table).result_rows]
+
+
+def condition_if_known(plan: Sequence[str]) -> str | None:
+    """Return as `condition`; None: the plan is of a table without parts, and has no filters."""
     return None if any(_EMPTY in line for line in plan) else condition(plan)
-
-
-def _plan(client: HttpClient, table: str) -> list[str]:
-    return [str(row[0]) for row in client.query(_PLAN + table).result_rows]
 
 
 def condition(plan: Iterable[str]) -> str:

@@ -1,0 +1,57 @@
+"""Which row policies hide rows of a table from this user? Pure.
+
+Receives the policies that are for the user on a table, and the condition in the server's plan of
+a SELECT; gives what hides rows, as people read it.
+"""
+
+# pure
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ALL = frozenset({"1", "true"})
+"""Conditions that every row meets, as the server writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPolicy:
+    """A row of system.row_policies.
+
+    Attributes:
+        database, table: on which; of a whole database, the table is `*` or empty.
+        name: with its place, as the server writes it.
+        restrictive: whether rows must meet it, too. Of all others they meet one.
+        condition: of SELECT; empty: it has none, and says nothing of SELECT.
+    """
+
+    database: str
+    table: str
+    name: str
+    restrictive: bool
+    condition: str
+
+
+def hiding(policies: Sequence[RowPolicy], visible: str | None) -> tuple[str, ...]:
+    """Return what hides rows, or may; empty: nothing does.
+
+    Args:
+        policies: on the table, for the user.
+        visible: the condition under which the server's plan shows a row, "" where it shows all;
+            None: nobody knows, as of a table without rows.
+    """
+    if visible == "":
+        return ()
+    all_shown = any(one.condition in _ALL for one in policies if not one.restrictive)
+    named = tuple(
+        one.name
+        for one in policies
+        if one.condition and one.condition not in _ALL and (one.restrictive or not all_shown)
+    )
+    if visible is None or named:
+        return named
+    return (f"a row policy or additional_table_filters ({visible})",)
