@@ -12,6 +12,9 @@ import re
 
 from relay import names
 
+_NO_USERS = frozenset({"ALL", "ANY", "CURRENT_USER", "EXCEPT", "NONE"})
+"""What these mean behind TO is nobody's name."""
+
 
 def quoted(identifier: str) -> str:
     """Return an identifier as ClickHouse reads it back."""
@@ -41,6 +44,11 @@ def readable_name(identifier: str) -> str:
     """Return an identifier for statements that people run, without quotes if it needs none."""
     plain = identifier.isidentifier() and identifier.isascii()
     return identifier if plain else quoted(identifier)
+
+
+def readable_user(user: str) -> str:
+    """Return a user's name for statements that people run, without quotes if it needs none."""
+    return quoted(user) if user.upper() in _NO_USERS else readable_name(user)
 
 
 def unquoted(name: str) -> str:

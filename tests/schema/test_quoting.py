@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.clickhouse.quoting import literal, quoted, quoted_table, readable
+from relay.clickhouse.quoting import literal, quoted, quoted_table, readable, readable_user
 
 if TYPE_CHECKING:
     from tests.schema.engine import Engine
@@ -19,6 +19,21 @@ def test_what_needs_no_quotes_has_none_for_people() -> None:
     assert readable("shop.inner`orders") == "shop.`inner\\`orders`"
     assert readable("shop.a\\b") == "shop.`a\\\\b`", "\\b alone would be a backspace"
     assert quoted_table("shop.orders") == "`shop`.`orders`"
+
+
+@pytest.mark.parametrize(
+    ("user", "written"),
+    [
+        ("loader", "loader"),
+        ("default", "default"),
+        ("block-relay", "`block-relay`"),
+        ("some@where", "`some@where`"),
+        ("all", "`all`"),
+        ("None", "`None`"),
+    ],
+)
+def test_a_user_for_people(user: str, written: str) -> None:
+    assert readable_user(user) == written
 
 
 @pytest.mark.parametrize("text", ODD)

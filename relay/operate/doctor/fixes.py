@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 
 if TYPE_CHECKING:
     from relay.config.settings import Brokers
@@ -41,7 +41,7 @@ def set_user(user: str, settings: str) -> str:
         user: his name.
         settings: as SQL, one or several.
     """
-    return f"ALTER USER {user} MODIFY SETTINGS {settings}"
+    return f"ALTER USER {readable_user(user)} MODIFY SETTINGS {settings}"
 
 
 def set_brokers(*settings: tuple[str, object]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 from relay.operate.doctor.fixes import grant, principal
 from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
 
@@ -298,7 +298,7 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
     for right in role.kafka:
         brokers = _brokers(settings, right)
         yield grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
-    user = settings.clickhouse.user
+    user = readable_user(settings.clickhouse.user)
     for one in role.clickhouse:
         note = f" -- {said}" if (said := _when(one)) else ""
         yield f"GRANT {one.privileges} ON {one.place} TO {user};{note}"

@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted_table, readable
+from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
 from relay.errors import Refused
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -91,7 +91,7 @@ def _target(
 ) -> RerunTable:
     if table is None:
         return RerunTable(there=False)
-    column, user = settings.loader.block_column, settings.clickhouse.user
+    column, user = settings.loader.block_column, readable_user(settings.clickhouse.user)
     denied = _DELETE in table.missing
     return RerunTable(
         there=True,

@@ -17,7 +17,7 @@ from relay import names
 from relay.clickhouse.balancer import servers
 from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted_table, readable
+from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import TableEngine
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
@@ -259,7 +259,9 @@ class ClickHouseQuestions:
             try:
                 granted = int(str(self._client.command(f"CHECK GRANT {right} ON {where}")))
             except (ClickHouseError, ValueError) as error:
-                self._cannot("rights in ClickHouse", error, f"SHOW GRANTS FOR {self._user}")
+                self._cannot(
+                    "rights in ClickHouse", error, f"SHOW GRANTS FOR {readable_user(self._user)}"
+                )
                 return {}
             if not granted:
                 missing.setdefault(key, []).append(right if key else (right, where))
@@ -280,7 +282,8 @@ class ClickHouseQuestions:
         except ClickHouseError as error:
             if getattr(error, "code", None) is None:
                 raise translated(error, self._settings.clickhouse, f"read {what}") from error
-            self._cannot(what, error, f"GRANT SELECT ON {source} TO {self._user}" if source else "")
+            grant = f"GRANT SELECT ON {source} TO {readable_user(self._user)}"
+            self._cannot(what, error, grant if source else "")
             return []
 
     def _cannot(self, what: str, error: Exception, mend: str) -> None:

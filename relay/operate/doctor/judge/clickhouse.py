@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.insert_settings import deduplicated
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import alter, set_user, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
@@ -67,7 +67,7 @@ def judge(
                 f"there is no table {name}, or user {facts.user} may not see it"
                 f"{did_you_mean_table(name, facts.others)}",
                 f"CREATE TABLE {readable(name)} …; or GRANT SHOW COLUMNS ON "
-                f"{readable(name)} TO {facts.user}",
+                f"{readable(name)} TO {readable_user(facts.user)}",
             )
             continue
         yield from _table(settings, name, table, facts, outage_seconds)

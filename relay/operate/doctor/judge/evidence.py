@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import span
@@ -30,7 +30,7 @@ def judge_countable(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
-            f"{facts.user}, or change its settings profile",
+            f"{readable_user(facts.user)}, or change its settings profile",
         )
     if column in table.columns and has_ttl(table.create, column):
         yield found(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
@@ -92,7 +92,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
-            f"{facts.user}, or change its settings profile",
+            f"{readable_user(facts.user)}, or change its settings profile",
         )
     if ledger is not None:
         yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)

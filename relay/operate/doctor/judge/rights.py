@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from relay import names
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_user
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import grant
 from relay.operate.doctor.judge.brokers import DENIED
@@ -114,7 +114,7 @@ def judge_clickhouse(
         yield found(
             "right-table",
             f"user {facts.user} has no {right} on {place}",
-            f"GRANT {right} ON {place} TO {facts.user}",
+            f"GRANT {right} ON {place} TO {readable_user(facts.user)}",
         )
 
 

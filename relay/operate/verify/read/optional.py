@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.clickhouse.quoting import readable_user
 from relay.clickhouse.statement_settings import may_set
 
 if TYPE_CHECKING:
@@ -66,5 +67,6 @@ class Optional:
         if code == _ACCESS_DENIED:
             if denied := _DENIED.search(text):  # of a question about more than one of them
                 what = denied[1]
-            return f"this user may not read {what} (GRANT SELECT ON {what} TO {self._user})"
+            grant = f"GRANT SELECT ON {what} TO {readable_user(self._user)}"
+            return f"this user may not read {what} ({grant})"
         return f"{what} gave error {code}: {' '.join(text.split())[:200]}"
