@@ -36,6 +36,15 @@ _OF_YEAR = re.compile(r"%[^A-Za-z%]*[EO]?[jUW]")
 _DIRECTIVE = re.compile(r"%[^A-Za-z%]*[EO]?([A-Za-z])")
 _YEAR, _DAYS = frozenset("YycxDFs"), frozenset("mbBhdejcxDFs")
 _WEEK, _WEEK_READ, _WEEKDAY = frozenset("UWV"), frozenset("UW"), frozenset("aAwu")
+_MONTH, _MONTH_DAY, _WHOLE = frozenset("mbBh"), frozenset("de"), frozenset("cxDFs")
+_MIXED = (
+    (frozenset("j"), _WEEKDAY),
+    (frozenset("j"), _MONTH | _MONTH_DAY),
+    (frozenset("U"), frozenset("W")),
+    (_WEEK_READ, _MONTH | _MONTH_DAY),
+)
+"""What says a day in two ways, of which the C library makes one that neither says: of Sunday and
+day 224 the first of January."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,8 @@ class FileOptions:
             and other dates that can be meant in one way only.
 
     Raises:
-        ConfigError: the format says no year, or a week without its day.
+        ConfigError: the format says no year, a week without its day, a zone's name, or a day in two
+            ways of which the C library makes a third one.
     """
 
     nulls: tuple[str, ...] = ("",)
@@ -61,22 +71,46 @@ class FileOptions:
     columns: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        says = set(_DIRECTIVE.findall(self.date_format.replace("%%", "")))
-        lacks = ""
+        says = set(_DIRECTIVE.findall(_without_percent(self.date_format)))
+        problem = ""
         if self.date_format and not says & _YEAR:
-            lacks = "a year that is read (%Y or %y)"
+            problem = "lacks a year that is read (%Y or %y)"
         elif says & _WEEK and not (says & _DAYS or (says & _WEEK_READ and says & _WEEKDAY)):
-            lacks = "a day: of week numbers %U and %W are read, with %w, %u or %a"
-        if lacks:
+            problem = "lacks a day: of week numbers %U and %W are read, with %w, %u or %a"
+        elif mixed := _mixed(says):
+            problem = f"says the day in two ways: {' and '.join(f'%{one}' for one in mixed)}"
+        if problem:
             raise ConfigError(
-                f"--date-format {self.date_format!r} lacks {lacks}",
+                f"--date-format {self.date_format!r} {problem}",
                 "name year, month and day, as '%d/%m/%Y' does",
+            )
+        if "Z" in says:
+            raise ConfigError(
+                f"--date-format {self.date_format!r} has %Z, and the name of a zone is not read: "
+                "times of any zone would be taken for UTC",
+                "write offsets, as +0100, and name %z; where all times are UTC, name the letters: "
+                "'%Y-%m-%d %H:%M UTC'",
             )
 
     def renamed(self, names: Iterable[str]) -> list[str]:
         """Return the table's names for these columns of a file."""
         table_names = dict(self.columns)
         return [table_names.get(name, name) for name in names]
+
+
+def _without_percent(date_format: str) -> str:
+    """Return the format without its escaped percent signs, whose next letter is no directive."""
+    return date_format.replace("%%", "")
+
+
+def _mixed(says: set[str]) -> list[str]:
+    """Return two directives that do not go together; none where month and day are said anyway."""
+    if says & _WHOLE or (says & _MONTH and says & _MONTH_DAY):
+        return []
+    for some, others in _MIXED:
+        if says & some and says & others:
+            return [min(says & some), min(says & others)]
+    return []
 
 
 def is_date(type_: ColumnType) -> bool:
@@ -156,7 +190,7 @@ def _times(texts: Any, date_format: str) -> Any:
     exists: Any = pc.and_(pc.less(days, length), pc.less(seconds, pa.scalar(60)))
     # Python's years, in which errors show a value, begin with 1.
     exists = pc.and_(exists, pc.greater_equal(pc.year(_naive(times)), pa.scalar(1)))
-    if _OF_YEAR.search(date_format):
+    if _OF_YEAR.search(_without_percent(date_format)):
         # Day 366 and week 53 end in another year than the text's own.
         new_year = _parsed(_joined(texts, " 1 1"), f"{date_format} %m %d")
         year: Any = pc.year(_middle(_naive(new_year).cast(pa.int64())))

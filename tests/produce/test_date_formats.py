@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
-from relay.produce.file_options import FileOptions
+from relay.produce.file_options import FileOptions, time_of
 from relay.produce.file_rows import RowFile
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
@@ -103,7 +105,9 @@ def test_what_does_not_exist_is_refused(
         ("2024-12-31 23:00 -0230", "%Y-%m-%d %H:%M %z", (2025, 1, 1, 1, 30)),
         ("2024-03-01 00:00 +14:00", "%Y-%m-%d %H:%M %z", (2024, 2, 29, 10)),
         ("2024-02-29T23:59:59Z", "%Y-%m-%dT%H:%M:%S%z", (2024, 2, 29, 23, 59, 59)),
-        ("2024-01-31 00:00 CET", "%Y-%m-%d %H:%M %Z", (2024, 1, 31)),
+        ("2024-01-31 00:00 UTC", "%Y-%m-%d %H:%M UTC", (2024, 1, 31)),
+        ("Wed 2024-01-31 031 W05 04", "%a %Y-%m-%d %j W%W %U", (2024, 1, 31)),
+        ("2024-366%j", "%Y-%j%%j", (2024, 12, 31)),
         ("100% 31.1.2024", "100%% %d.%m.%Y", (2024, 1, 31)),
         ("2024-02-01", "%Y-%d-%m", (2024, 1, 2)),
         ("2024-02-01 03:04:05", "%Y-%d-%m %S:%M:%H", (2024, 1, 2, 5, 4, 3)),
@@ -157,6 +161,56 @@ def test_a_format_that_says_no_day_of_a_year_is_refused(date_format: str) -> Non
     """What is not said, or not read, would be 1900 or the first of January."""
     with pytest.raises(ConfigError, match=r"--date-format .* lacks a (year|day)"):
         FileOptions(date_format=date_format)
+
+
+@pytest.mark.parametrize(
+    ("date_format", "pair"),
+    [
+        ("%a %Y-%j", "%j and %a"),
+        ("%Y-%j %A", "%j and %A"),
+        ("%w %j %Y", "%j and %w"),
+        ("%Y-%j-%u", "%j and %u"),
+        ("%Y-%-j-%Ou", "%j and %u"),
+        ("%Y-%U-%W-%w", "%U and %W"),
+        ("%Y-%j %m", "%j and %m"),
+        ("%d %Y-%j", "%j and %d"),
+        ("%Y-%m %U %w", "%U and %m"),
+    ],
+)
+def test_a_day_said_in_two_ways_is_refused(date_format: str, pair: str) -> None:
+    """Red before: Sunday, day 224 of 2001, was sent as 2001-01-01."""
+    with pytest.raises(ConfigError, match=f"says the day in two ways: {pair}"):
+        FileOptions(date_format=date_format)
+
+
+def test_the_name_of_a_zone_is_refused() -> None:
+    """Red before: 10:00 CET was sent as 10:00 UTC."""
+    with pytest.raises(ConfigError, match="%Z, and the name of a zone is not read") as error:
+        FileOptions(date_format="%Y-%m-%d %H:%M %Z")
+    assert "name %z" in error.value.next_step
+    FileOptions(date_format="%Y-%m-%d %%Z")
+
+
+FUZZED = ("m", "b", "d", "j", "U", "W", "a", "w", "u")
+FUZZED_DAYS = [dt.date(2001, 8, 12), dt.date(2024, 2, 29), dt.date(2024, 12, 31)]
+
+
+def test_what_is_accepted_is_read_as_python_reads_it() -> None:
+    """Each order of up to three directives beside the year."""
+    chosen = (some for count in (1, 2, 3) for some in permutations(FUZZED, count))
+    accepted, wrong = 0, []
+    for some in chosen:
+        date_format = " ".join(f"%{one}" for one in ("Y", *some))
+        with contextlib.suppress(ConfigError):
+            FileOptions(date_format=date_format)
+            accepted += 1
+            for day in FUZZED_DAYS:
+                text = day.strftime(date_format)
+                python = dt.datetime.strptime(text, date_format)  # noqa: DTZ007
+                if time_of(text, date_format, "d") != python:
+                    wrong.append((date_format, text))
+    assert wrong == []
+    assert accepted > 100
 
 
 @pytest.mark.parametrize("way", WAYS)
