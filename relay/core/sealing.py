@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from relay.core.block_bound import ALONE, DENSE, block_bytes
 from relay.core.state import MAX_BUFFERS, Buffer, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
 
@@ -21,8 +22,6 @@ Insert = tuple[int | None, str]
 """What the loader inserts by one statement: a table's blocks of one transaction, or one of them."""
 COMPANY_MS = 500
 """A buffer this close to its age limit, and past half of it, is sealed together with due ones."""
-
-
 BEHIND_FACTOR = 10
 """While a relay is behind, the age limit is this many times larger."""
 ROOM = 8
@@ -154,7 +153,8 @@ def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
 def _of_decoded(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_decoded_bytes
     for index, partition in state.partitions.items():
-        yield from [(index, t) for t, b in partition.buffers.items() if b.decoded >= most]
+        buffers = partition.buffers.items()
+        yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(most, b.bytes)]
 
 
 def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
@@ -364,8 +364,9 @@ RULES = (
     SealingRule(
         SealReason.DECODED,
         _of_decoded,
-        "its rows take about {block.max_decoded_bytes} bytes as columns, whatever fields they set. "
-        "What does not fit into a block stays, and is asked about again at once",
+        "its rows take about {block.max_decoded_bytes} bytes as columns, whatever fields they set; "
+        f"or {DENSE} times their messages' bytes, if that is more and within {ALONE} times the "
+        "setting. What does not fit into a block stays, and is asked about again at once",
     ),
     SealingRule(
         SealReason.REREAD,

@@ -8,6 +8,7 @@ import pytest
 
 from relay.core.sealing import flush_due, inserts_per_second, refill, seals_due, spent
 from relay.core.state import RelayState, SealReason
+from relay.rows.row_bound import RowBound
 from tests.core.build import buffer, limits, partition, ready, with_limits
 
 
@@ -34,6 +35,19 @@ def test_a_buffer_is_sealed_for_what_its_rows_take_as_columns() -> None:
     state = with_limits(limits(max_decoded_bytes=128), p0=partition(0, 2, buffers=buffers))
 
     assert due(state) == [(0, "d.x", SealReason.DECODED)]
+
+
+def test_dense_rows_are_sealed_where_a_block_of_them_ends() -> None:
+    """Red before: a buffer that may be a block of 4 times the setting was sealed at once."""
+    sizes = {"at it": (64, 128), "below it": (64, 127), "the most": (900, 512), "dense": (400, 511)}
+    buffers = {t: buffer(0, bytes=size, decoded=of) for t, (size, of) in sizes.items()}
+    state = with_limits(limits(max_decoded_bytes=128), p0=partition(0, 1, buffers=buffers))
+
+    decoded = SealReason.DECODED
+    assert due(state) == [(0, "at it", decoded), (0, "the most", decoded)]
+    for size, decoded_bytes in sizes.values():
+        bound = RowBound(1, 128, size)
+        assert (decoded_bytes >= bound.rows) == (decoded_bytes in {128, 512})
 
 
 def test_a_quiet_table_may_wait_longer() -> None:
