@@ -145,8 +145,7 @@ class ByteColumn:
 
     def array(self) -> pa.ChunkedArray[Any]:
         """Return all values, an array for each piece."""
-        behind = [piece.first for piece in self._pieces[1:]] + [self._values]
-        arrays = [self._of(*both) for both in zip(self._pieces, behind, strict=True)]
+        arrays = [self._of(*both) for both in zip(self._pieces, self._behind(), strict=True)]
         return pa.chunked_array(arrays, pa.binary())
 
     def _of(self, piece: _BytePiece, behind: int) -> pa.Array[Any]:
@@ -165,6 +164,19 @@ class ByteColumn:
             return None
         piece = self._pieces[self._piece_of(at)]
         return piece.data[self._start(piece, at) : self._ends[at]].tobytes()
+
+    def size(self, values: int) -> int:
+        """Return bytes of so many of the first values."""
+        end, size = self._begin + values, 0
+        for piece, behind in zip(self._pieces, self._behind(), strict=True):
+            low, high = max(piece.first, self._begin), min(behind, end)
+            if low < high:
+                size += int(self._ends[high - 1]) - self._start(piece, low)
+        return size
+
+    def _behind(self) -> list[int]:
+        """The value behind the last of each piece."""
+        return [piece.first for piece in self._pieces[1:]] + [self._values]
 
     def _piece_of(self, at: int) -> int:
         """Where a value lies."""

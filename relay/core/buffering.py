@@ -54,7 +54,9 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
     )
 
 
-def parted(buffer: Buffer, messages: int, end: int, behind: int) -> tuple[Buffer, Buffer]:
+def parted(
+    buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int]
+) -> tuple[Buffer, Buffer]:
     """Return the buffer's first messages, and the others.
 
     Args:
@@ -62,15 +64,17 @@ def parted(buffer: Buffer, messages: int, end: int, behind: int) -> tuple[Buffer
         messages: how many go first, at least one.
         end: one past the offset of the last of them.
         behind: offset of the first of the others.
+        sizes: bytes of the first messages, and of the others.
     """
-    # In proportion, as in `append`.
+    # By their bytes, as rows are estimated: of large and small messages the count says nothing.
+    part, whole = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
     first = replace(
         buffer,
         next_offset=end,
         messages=messages,
-        rows=buffer.rows * messages // buffer.messages,
-        bytes=buffer.bytes * messages // buffer.messages,
-        decoded=buffer.decoded * messages // buffer.messages,
+        rows=buffer.rows * part // whole,
+        bytes=buffer.bytes * part // whole,
+        decoded=buffer.decoded * part // whole,
     )
     left = replace(
         buffer,

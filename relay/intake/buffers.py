@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relay import names
 from relay.arrow.byte_column import ByteColumn
 from relay.blocks.dead_letter import Origin
+from relay.intake.sort_poll import header_weight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,15 @@ class Held:
         self.values.drop(messages)
         self.keys.drop(messages)
         self.headers = {at: one for at, one in self.headers.items() if at >= self.offsets[0]}
+
+    def sizes(self, messages: int) -> tuple[int, int]:
+        """Return bytes of so many of the first messages, and of the others, as buffers count."""
+        weights = {at: header_weight(one) for at, one in self.headers.items()}
+        behind = self.offsets[messages] if messages < len(self.offsets) else self.offsets[-1] + 1
+        first = self.values.size(messages)
+        first += sum(weight for at, weight in weights.items() if at < behind)
+        whole = self.values.size(len(self.offsets)) + sum(weights.values())
+        return first, whole - first
 
     def column(self) -> pa.ChunkedArray[Any]:
         """Return the values as Arrow arrays."""

@@ -181,11 +181,14 @@ class Intake:
 
 def _heavy(headers: Mapping[tuple[int, int], Sequence[tuple[str, bytes | None]]]) -> Heavy:
     """Bytes of those headers that weigh something, by partition and offset."""
-    weights = {
-        place: sum(len(value or b"") + HEADER_BYTES for _, value in of_one)
-        for place, of_one in headers.items()
-    }
-    return {place: weight for place, weight in weights.items() if weight > HEAVY_BYTES}
+    weights = {place: header_weight(of_one) for place, of_one in headers.items()}
+    return {place: weight for place, weight in weights.items() if weight}
+
+
+def header_weight(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return bytes for which a message's headers count; 0 where they are light."""
+    weight = sum(len(value or b"") + HEADER_BYTES for _, value in headers)
+    return weight if weight > HEAVY_BYTES else 0
 
 
 def _weight(heavy: Heavy, partition: int, offsets: Integers) -> int:

@@ -249,7 +249,8 @@ class Performer:
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
-            self.density.learn(seal.table, facts.rows, seal.buffer.bytes, facts.decoded_bytes)
+            decoded = of.values.size(seal.buffer.messages)
+            self.density.learn(seal.table, facts.rows, decoded, facts.decoded_bytes)
             if not shared:
                 place = self._place(seal)
                 offsets = queue.add(place, seal, likely)
@@ -345,7 +346,7 @@ def _taken(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
         return seal, None
     count = len(held.offsets) - left
     end, behind = held.offsets[count - 1] + 1, held.offsets[count]
-    taken, rest = parted(seal.buffer, count, end, behind)
+    taken, rest = parted(seal.buffer, count, end, behind, held.sizes(count))
     return replace(seal, buffer=taken), rest
 
 

@@ -53,7 +53,7 @@ def test_rows_and_bytes_of_passed_over_messages_do_not_count() -> None:
 
 def test_what_does_not_fit_into_a_block_stays_behind_its_mark() -> None:
     """The floor is at the first message left, and no message before it is counted as missing."""
-    first, left = parted(buffer(0, 3, decoded=80), 1, 1, 2)
+    first, left = parted(buffer(0, 3, decoded=80), 1, 1, 2, (10, 30))
     assert (first.next_offset, first.messages, first.bytes, first.decoded) == (1, 1, 10, 20)
     assert (left.first_offset, left.messages, left.bytes, left.decoded) == (2, 3, 30, 60)
     assert left.next_offset == 4
@@ -65,16 +65,34 @@ def test_what_does_not_fit_into_a_block_stays_behind_its_mark() -> None:
     assert after.buffers == {"d.x": left, "d.y": buffer(4, 5)}
 
     earlier = partition(0, 6, buffers={"d.x": buffer(1, 4), "d.y": buffer(0)})
-    first, left = parted(earlier.buffers["d.x"], 2, 3, 3)
+    first, left = parted(earlier.buffers["d.x"], 2, 3, 3, (20, 20))
     of = replace(seal("d.x", earlier), buffer=first)
     after = without(earlier, [of], 50, {"d.x": left})
     assert (after.floor, after.marks) == (0, {"d.x": 3})
 
 
+def test_the_parts_of_a_buffer_have_their_own_sizes() -> None:
+    """Red before: of a message of 9 MB in front of 1,000 of 1 kB 9,990 bytes were thought taken."""
+    whole = buffer(0, 1_000, bytes=10_000_000, rows=2_000, decoded=100_000_000)
+    first, left = parted(whole, 1, 1, 1, (9_000_000, 1_000_000))
+    assert (first.bytes, first.rows, first.decoded) == (9_000_000, 1_800, 90_000_000)
+    assert (left.bytes, left.rows, left.decoded) == (1_000_000, 200, 10_000_000)
+
+    behind, large = parted(whole, 1_000, 1_000, 1_000, (1_000_000, 9_000_000))
+    assert (behind.messages, behind.bytes) == (1_000, 1_000_000)
+    assert (large.messages, large.bytes) == (1, 9_000_000)
+
+
+def test_parts_without_a_byte_are_in_proportion_to_their_messages() -> None:
+    """Null values: what the buffer counts are their headers."""
+    first, left = parted(buffer(0, 3, bytes=80), 1, 1, 1, (0, 0))
+    assert (first.bytes, left.bytes) == (20, 60)
+
+
 def test_a_seal_and_what_is_left_are_what_was_asked_for() -> None:
     before = partition(0, 4, buffers={"d.x": buffer(0, 3, decoded=7)})
     whole = seal("d.x", before)
-    first, left = parted(whole.buffer, 3, 3, 3)
+    first, left = parted(whole.buffer, 3, 3, 3, (30, 10))
     made = result(replace(whole, buffer=first))
     assert asked(replace(made, left=left)) == whole
     assert asked(made) != whole

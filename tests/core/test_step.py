@@ -412,7 +412,8 @@ def test_every_seal_needs_its_result() -> None:
 def cut(of: SealResult, messages: int) -> SealResult:
     """The result of a seal of which only the first messages went into a block."""
     at = of.seal.buffer.first_offset + messages
-    taken, left = parted(of.seal.buffer, messages, at, at)
+    sizes = messages, of.seal.buffer.messages - messages
+    taken, left = parted(of.seal.buffer, messages, at, at, sizes)
     return replace(result(replace(of.seal, buffer=taken)), left=left)
 
 

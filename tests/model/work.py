@@ -75,12 +75,13 @@ def form(
     assert offsets[0] == seal.buffer.first_offset
     assert len(offsets) == seal.buffer.messages
     source = kafka.log((SOURCE, seal.partition))
-    sizes = accumulate(source.entries[o].value.size for o in offsets)
-    fitting = max(1, sum(size <= most for size in sizes))
+    sizes = [source.entries[o].value.size for o in offsets]
+    fitting = max(1, sum(size <= most for size in accumulate(sizes)))
     left = None
     if fitting < len(offsets):
         end, behind = offsets[fitting - 1] + 1, offsets[fitting]
-        taken, left = parted(seal.buffer, fitting, end, behind)
+        of_both = sum(sizes[:fitting]), sum(sizes[fitting:])
+        taken, left = parted(seal.buffer, fitting, end, behind, of_both)
         seal, offsets = replace(seal, buffer=taken), offsets[:fitting]
     good = [o for o in offsets if not source.entries[o].value.bad]
     bad = [o for o in offsets if source.entries[o].value.bad]

@@ -52,6 +52,11 @@ def test_values_are_copied_as_they_are(
     assert made.array().to_pylist() == values[::2]
     assert [made[at] for at in range(len(made))] == values[::2]
     assert made.bytes == sum(len(one or b"") for one in values[::2])
+    first = chance.randrange(len(made) + 1)
+    assert made.size(first) == sum(len(one or b"") for one in values[::2][:first])
+    gone = chance.randrange(first + 1)
+    made.drop(gone)
+    assert made.size(first - gone) == sum(len(one or b"") for one in values[::2][gone:first])
 
 
 @pytest.mark.parametrize("seed", range(20))

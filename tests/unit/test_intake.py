@@ -175,3 +175,28 @@ def test_heavy_headers_count_towards_the_buffers_size() -> None:
     }
     assert poll.bytes == sum(a.bytes for a in poll.arrivals)
     assert {a.partition: a.rows for a in poll.arrivals} == {0: 2, 1: 1}, "rows are in values"
+
+
+def test_the_parts_of_what_is_held_have_the_sizes_that_the_buffer_counted() -> None:
+    """Values, and headers that weigh something; also once the first part is dropped."""
+    heavy = [*named("d.a"), ("trace", b"x" * 5_000)]
+    light = [*named("d.a"), ("trace", b"x")]
+    messages = [
+        message(0, 5, heavy, b"12345"),
+        message(0, 6, light, b"123"),
+        message(0, 7, named("d.a"), None),
+        message(0, 9, heavy, b"1"),
+    ]
+    poll = sort(messages, TableHeaders(), RowDensity("row"))
+    [arrival] = poll.arrivals
+    buffers = Buffers()
+    buffers.keep(arrival, poll, 0)
+    held = buffers.take(0, "d.a")
+    weight = 5_000 + 5 + 2 * HEADER_BYTES - 2
+    first = [5, 8, 8, 9]
+    of_headers = [weight, weight, weight, 2 * weight]
+    parts = [held.sizes(count) for count in (1, 2, 3, 4)]
+    assert [sum(both) for both in parts] == [arrival.bytes] * 4
+    assert [one for one, _ in parts] == [a + b for a, b in zip(first, of_headers, strict=True)]
+    held.drop(1)
+    assert held.sizes(2) == (3, arrival.bytes - parts[0][0] - 3)
