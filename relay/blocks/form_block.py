@@ -53,7 +53,8 @@ class BlockFacts:
         dead_groups: messages that could not become rows: the first of each group of reasons, in
             order, and how many they are. One by one, a million are half a gigabyte.
         first_row: of this buffer in the chunk that it shares; None where it shares none.
-        decoded_bytes: of the rows as columns, without what texts and lists hold.
+        decoded_bytes: of the rows as columns, without what texts and lists hold; with it where
+            elements of lists are counted.
     """
 
     messages: int = 0
@@ -176,7 +177,7 @@ class BlockFormer:
                 crc32c=crc32c,
                 schema_version=self.codec.schema.version,
                 first_row=first_row,
-                decoded_bytes=part.batch.num_rows * self.codec.row_bytes,
+                decoded_bytes=self._columns_bytes(part.batch),
             )
             formed = Formed(facts, encoded, (), rows_of, decoded.passed_over)
             shared.append(formed)
@@ -201,6 +202,11 @@ class BlockFormer:
     def _bound(self, values: pa.ChunkedArray[Any]) -> RowBound | None:
         most = self.max_decoded
         return None if most is None else RowBound(self.codec.row_bytes, most, size_of(values))
+
+    def _columns_bytes(self, rows: pa.RecordBatch) -> int:
+        """Return bytes of rows as columns; of lists whose elements are counted, all of them."""
+        least = rows.num_rows * self.codec.row_bytes
+        return max(least, rows.nbytes) if self.codec.counts_elements else least
 
     def _decode(self, values: pa.ChunkedArray[Any], bound: RowBound | None) -> Decoded:
         return decode(values, self.codec, self.framing, self.unknown_fields, bound)
@@ -238,7 +244,7 @@ class BlockFormer:
             schema_version=self.codec.schema.version,
             unknown=decoded.unknown,
             dead_groups=grouped(dead),
-            decoded_bytes=decoded.batch.num_rows * self.codec.row_bytes,
+            decoded_bytes=self._columns_bytes(decoded.batch),
         )
         listed = _listed(offsets, decoded, encoded, self._room)
         return Formed(facts, encoded, dead, listed, decoded.passed_over)

@@ -106,10 +106,11 @@ class Block(Section):
     max_decoded_bytes: Bytes = Field(
         64_000_000,
         description="a buffer is sealed when its rows take about this many bytes as columns, where "
-        "a field that a row leaves out takes as much as one that it sets; a larger buffer becomes "
-        "several blocks. A message whose rows alone take more than four times this becomes a dead "
-        "letter. Relay, loader and ClickHouse each hold a block as columns. Where the rows take no "
-        "more than twice their messages' bytes, only these bound a block, up to those four times",
+        "a field that a row, or a tuple in its lists, leaves out takes as much as one that it "
+        "sets; a larger buffer becomes several blocks. A message whose rows alone take more than "
+        "four times this becomes a dead letter. Relay, loader and ClickHouse each hold a block as "
+        "columns. Where the rows take no more than twice their messages' bytes, only these bound a "
+        "block, up to those four times",
     )
     max_age_seconds: Seconds = Field(
         0.75,

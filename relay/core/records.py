@@ -33,7 +33,8 @@ class SealedBlock:
     Attributes:
         share: where its chunk holds rows of other blocks of the transaction as well: offsets and
             checksum are those of the whole chunk, rows and messages are the block's own.
-        decoded_bytes: of the rows as columns, without what texts and lists hold.
+        decoded_bytes: of the rows as columns, without what texts and lists hold; with it where
+            lists hold tuples.
     """
 
     topic: str

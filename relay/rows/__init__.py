@@ -7,6 +7,7 @@ Read `decode` first. It opens messages with `envelope`, takes the compiled path 
 (`flat_decoder`, `flat_columns`, `flat_kernel`) and the general one else, and finds bad messages
 with `bisect` and `unknown_fields`; `judgement` says which values the table cannot hold, also to
 producers. `row_codec` holds a table's compiled row message,
-`codecs_of_tables` the codec of every table now. The rest are tools of these: `wire_scan`,
+`codecs_of_tables` the codec of every table now. `row_bound` and `list_elements` say how many rows
+are decoded at a time. The rest are tools of these: `wire_scan`,
 `wire_fields`, `decoder_guards`, `raw_memory`.
 """

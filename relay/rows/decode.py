@@ -14,7 +14,7 @@ once; only where that raises, parts are tried until the bad messages stand alone
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,15 @@ from relay.rows.unknown_fields import find_outdated, find_unexplained, passes_ov
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from relay.rows.bisect import Ranges
     from relay.rows.envelope import Integers
     from relay.rows.row_bound import RowBound
     from relay.rows.row_codec import RowCodec
     from relay.rows.wire_scan import Unexplained
+
+T = TypeVar("T")
 
 __all__ = ["BadMessage", "Decoded", "decode"]
 
@@ -227,47 +229,93 @@ def _read_any(
     opened, end = open_messages(values, framing), len(values)
     if bound is not None:
         opened, end = opened.within(bound, end)
+        if codec.counts_in_rows:
+            opened, end = _counted(opened, codec).within(bound, end)
     wire, good, bad = _parse(opened, codec)
+    if bound is not None and codec.flattened:
+        opened, good, bad = _filled(opened, good, bad, wire, codec), np.arange(len(good)), []
+        parsed = len(opened.index)
+        opened, end = opened.within(bound, end)
+        if len(opened.index) < parsed:
+            wire, good, bad = _parse(opened, codec)
     unexplained = _unexplained(opened, good, wire, codec)
     index, counts = opened.index[good], opened.counts[good]
     columns, passed_over = codec.wire_columns(wire), passes_over(wire, codec)
     return _WireRows(columns, index, counts, [*opened.bad, *bad], unexplained, end, passed_over)
 
 
+def _filled(
+    opened: Opened, good: Integers, bad: list[BadMessage], wire: pa.RecordBatch, codec: RowCodec
+) -> Opened:
+    """The messages that parsed, with what their flattened Nested take by being filled up."""
+    left = _only(opened, good, bad)
+    filled = _sums(codec.filled_bytes(wire), left.counts)
+    return replace(left, elements=left.elements + filled)
+
+
+def _only(opened: Opened, good: Integers, bad: list[BadMessage]) -> Opened:
+    left = opened.only(np.isin(np.arange(len(opened.index)), good))
+    return replace(left, bad=[*opened.bad, *bad])
+
+
+def _counted(opened: Opened, codec: RowCodec) -> Opened:
+    """The messages whose rows parse so far, with what the elements of their lists take."""
+    of_rows, good, bad = _readable(opened, codec, codec.element_bytes)
+    left = _only(opened, good, bad)
+    elements = _sums(np.concatenate([np.zeros(0, np.int64), *of_rows]), left.counts)
+    return replace(left, elements=elements)
+
+
+def _sums(of_rows: Integers, counts: Integers) -> Integers:
+    """Of each message, of what is said of each row."""
+    so_far = np.concatenate([[0], np.cumsum(of_rows)])
+    sums: Integers = np.diff(so_far[np.concatenate([[0], np.cumsum(counts)])])
+    return sums
+
+
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
     """All rows that parse, which of the opened messages they belong to, and the others."""
-    starts = np.concatenate([[0], np.cumsum(opened.counts)])
-
-    def rows_of(ranges: Ranges) -> pa.RecordBatch:
-        bounds = [(int(starts[low]), int(starts[high])) for low, high in ranges]
-        return _decoded(ranges_of(opened.rows, bounds), codec)
-
-    suspects = Suspects(codec.message_class, opened.rows, starts)
-    batches, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
-    bad = []
-    for at, _ in unreadable:
-        first, end = int(starts[at]), int(starts[at + 1])
-        guesses = [row - first for row in suspects.parts(first, end)]
-        reason = _first_unreadable(opened.rows.slice(first, end - first), codec, guesses)
-        why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
-        bad.append(BadMessage(int(opened.index[at]), why))
-    good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
+    batches, good, bad = _readable(opened, codec, codec.decode_all)
     if len(batches) != 1:
         empty = codec.decode_all(pa.array([], pa.binary()))
         batches = [pa.concat_batches([empty, *batches])]  # type: ignore[attr-defined]
     return batches[0], good, bad
 
 
-def _decoded(rows: pa.BinaryArray, codec: RowCodec) -> pa.RecordBatch:
-    refuse_deep(rows, codec.message_class)
-    return codec.decode_all(rows)
+def _readable(
+    opened: Opened, codec: RowCodec, read: Callable[[pa.BinaryArray], T]
+) -> tuple[list[T], Integers, list[BadMessage]]:
+    """What is read of the rows that parse, their messages of those opened, and the others."""
+    starts = np.concatenate([[0], np.cumsum(opened.counts)])
+
+    def guarded(rows: pa.BinaryArray) -> T:
+        refuse_deep(rows, codec.message_class)
+        return read(rows)
+
+    def rows_of(ranges: Ranges) -> T:
+        bounds = [(int(starts[low]), int(starts[high])) for low, high in ranges]
+        return guarded(ranges_of(opened.rows, bounds))
+
+    suspects = Suspects(codec.message_class, opened.rows, starts)
+    found, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
+    bad = []
+    for at, _ in unreadable:
+        first, end = int(starts[at]), int(starts[at + 1])
+        guesses = [row - first for row in suspects.parts(first, end)]
+        reason = _first_unreadable(opened.rows.slice(first, end - first), guarded, guesses)
+        why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
+        bad.append(BadMessage(int(opened.index[at]), why))
+    good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
+    return found, good, bad
 
 
-def _first_unreadable(rows: pa.BinaryArray, codec: RowCodec, guesses: list[int]) -> str:
+def _first_unreadable(
+    rows: pa.BinaryArray, read: Callable[[pa.BinaryArray], Any], guesses: list[int]
+) -> str:
     """Which row of a message does not parse, and why; it is probably one of `guesses`."""
 
     def attempt(low: int, high: int) -> None:
-        _decoded(rows.slice(low, high - low), codec)
+        read(rows.slice(low, high - low))
 
     for row in guesses:
         try:

@@ -8,7 +8,7 @@ be whole: a row cut short would swallow its neighbour.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,8 @@ class Opened:
     """Serialized rows of all the messages, in order; no nulls."""
     bad: list[BadMessage]
     """The others."""
+    elements: Integers
+    """Bytes that elements of lists in each message take as columns, as far as they are counted."""
 
     def within(self, bound: RowBound, end: int) -> tuple[Opened, int]:
         """Return the first of the messages, those whose rows are not too many, and their end.
@@ -65,23 +67,36 @@ class Opened:
             bound: of their rows.
             end: of all messages, in the array that was given.
         """
-        index, counts, rows, bad = self.index, self.counts, self.rows, list(self.bad)
-        large = counts > bound.alone
+        opened, bad = self, list(self.bad)
+        large = bound.refused(self.counts, self.elements)
         if large.any():
-            many = zip(index[large].tolist(), counts[large].tolist(), strict=True)
+            facts = (of[large].tolist() for of in (self.index, self.counts, self.elements))
             bad += [
-                BadMessage(at, DeadReason(DeadKind.TOO_MANY_ROWS, bound.why(n))) for at, n in many
+                BadMessage(at, DeadReason(DeadKind.TOO_MANY_ROWS, bound.why(rows, elements)))
+                for at, rows, elements in zip(*facts, strict=True)
             ]
-            rows = rows.filter(pa.array(np.repeat(~large, counts)))
-            index, counts = index[~large], counts[~large]
-        ends = np.cumsum(counts)
-        fitting = max(1, int(np.searchsorted(ends, bound.rows, "right")))
-        if fitting < len(index):
-            end = int(index[fitting])
-            index, counts = index[:fitting], counts[:fitting]
-            rows = rows.slice(0, int(ends[fitting - 1]))
-            bad = [one for one in bad if one.index < end]
-        return Opened(index, counts, rows, bad), end
+            opened = self.only(~large)
+        ends = np.cumsum(bound.sizes(opened.counts, opened.elements))
+        fitting = max(1, int(np.searchsorted(ends, bound.block, "right")))
+        if fitting >= len(ends):
+            return replace(opened, bad=bad), end
+        end = int(opened.index[fitting])
+        return opened.first(fitting, [one for one in bad if one.index < end]), end
+
+    def first(self, messages: int, bad: list[BadMessage]) -> Opened:
+        """Return so many of the messages, and these bad ones."""
+        counts = self.counts[:messages]
+        rows = self.rows.slice(0, int(counts.sum()))
+        return Opened(self.index[:messages], counts, rows, bad, self.elements[:messages])
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Opened:
+        """Return the same with some of the messages alone; the bad ones stay."""
+        if chosen.all():
+            return self
+        rows = self.rows.filter(pa.array(np.repeat(chosen, self.counts)))
+        parts = (of[chosen] for of in (self.index, self.counts, self.elements))
+        index, counts, elements = parts
+        return Opened(index, counts, rows, self.bad, elements)
 
 
 def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
@@ -104,7 +119,7 @@ def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
         index = index[~is_null]
         values = values.drop_null()
     if framing == "row":
-        return Opened(index, np.ones(len(index), np.int64), values, bad)
+        return _opened(index, np.ones(len(index), np.int64), values, bad)
     return _open_batches(values, index, bad)
 
 
@@ -144,7 +159,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     rows = flat[0] if len(flat) == 1 else pa.concat_arrays([*flat, pa.array([], pa.binary())])
 
     if _all_explained(values, rows):
-        return Opened(index, counts, rows, bad)
+        return _opened(index, counts, rows, bad)
 
     # Protobuf skips fields it does not know; here that would lose what a stranger wrote.
     row_sizes = pc.binary_length(rows).to_numpy().astype(np.int64)
@@ -164,7 +179,13 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
             bad.append(BadMessage(int(index[at]), reason))
         rows = rows.filter(pa.array(np.repeat(~wrong, counts)))
         index, counts = index[~wrong], counts[~wrong]
-    return Opened(index, counts, rows, bad)
+    return _opened(index, counts, rows, bad)
+
+
+def _opened(
+    index: Integers, counts: Integers, rows: pa.BinaryArray, bad: list[BadMessage]
+) -> Opened:
+    return Opened(index, counts, rows, bad, np.zeros_like(counts))
 
 
 def _no_batch(why: str) -> DeadReason:

@@ -8,24 +8,27 @@ rows a block and a message may have. Pure.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from relay.core.block_bound import ALONE, block_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Integers = npt.NDArray[np.int64]
+
 _OFFSET_BITS = 32
 _VALID_BITS = 1
-ALONE = 4
-"""A message alone may take this many times what a block may: it cannot be cut, and as one of 1 MiB,
-the brokers' default, with three values of a thousand columns in a row, it takes 221 MB."""
-DENSE = 2
-"""Rows that take no more than so many times their messages' bytes set their fields, and the memory
-is the messages': a backlog of them is cut at ALONE only, since each cut costs a transaction."""
 
 
 def row_bits(kind: pa.DataType) -> int:
     """Return bits that a row takes of a column in memory, whatever is in it.
 
-    Of texts and lists that is where they end: what they hold takes room in the message as well.
+    Of texts and lists that is where they end: what texts and numbers in lists hold takes room in
+    the message as well, and structs in lists are counted (relay.rows.list_elements).
     """
     parts: Any = kind
     if pa.types.is_struct(kind) or pa.types.is_union(kind):
@@ -55,19 +58,45 @@ class RowBound(NamedTuple):
     messages: int = 0
 
     @property
+    def block(self) -> int:
+        """Bytes of a block's rows, at least one row's."""
+        return max(self.row_bytes, block_bytes(self.bytes, self.messages))
+
+    @property
     def rows(self) -> int:
         """Rows of a block, at least one, and no more than a message alone may have."""
-        return min(self.alone, max(1, max(self.bytes, DENSE * self.messages) // self.row_bytes))
+        return self.block // self.row_bytes
 
     @property
     def alone(self) -> int:
         """Rows of one message, whatever comes with it, at least one; it may be a block alone."""
         return max(1, ALONE * self.bytes // self.row_bytes)
 
-    def why(self, rows: int) -> str:
-        """Return why a message with so many is bad."""
+    def sizes(self, rows: Integers, elements: Integers) -> Integers:
+        """Return bytes of each message as columns.
+
+        Args:
+            rows: of each.
+            elements: bytes that elements of each one's lists take, as far as they are counted.
+        """
+        return rows * self.row_bytes + elements
+
+    def refused(self, rows: Integers, elements: Integers) -> npt.NDArray[np.bool_]:
+        """Return which messages are too many rows, or too many elements, for any block."""
+        large = self.sizes(rows, elements) > ALONE * self.bytes
+        refused: npt.NDArray[np.bool_] = (rows > self.alone) | (large & (elements > 0))
+        return refused
+
+    def why(self, rows: int, elements: int = 0) -> str:
+        """Return why a message with so many rows, and bytes of elements in lists, is bad."""
+        most = f"{ALONE * self.bytes:,}"
+        if elements:
+            return (
+                f"{rows:,} rows: with the elements of their lists they take "
+                f"{rows * self.row_bytes + elements:,} bytes as columns, whatever fields these "
+                f"set, and a message's may take {most}"
+            )
         return (
             f"{rows:,} rows, and a message may have {self.alone:,}: each takes {self.row_bytes:,} "
-            "bytes as columns, whatever fields it sets, and together they may take "
-            f"{ALONE * self.bytes:,}"
+            f"bytes as columns, whatever fields it sets, and together they may take {most}"
         )

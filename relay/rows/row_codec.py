@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from relay.arrow.array_memory import offsets_of
 from relay.rows.decoder_guards import decoded
 from relay.rows.flat_decoder import FlatRows
-from relay.rows.row_bound import row_bits
+from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
 from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
@@ -29,6 +29,7 @@ from relay.schema.types.proto_shape import widened
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
@@ -77,6 +78,7 @@ class RowCodec:
         )
         """Of rows as protobuf holds them: what `encode_rows` takes and `decode_rows` gives."""
         live = row_fields(columns)
+        types = {column.number: column.type for column in schema.columns}
         gone = [column for column in schema.columns if column not in columns]
         self.gone_numbers = [column.number for column in gone]
         """Numbers of columns that were dropped, changed or are computed by now: known, unread."""
@@ -107,9 +109,44 @@ class RowCodec:
             for one, text in zip(renamed, self._text, strict=True)
         ]
         self._handler = self._encoder if raw == renamed else _handler(raw)
+        of_gone = (parse_type(types[one.number]) for one in self.row_fields[len(live) :])
+        kinds = [one.kind for one in (*self.types, *of_gone)]
+        self._counted = counted_fields(
+            (field.number, field.shape, kind)
+            for field, kind in zip(self.row_fields, kinds, strict=True)
+        )
+        self._counter = _handler([one.field for one in self._counted]) if self._counted else None
+
+    @property
+    def counts_in_rows(self) -> bool:
+        """Whether a column has lists of structs, which are counted before rows are decoded."""
+        return self._counter is not None
+
+    @property
+    def counts_elements(self) -> bool:
+        """Whether elements of lists may take much more as columns than in their messages."""
+        return self._counter is not None or bool(self.flattened)
+
+    def element_bytes(self, rows: pa.BinaryArray) -> npt.NDArray[np.int64]:
+        """Return bytes that the elements of such lists take as columns, of each serialized row.
+
+        Raises:
+            ValueError: a row does not parse.
+        """
+        batch = decoded(self._counter, rows)
+        columns = [batch.column(one.field.name) for one in self._counted]
+        return element_bytes(columns, self._counted)
+
+    def filled_bytes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return bytes that each row's flattened Nested take beyond what the row holds.
+
+        Args:
+            batch: as `decode_all` gives it.
+        """
+        return filled_bytes(batch.columns, [one.kind for one in self.types], self.flattened)
 
     def _row_bytes(self) -> int:
-        bits = sum(max(row_bits(kind.wire), row_bits(kind.arrow)) for kind in self.types)
+        bits = sum(value_bits(one.kind) for one in self.types)
         gone = len(self.row_fields) - len(self.types)
         return max(1, bits // 8 + _GONE_BYTES * gone)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from relay.config import settings_file
-from relay.rows.row_bound import ALONE
+from relay.core.block_bound import ALONE
 from tests.broker.pipeline import row_batch
 from tests.broker.test_messages_left_out import ran
 from tests.loader.unsparked import load

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.blocks.form_block import BlockFormer, Messages
-from relay.rows import row_bound
+from relay.core import block_bound
+from relay.core.block_bound import ALONE
 from relay.rows.decode import Decoded, decode
-from relay.rows.row_bound import ALONE, RowBound, row_bits
+from relay.rows.row_bound import RowBound, row_bits
 from relay.schema.dead_reason import DeadKind
 from relay.schema.types.column_type import parse_type
 from tests.schema.rows import binary, codec_of, row, row_batch
@@ -129,7 +130,7 @@ def test_bare_rows_are_bounded_too(codec: str) -> None:
 def test_a_buffer_of_too_many_rows_becomes_a_block_of_its_first_messages(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_bound, "DENSE", 0)  # these rows are small, not sparse
+    monkeypatch.setattr(block_bound, "DENSE", 0)  # these rows are small, not sparse
     of = CODECS[codec]
     buffer = Messages(
         list(range(100, 109)), binary([row_batch([row(of, id=n)] * 4) for n in range(9)])

@@ -1,0 +1,166 @@
+"""What the elements of lists take as columns, counted before their rows are decoded.
+
+Receives the columns of a table; gives, of serialized rows, bytes of the structs in their lists. An
+element that sets none of a tuple's hundred fields is two bytes in its message, and takes the room
+of all hundred. Elements are counted as rows are: by a decoder that reads each as mere bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from relay.rows.row_bound import row_bits
+from relay.schema.types.kind import Nullable, Scalar
+from relay.schema.types.nested import Array, Tuple, Wrapped, list_lengths
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
+from relay.schema.types.variant import NullableTuple, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from relay.schema.types.kind import TypeKind
+
+    Integers = npt.NDArray[np.int64]
+
+UNCOUNTED_BITS = 8 * 8 * 2
+"""Lists of elements that take no more are not counted: an element is two bytes of its message at
+least, and a list of small numbers takes eight times its bytes as well. So Map(String, String), the
+usual map, costs no look."""
+
+
+class CountedField(NamedTuple):
+    """A field whose elements are counted, or that holds such fields.
+
+    Attributes:
+        field: of the counting decoder's message.
+        bits: that each element takes as a column; 0: the field is not repeated.
+        inner: such fields of its message.
+    """
+
+    field: ProtoField
+    bits: int
+    inner: tuple[CountedField, ...]
+
+
+def counted_fields(columns: Iterable[tuple[int, Shape, TypeKind]]) -> tuple[CountedField, ...]:
+    """Return which fields of a message are to be counted.
+
+    Args:
+        columns: number, shape and kind of each field.
+    """
+    found = (_counted(number, shape, kind) for number, shape, kind in columns)
+    return tuple(one for one in found if one is not None)
+
+
+def value_bits(kind: TypeKind) -> int:
+    """Return bits that a value takes as a column, whatever it sets; see row_bits."""
+    return max(row_bits(kind.wire), row_bits(kind.arrow) + _default_bits(kind, part=False))
+
+
+def element_bytes(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
+    """Return bytes that the elements of each row's lists take as columns.
+
+    Args:
+        columns: of each field, as the counting decoder gives them.
+        fields: at least one.
+    """
+    return -(-_of_parts(columns, fields) // 8)
+
+
+def filled_bytes(
+    columns: Sequence[pa.Array[Any]], kinds: Sequence[TypeKind], nested: Iterable[Sequence[int]]
+) -> Integers:
+    """Return bytes that each row's flattened Nested take by being filled to one length.
+
+    Args:
+        columns: of rows, as they decode.
+        kinds: of these.
+        nested: the indices of the columns of each Nested.
+    """
+    bits: Integers = np.zeros(len(columns[0]), np.int64)
+    for group in nested:
+        lengths = [list_lengths(columns[at]) for at in group]
+        longest = np.max(lengths, axis=0)
+        for at, own in zip(group, lengths, strict=True):
+            bits += np.where(own == 0, longest * _element_bits(kinds[at]), 0)
+    return -(-bits // 8)
+
+
+def _counted(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
+    if shape.message is None:
+        return None
+    kinds = _kinds_within(kind)
+    inner = counted_fields(
+        (part.number, part.shape, of) for part, of in zip(shape.message.fields, kinds, strict=True)
+    )
+    bits = _element_bits(kind) if shape.repeated else 0
+    if not inner and bits <= UNCOUNTED_BITS:
+        return None
+    message = ProtoMessage(tuple(one.field for one in inner))
+    read = Shape(message=message) if inner else Shape("bytes")
+    of = Shape(read.scalar, read.message, shape.repeated)
+    return CountedField(ProtoField(f"f{number}", number, of), bits, inner)
+
+
+def _kinds_within(kind: TypeKind) -> tuple[TypeKind, ...]:
+    """The kinds of the fields of the message that stands for a kind."""
+    match kind:
+        case Array():
+            return _kinds_within(kind.items)
+        case Nullable() | NullableTuple():
+            return _kinds_within(kind.inner)
+        case Wrapped():
+            return (kind.inner,)
+        case Tuple() | Variant():
+            return kind.parts
+        case _:
+            return ()
+
+
+def _default_bits(kind: TypeKind, *, part: bool) -> int:
+    """Of the texts that stand for what a tuple leaves out, as of a UUID 36 characters.
+
+    Args:
+        kind: of a value.
+        part: whether the value is part of another; a column left out is null.
+    """
+    match kind:
+        case Tuple() | Variant():
+            return sum(_default_bits(one, part=True) for one in kind.parts)
+        case NullableTuple():
+            return _default_bits(kind.inner, part=True)
+        case Scalar(default=str() | bytes()) if part:
+            return 8 * len(kind.default)  # type: ignore[arg-type]
+        case _:
+            return 0
+
+
+def _element_bits(kind: TypeKind) -> int:
+    assert isinstance(kind, Array)  # nothing else is repeated
+    return value_bits(kind.items)
+
+
+def _bits(column: Any, of: CountedField) -> Integers:
+    """Bits that the elements in each item of a column take."""
+    if not of.bits:
+        return _of_parts(column.flatten(), of.inner)
+    lengths: Integers = list_lengths(column)
+    bits = lengths * of.bits
+    if not of.inner:
+        return bits
+    inner = _of_parts(column.flatten().flatten(), of.inner)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    so_far = np.concatenate([[0], np.cumsum(inner)])
+    bits += np.diff(so_far[ends])
+    return bits
+
+
+def _of_parts(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
+    parts = [_bits(column, one) for column, one in zip(columns, fields, strict=True)]
+    bits: Integers = np.sum(parts, axis=0, dtype=np.int64)
+    return bits
