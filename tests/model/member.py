@@ -28,7 +28,7 @@ from tests.model.kafka import (
 )
 from tests.model.producer import Producer, failure
 from tests.model.records import JOURNAL, SOURCE
-from tests.model.work import form, read_heads, read_truth, stable_ends
+from tests.model.work import SPARSE, form, read_heads, read_truth, stable_ends
 
 POLL_MESSAGES = 2
 KNOWN_TABLES = ("y", "z")
@@ -213,7 +213,7 @@ class Member:
                 places = tuple(offset for offset, _ in batch)
                 rows = sum(not message.bad for _, message in batch)
                 size = sum(message.size for _, message in batch)
-                known = size if table in KNOWN_TABLES else 0
+                known = SPARSE * size if table in KNOWN_TABLES else 0
                 one = Arrival(partition, table, places, rows, size, decoded=known)
                 arrivals.append(one)
         return ev.Polled(now_ms, tuple(arrivals), offsets, full, ends, read_to)

@@ -194,7 +194,7 @@ def make_world(rng: random.Random, plan: Walk) -> World:
             flush_point_interval_ms=rng.choice((200, 100_000)),
             keepalive_ms=rng.choice((100, 100_000)),
             max_buffers=rng.choice((2, 100)),
-            max_decoded_bytes=rng.choice((20, 1_000)),
+            max_decoded_bytes=rng.choice((60, 3_000)),
         ),
         guards=plan.guards,
         adapters=plan.adapters,

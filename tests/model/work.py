@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from relay.core.block_bound import DENSE, block_bytes
 from relay.core.buffering import parted
 from relay.core.offsets import CommittedOffset
 from relay.core.records import PartitionTruth, SealedBlock, SealResult
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tests.model.producer import Producer
 
 CHUNK_MESSAGES = 2
+SPARSE = DENSE + 1
+"""Times their messages' bytes that rows take as columns here: denser ones are cut nowhere."""
 
 
 def stable_ends(kafka: Kafka, partitions: Iterable[int]) -> dict[int, int]:
@@ -71,12 +74,13 @@ def read_heads(kafka: Kafka, ends: Mapping[int, JournalEnd]) -> tuple[PartitionT
 def form(
     kafka: Kafka, producer: Producer, seal: Seal, offsets: tuple[int, ...], most: int
 ) -> SealResult:
-    """Chunks and dead letters of one seal, into the transaction; of at most `most` bytes."""
+    """Chunks and dead letters of one seal, into the transaction; a block takes about `most`."""
     assert offsets[0] == seal.buffer.first_offset
     assert len(offsets) == seal.buffer.messages
     source = kafka.log((SOURCE, seal.partition))
     sizes = [source.entries[o].value.size for o in offsets]
-    fitting = max(1, sum(size <= most for size in accumulate(sizes)))
+    bound = block_bytes(most, sum(sizes))
+    fitting = max(1, sum(SPARSE * size <= bound for size in accumulate(sizes)))
     left = None
     if fitting < len(offsets):
         end, behind = offsets[fitting - 1] + 1, offsets[fitting]
