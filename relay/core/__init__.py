@@ -6,8 +6,7 @@ runs in production, under an exhaustive search and under Hypothesis (tests/model
 
 Read `state`, `events` and `effects`, then `step`, which holds every transition. `takeover`,
 `buffering`, `sealing` (with `block_bound`) and `turns` are the decisions that `step` is made of;
-`records` and
-`offsets` are the values that events and effects carry.
+`records` and `offsets` are the values that events and effects carry.
 """
 
 # pure
