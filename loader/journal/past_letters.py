@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -41,12 +42,19 @@ if TYPE_CHECKING:
     from loader.console import Say
     from loader.core.entries import NewEntry
     from loader.core.positions import Why
+    from relay.config.kafka_clients import ClientSettings
     from relay.config.settings import Settings
+    from relay.errors import RelayError
 
 _SECONDS = 30.0
 """For one request, and for the next record to come."""
+_UNSURE_SECONDS = 10.0
+"""As long as one look waits for open transactions; of most starts, at which no letter is missed."""
 _MANY = 10_000
 """Of so many dead letters a person is told before they are read: more may take minutes."""
+
+
+Check = Callable[[], None]
 
 
 class JournalStretch(NamedTuple):
@@ -61,20 +69,25 @@ class JournalStretch(NamedTuple):
     ends: Mapping[int, int]
 
 
-class Lacking(NamedTuple):
-    """What to write to the ledger, in this order.
+class ConcernedBlocks(NamedTuple):
+    """Blocks of which the ledger may not know letters.
 
     Attributes:
-        entries: those that it lacks.
-        looked: rows that say how far the dead letters were looked at.
+        waiting: those that wait in the ledger.
+        since_ms: Unix ms; no letter of any of them is older, those of the journal included.
     """
 
-    entries: Sequence[NewEntry] = ()
-    looked: Sequence[Mapping[str, object]] = ()
+    waiting: Sequence[Block]
+    since_ms: int
 
 
-class _Found(NamedTuple):
-    """Letters by the block that they are of, and the rows of Lacking.looked."""
+class FoundLetters(NamedTuple):
+    """Letters that loaders wrote.
+
+    Attributes:
+        letters: by the block that they are of.
+        looked: rows that say how far the dead letters were looked at.
+    """
 
     letters: Mapping[str, Sequence[PastLetter]]
     looked: Sequence[Mapping[str, object]] = ()
@@ -87,76 +100,159 @@ class _Stretch(NamedTuple):
     end: int
 
 
-def lacking(
-    settings: Settings,
-    ledger: Ledger,
-    stretch: JournalStretch,
-    looked: Mapping[tuple[str, int], int],
-    why: Why,
-    tell: Say,
-) -> Lacking:
-    """Return what the ledger lacks of dead letters that loaders wrote.
+class _CheckingReader(PartitionReader):
+    """Calls `check` before each request, so that a loader which is to stop ends its reading."""
+
+    def __init__(self, config: ClientSettings, check: Check) -> None:
+        self._check = check
+        super().__init__(config)
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        self._check()
+        return super().consume(num_messages, timeout)
+
+    def get_watermark_offsets(
+        self,
+        partition: TopicPartition,
+        timeout: float = -1,
+        cached: bool = False,  # noqa: FBT001, FBT002 - its own
+    ) -> tuple[int, int]:
+        self._check()
+        return super().get_watermark_offsets(partition, timeout, cached)
+
+
+def is_needed(why: Why, rejected: str) -> bool:
+    """Return whether no block may be loaded before the letters are read.
+
+    Where nothing says that ClickHouse was set back, no letter can be missed, or no more than at a
+    first start. Where the loader writes none, it cannot write one a second time.
+
+    Args:
+        why: the ledger may not know some.
+        rejected: the setting `loader.rejected`.
+    """
+    return why != "unsure" and rejected == "dead"
+
+
+def bound_wait(why: Why, settings: Settings) -> float | None:
+    """Return for how many seconds a start waits for letters that cannot be read; None: for ever.
+
+    A partition without a leader or a transaction that stays open must not keep every table from
+    being loaded.
+
+    Args:
+        why: the ledger may not know some.
+        settings: of the app.
+    """
+    if is_needed(why, settings.loader.rejected):
+        return None
+    # As long as the transaction of a relay that was killed may stay open, and longer.
+    return _UNSURE_SECONDS if why == "unsure" else 2 * settings.relay.transaction_timeout_seconds
+
+
+def describe_unread(error: RelayError, why: Why) -> str:
+    """Return what to say where a start goes on without having read letters; empty: nothing.
+
+    Args:
+        error: why they cannot be read.
+        why: the ledger may not know some.
+    """
+    if why != "unsure":
+        return (
+            f"whether messages that were left out of blocks are dead letters since cannot be seen: "
+            f"{error.message}; before you resolve such a block, look for them with `relay dead ls`"
+        )
+    if isinstance(error, Refused):  # blocks whose letters are refused stand aside, and say so
+        return ""
+    return (
+        f"dead letters cannot be read now: {error.message}; blocks are loaded, and the next start "
+        "looks for letters that the ledger does not know"
+    )
+
+
+def concerned(
+    settings: Settings, ledger: Ledger, stretch: JournalStretch
+) -> ConcernedBlocks | None:
+    """Return of which blocks the ledger may not know letters; None where there is no such block.
 
     Args:
         settings: of the app.
         ledger: of the app, which may have been set back.
         stretch: of the journal, whose blocks the ledger may not know.
-        looked: how far the dead letters were looked at, by topic id and partition.
-        why: it may not.
-        tell: a line for people, about what cannot be known.
 
     Raises:
         Unavailable: a server does not answer.
-        Refused: the brokers say no after ClickHouse was set back, and loader.rejected is "dead".
         ContractBroken: as loader.journal.reader.JournalPolling.up_to.
     """
     waiting = [one.block for one in ledger.waiting()]
     with contextlib.closing(_blocks(settings, stretch)) as blocks:
         first = next(blocks, [])
-    if not (concerned := [*waiting, *first]):
-        return Lacking()
-    topic = names.dead_topic(settings.app)
-    since_ms = min(earliest(block) for block in concerned)
+    if not (some := [*waiting, *first]):
+        return None
+    return ConcernedBlocks(waiting, min(earliest(block) for block in some))
+
+
+def read(
+    settings: Settings,
+    since_ms: int,
+    looked: Mapping[tuple[str, int], int],
+    why: Why,
+    tell: Say,
+    check: Check,
+) -> FoundLetters:
+    """Read letters that loaders wrote from this time on; none where there is no such topic.
+
+    Args:
+        settings: of the app.
+        since_ms: Unix ms.
+        looked: how far the dead letters were looked at, by topic id and partition.
+        why: the ledger may not know some.
+        tell: a line for people, about what cannot be known.
+        check: is called again and again while it reads; may raise, to end it.
+
+    Raises:
+        Unavailable: a server does not answer, or a transaction stays open.
+        Refused: the brokers say no.
+    """
     # Of a ledger that was lost nobody knows what is left.
     before = {} if why == "lost" else looked
-    try:
-        found = _read(settings, topic, since_ms, before, tell, back=why != "unsure")
-    except Refused as error:
-        # Where nothing says that ClickHouse was set back, no letter can be missed, or no more than
-        # at a first start: blocks whose letters are refused stand aside, and others are loaded.
-        if why == "unsure":
-            return Lacking()
-        if settings.loader.rejected == "dead":
-            raise
-        tell(
-            f"whether messages that were left out of blocks are dead letters since cannot be seen: "
-            f"{error.message}; before you resolve such a block, look for them with `relay dead ls`",
-            level=logging.WARNING,
-        )
-        return Lacking()
-    if not found.letters:
-        return Lacking(looked=found.looked)
-    return Lacking(
-        _news(settings, ledger, stretch, waiting, found, lost=why == "lost"), found.looked
-    )
+    return _read(settings, since_ms, before, tell, check, back=why != "unsure")
 
 
-def _news(
+def lacking(
     settings: Settings,
     ledger: Ledger,
     stretch: JournalStretch,
     waiting: Sequence[Block],
-    read: _Found,
+    found: FoundLetters,
+    check: Check,
     *,
     lost: bool,
 ) -> list[NewEntry]:
-    """Return what letters say of blocks that wait, or are in the stretch of the journal."""
-    found = {block.id: block for block in waiting if core.made_of(block) in read.letters}
+    """Return what the ledger lacks of blocks that have letters.
+
+    Args:
+        settings: of the app.
+        ledger: of the app, which may have been set back.
+        stretch: of the journal, whose blocks the ledger may not know.
+        waiting: those that wait in the ledger.
+        found: letters of any block.
+        check: is called again and again while it reads; may raise, to end it.
+        lost: a person says that the ledger was lost.
+
+    Raises:
+        Unavailable: a server does not answer.
+        ContractBroken: as loader.journal.reader.JournalPolling.up_to.
+    """
+    if not found.letters:
+        return []
+    some = {block.id: block for block in waiting if core.made_of(block) in found.letters}
     for of_some in _blocks(settings, stretch):
-        found |= {block.id: block for block in of_some if core.made_of(block) in read.letters}
-    asked = [*found.values(), *(Block(id=core.made_of(b), table=b.table) for b in found.values())]
+        check()
+        some |= {block.id: block for block in of_some if core.made_of(block) in found.letters}
+    asked = [*some.values(), *(Block(id=core.made_of(b), table=b.table) for b in some.values())]
     topic = names.dead_topic(settings.app)
-    return core.news(found.values(), read.letters, ledger.entries(asked), topic, lost=lost)
+    return core.news(some.values(), found.letters, ledger.entries(asked), topic, lost=lost)
 
 
 def _blocks(settings: Settings, stretch: JournalStretch) -> Generator[list[Block]]:
@@ -173,32 +269,24 @@ def _sealed(partition: int, offset: int, record: bytes) -> RecordRows:
 
 def _read(
     settings: Settings,
-    topic: str,
     since_ms: int,
     looked: Mapping[tuple[str, int], int],
     tell: Say,
+    check: Check,
     *,
     back: bool,
-) -> _Found:
-    """Read letters that loaders wrote from this time on; none where there is no such topic.
-
-    Args:
-        settings: of the app.
-        topic: of dead letters.
-        since_ms: Unix ms.
-        looked: how far they were looked at, by topic id and partition.
-        tell: a line for people.
-        back: whether ClickHouse was set back, so that letters which are gone may matter.
-    """
+) -> FoundLetters:
+    """Read them; with `back`, letters that are gone may matter, since ClickHouse was set back."""
+    topic = names.dead_topic(settings.app)
     facts = Topics(settings).describe(topic, (READ,))
     if facts is None:
-        return _Found({})
+        return FoundLetters({})
     config = kafka_clients.reader(settings.kafka)
     uncommitted = {**config, "isolation.level": "read_uncommitted"}
     try:
         with (
-            contextlib.closing(PartitionReader(config)) as reader,
-            contextlib.closing(PartitionReader(uncommitted)) as ends,
+            contextlib.closing(_CheckingReader(config, check)) as reader,
+            contextlib.closing(_CheckingReader(uncommitted, check)) as ends,
         ):
             stretches = []
             for partition in range(facts.partitions):
@@ -221,7 +309,7 @@ def _read(
         grant = f"grant Read on topic {topic} to the loader's user"
         raise answered(f"read {topic}", error.args[0], grant) from error
     ends_of = {one.begin.partition: one.end for one in stretches}
-    return _Found(letters, letters_rows(facts.topic_id, ends_of))
+    return FoundLetters(letters, letters_rows(facts.topic_id, ends_of))
 
 
 def _stretch(reader: PartitionReader, since: TopicPartition, low: int, end: int) -> _Stretch:

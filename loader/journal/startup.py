@@ -6,6 +6,7 @@ Receives settings, gives the ledger and a Start. Nothing of Spark's engine is st
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,13 +24,14 @@ from loader.journal import begin_plan, past_letters, rewinds
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
-from relay.errors import ConfigError, ErrorPage, Unavailable
+from relay.errors import ConfigError, ErrorPage, Refused, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.program.waiting import pauses
 
 if TYPE_CHECKING:
     from loader.console import Say
+    from loader.core.positions import Why
     from loader.journal.checkpoint import Checkpoint
     from loader.journal.source import Start
     from relay.config.settings import Settings
@@ -38,7 +40,8 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two tries of a server that is away."""
 Rest = Callable[[float, str], None]
-"""Waits so many seconds between two tries; is told what for. May raise, to end it."""
+"""Waits so many seconds between two tries; is told what for. May raise, to end it. Where it is told
+nothing, nobody waits: it only looks whether to end."""
 
 
 def _sleep(seconds: float, _: str) -> None:
@@ -82,6 +85,7 @@ def waited(
     call: Callable[[], T],
     rest: Rest = _sleep,
     tell: Say = say,
+    longest: float | None = None,
 ) -> T:
     """Call until the server answers, for loader.wait_for_servers_seconds at most.
 
@@ -90,14 +94,17 @@ def waited(
         call: repeated while it raises Unavailable.
         rest: waits between two tries.
         tell: a line for people before each.
+        longest: seconds, at most, that are waited for this call; None: as for all.
     """
-    limit, begun = settings.loader.wait_for_servers_seconds, time.monotonic()
+    limit = settings.loader.wait_for_servers_seconds or math.inf
+    limit = limit if longest is None else min(limit, longest)
+    begun = time.monotonic()
     later = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return call()
         except Unavailable as error:
-            if limit and time.monotonic() - begun > limit:
+            if time.monotonic() - begun > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
             pause, why = next(later), f"{error.message}{step}"
@@ -169,7 +176,7 @@ def begin(
     for warning in found.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
-    waited(settings, lambda: _record_letters(settings, ledger, facts, found, tell), rest, tell)
+    _record_letters(settings, ledger, facts, found, rest, tell)
     waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
     if found.new or found.ends:
         rows = rows_of(journal, found.new, found.ends, found.why)
@@ -206,6 +213,7 @@ def _record_letters(
     ledger: Ledger,
     facts: begin_plan.StartFacts,
     found: begin_plan.StartPlan,
+    rest: Rest,
     tell: Say,
 ) -> None:
     """Record which messages are dead letters since the moment of which the ledger is."""
@@ -215,10 +223,43 @@ def _record_letters(
     # unsure.
     begin = {p: max(low, found.positions[p]) for p, (low, _) in facts.bounds.items()}
     stretch = past_letters.JournalStretch(begin, ends if found.ends else begin)
-    looked = facts.noted.letters
-    lacking = past_letters.lacking(settings, ledger, stretch, looked, found.why, tell)
-    ledger.write(lacking.entries)
-    ledger.note(lacking.looked)
+    some = waited(settings, lambda: past_letters.concerned(settings, ledger, stretch), rest, tell)
+    if some is None:
+        return
+    check = partial(rest, 0.0, "")
+    read = partial(
+        past_letters.read, settings, some.since_ms, facts.noted.letters, found.why, tell, check
+    )
+    if (letters := _read_letters(settings, read, found.why, rest, tell)) is None:
+        return
+
+    def record() -> None:
+        lost = found.why == "lost"
+        ledger.write(
+            past_letters.lacking(settings, ledger, stretch, some.waiting, letters, check, lost=lost)
+        )
+        ledger.note(letters.looked)
+
+    waited(settings, record, rest, tell)
+
+
+def _read_letters(
+    settings: Settings,
+    read: Callable[[], past_letters.FoundLetters],
+    why: Why,
+    rest: Rest,
+    tell: Say,
+) -> past_letters.FoundLetters | None:
+    """Read them; None where they cannot be read, and the loader may go on without."""
+    rejected = settings.loader.rejected
+    try:
+        return waited(settings, read, rest, tell, past_letters.bound_wait(why, settings))
+    except (Refused, Unavailable) as error:
+        if past_letters.is_needed(why, rejected):
+            raise
+        if said := past_letters.describe_unread(error, why):
+            tell(said, level=logging.WARNING)
+        return None
 
 
 def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:

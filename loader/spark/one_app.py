@@ -153,7 +153,8 @@ class Load:
             self._say(unmet, level=logging.WARNING)
 
     def _rest(self, seconds: float, why: str) -> None:
-        self._observer.waiting(why)
+        if why:
+            self._observer.waiting(why)
         if self._stopping.wait(seconds):
             raise Stopped
 

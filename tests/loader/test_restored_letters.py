@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from loader.blocks.worker import Worker
 from loader.core import plan
@@ -18,6 +19,7 @@ from loader.journal import past_letters
 from loader.operate.resolve import resolve
 from relay import names
 from relay.clickhouse.quoting import quoted_table
+from relay.kafka import partition_reader
 from relay.kafka.partition_reader import records
 from relay.names import LEFT_OUT
 from relay.operate.verify.judge.contents import LetterJudge, LoaderLetter
@@ -253,6 +255,39 @@ def test_a_start_reads_no_letter_twice(
     others_letters(loader.journal, 1)
     assert started(loader.journal) == []
     assert read == [0, 1, 2, 4]
+
+
+def test_an_open_transaction_of_another_holds_up_no_block(
+    loader: Unsparked,
+    ledger: Ledger,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a relay that was killed in the midst of one; when it has ended, letters are read."""
+    monkeypatch.setattr(partition_reader, "_STABLE_SECONDS", 0.1)
+    monkeypatch.setattr(past_letters, "_UNSURE_SECONDS", 0.1)
+    is_left_out(loader, table)
+    looked = ledger.noted().letters
+    with another_producer(loader.journal) as producer:
+        producer.begin_transaction()
+        producer.produce(names.dead_topic(loader.journal.app), "x", partition=0)
+        producer.flush()
+        said = started(loader.journal)
+        assert "has an open transaction" in said[-1]
+        assert "the next start looks" in said[-1]
+        assert ledger.noted().letters == looked
+        producer.commit_transaction()
+    assert started(loader.journal) == []
+    assert [*ledger.noted().letters.values()] == [2]
+
+
+@contextlib.contextmanager
+def another_producer(journal: Journal) -> Iterator[Producer]:
+    bootstrap = journal.settings().kafka.bootstrap
+    made = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{journal.app}-other"})
+    made.init_transactions()
+    yield made
+    made.flush()
 
 
 def others_letters(journal: Journal, count: int) -> None:
