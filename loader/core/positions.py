@@ -5,6 +5,8 @@ are of that state, because readers of earlier versions know no other. The column
 them apart:
 
     JOURNAL:PARTITION         attempt: next offset; all before it is settled
+    JOURNAL#began:PARTITION   attempt: a position that was noted by a start: it is the log's first
+                              offset of then, and lies behind no record that was settled
     JOURNAL#unsure:PARTITION  attempt: of blocks before it the ledger may lack entries
     JOURNAL#back:PARTITION    the same; and what it has of them may be older than their rows
     JOURNAL#lost:PARTITION    the same as the first; a person says that it had them
@@ -45,6 +47,7 @@ WHERE (
 ) = length({before:Array(String)})
 """
 """Appends positions unless the ledger is behind others; parameters: `saved`."""
+_BEGAN = "began"
 _GONE = "gone"
 _LETTERS = "letters"
 
@@ -91,6 +94,7 @@ class Noted:
         gone: topic ids of deleted journals that a person took note of.
         letters: offset by (topic id, partition) of dead letters; the ledger lacks nothing of those
             before it. If the ledger is set back, so is this.
+        began: by (topic id, partition), the last position that a start noted, if it was not 0.
         superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
     """
@@ -101,6 +105,7 @@ class Noted:
     now: int = 0
     superseded: frozenset[str] = frozenset()
     letters: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    began: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
@@ -109,6 +114,17 @@ class Noted:
     def unsure_of(self, journal: str) -> dict[int, Unsure]:
         """Return which blocks of one journal are unsure, by partition."""
         return {p: one for (known, p), one in self.unsure.items() if known == journal}
+
+    def began_of(self, journal: str) -> dict[int, int]:
+        """Return by partition from where on a position lies behind a record that was settled.
+
+        Earlier versions noted only up to where a person said that the ledger was lost: a position
+        before that may be where a loader began.
+        """
+        unsure = self.unsure_of(journal)
+        return {
+            p: self.began.get((journal, p), unsure.get(p, Unsure(0)).lost) for p in self.of(journal)
+        }
 
     def others(self, journal: str) -> list[str]:
         """Return the topic ids of all other journals that have a position."""
@@ -120,6 +136,7 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     positions: dict[tuple[str, int], int] = {}
     unsure: dict[tuple[str, int], Unsure] = {}
     letters: dict[tuple[str, int], int] = {}
+    began: dict[tuple[str, int], int] = {}
     gone: set[str] = set()
     superseded: set[str] = set()
     now = 0
@@ -131,13 +148,30 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
             unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
         elif kind == _LETTERS:
             letters[place] = offset
+        elif kind == _BEGAN:
+            began[place] = offset
         elif kind == _GONE:
             gone.add(journal)
         elif names.SUPERSEDED in name:
             superseded.add(str(block))
         elif not kind:
             positions[place] = offset
-    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded), letters)
+    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded), letters, began)
+
+
+def only_a_marker(at: int, low: int, began: int) -> bool:
+    """Return whether nothing but a transaction's marker lay between a position and the log's start.
+
+    A transaction of a relay writes at most one record into a partition of the journal. So right
+    behind each record, where a position is that was saved when the record was settled, lies its
+    marker, which holds nothing. Where a loader began, a record may have been.
+
+    Args:
+        at: the position.
+        low: the log's first offset.
+        began: a position behind this one was saved when a record was settled.
+    """
+    return began < at == low - 1
 
 
 def position(journal: str, partition: int) -> str:
@@ -158,10 +192,15 @@ def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) 
 def rows_of(
     journal: str, positions: Mapping[int, int], unsure: Mapping[int, int], why: Why
 ) -> list[dict[str, object]]:
-    """Return the rows that record positions, and which blocks are unsure, and why."""
+    """Return what a start records: positions, and which blocks are unsure, and why."""
     rows: list[dict[str, object]] = [
         {"block": position(journal, p), "state": "position", "attempt": offset}
         for p, offset in positions.items()
+    ]
+    rows += [
+        {"block": f"{journal}#{_BEGAN}:{p}", "state": "position", "attempt": offset}
+        for p, offset in positions.items()
+        if offset
     ]
     rows += [
         {"block": f"{journal}#{why}:{p}", "state": "position", "attempt": end}

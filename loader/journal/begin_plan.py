@@ -11,7 +11,8 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     none         there               begin at the ledger's, which may have been set back, or not
 
 Where the journal's first record is behind the ledger's position, retention deleted what nobody
-read: stop, unless a person says so.
+read: stop, unless a person says so. But right behind each record that was settled lies the marker
+of its transaction, and retention deletes markers, too: where that alone is gone, nothing is lost.
 
 Where entries may be missing, a block without one may have been inserted:
 loader.clickhouse.forgotten_blocks asks.
@@ -28,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
-from loader.core.positions import Noted, Unsure, Why
+from loader.core.positions import Noted, Unsure, Why, only_a_marker
 from loader.journal.checkpoint import CheckpointPositions
 from relay import names
 from relay.errors import ContractBroken, ErrorPage
@@ -79,6 +80,7 @@ class StartPlan:
         why: they are.
         aside: the checkpoint says something else, and has to be moved aside.
         warnings: for people.
+        began: by partition: a position behind this one was saved when a record was settled.
     """
 
     positions: Mapping[int, int]
@@ -88,6 +90,7 @@ class StartPlan:
     why: Why = "unsure"
     aside: bool = False
     warnings: tuple[str, ...] = ()
+    began: Mapping[int, int] = field(default_factory=dict)
 
 
 def decide(facts: StartFacts) -> StartPlan:
@@ -101,28 +104,31 @@ def decide(facts: StartFacts) -> StartPlan:
         check_journal(facts.app, facts.journal, facts.noted)
     found, aside = _checkpoint(facts)
     back = {p: at for p, at in found.items() if p in mine and at > mine[p]}
+    began = facts.noted.began_of(facts.journal)
     if not facts.lost:
         _lost(facts, mine, found)
-        check_unread(names.journal_topic(facts.app), mine, facts.bounds)
-    new = {p: low for p, (low, _) in facts.bounds.items() if p not in mine}
-    if facts.lost:  # what retention deleted meanwhile cannot be loaded, and the person knows
-        new |= {p: low for p, (_, low) in _unread(mine, facts.bounds).items()}
+        check_unread(names.journal_topic(facts.app), mine, facts.bounds, began)
+    # Of the log's start some records may have been deleted: markers alone, or what cannot be loaded
+    # any more, as the person knows.
+    new = {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, -1) < low}
+    positions = {**mine, **new}
     why: Why = "lost" if facts.lost else "back" if back else "unsure"
     unsure = dict(facts.noted.unsure_of(facts.journal))
     ends = {}
-    for p, (low, high) in facts.bounds.items():
+    for p, (_, high) in facts.bounds.items():
         before = unsure.get(p, Unsure(0))
         end = high if why != "unsure" or p not in mine or aside else _come(facts, p, high)
-        if why != "unsure" or end > max(mine.get(p, low), before.end):
+        if why != "unsure" or end > max(positions[p], before.end):
             ends[p], unsure[p] = end, before.and_before(end, why)
     return StartPlan(
-        {**mine, **new},
+        positions,
         unsure,
         new,
         ends,
         why,
         aside or bool(back) or (facts.lost and facts.checkpoint is not None),
         tuple(_went_back(facts, mine, back)),
+        {**began, **new},
     )
 
 
@@ -158,7 +164,10 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
 
 
 def check_unread(
-    topic: str, mine: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+    topic: str,
+    mine: Mapping[int, int],
+    bounds: Mapping[int, tuple[int, int]],
+    began: Mapping[int, int],
 ) -> None:
     """Stop where records from the ledger's position on are deleted.
 
@@ -166,19 +175,18 @@ def check_unread(
         topic: the journal's name.
         mine: the ledger's position in it, by partition.
         bounds: first offset and end of each of its partitions.
+        began: by partition, as of StartPlan.
 
     Raises:
         ContractBroken: nobody has loaded the blocks that they may have had.
     """
-    if gaps := _unread(mine, bounds):
+    gaps = {
+        p: (mine[p], low)
+        for p, (low, _) in bounds.items()
+        if mine.get(p, low) < low and not only_a_marker(mine[p], low, began.get(p, 0))
+    }
+    if gaps:
         raise deleted_unread(topic, gaps)
-
-
-def _unread(
-    mine: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
-) -> dict[int, tuple[int, int]]:
-    """Where records from the ledger's position on are deleted: that, and the first that is left."""
-    return {p: (mine[p], low) for p, (low, _) in bounds.items() if mine.get(p, low) < low}
 
 
 def deleted_unread(topic: str, gaps: Mapping[int, tuple[int, int]]) -> ContractBroken:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from loader.console import say
+from loader.core.positions import only_a_marker
 from loader.journal.begin_plan import deleted_unread
 from relay import log
 from relay.config import kafka_clients
@@ -97,10 +98,14 @@ class JournalPolling:
 
     Args:
         given: the rows of a journal record, from its partition, its offset and itself.
+        began: by partition, 0 where it has none: positions that it is asked for behind this one
+            lie right behind a record. None: not known.
     """
 
-    def __init__(self, kafka: Kafka, topic: str, given: Given) -> None:
-        self._topic, self._given = topic, given
+    def __init__(
+        self, kafka: Kafka, topic: str, given: Given, began: Mapping[int, int] | None = None
+    ) -> None:
+        self._topic, self._given, self._began = topic, given, began
         self._next: Positions = {}  # what comes next, of what waits or of the consumer
         self._waiting: defaultdict[int, deque[Message]] = defaultdict(deque)
         self._waiting_bytes = 0
@@ -296,6 +301,11 @@ class JournalPolling:
     def _refuse(self, error: KafkaError, partition: int, position: Positions) -> None:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             (low, high), at = self.watermarks(partition), position[partition]
+            if self._began is not None and only_a_marker(at, low, self._began.get(partition, 0)):
+                # Not by a seek, which the client refuses once it gave up a partition.
+                self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+                self._consumer.incremental_assign([TopicPartition(self._topic, partition, low)])
+                return
             if at < low:
                 raise deleted_unread(self._topic, {partition: (at, low)})
             raise ContractBroken(

@@ -57,12 +57,14 @@ class Start:
         journal: id of the journal topic as it is now.
         positions: next journal offset by partition, from the ledger.
         unsure: by partition, before which offset the ledger may lack entries.
+        began: by partition: a position behind this one was saved when a record was settled.
     """
 
     settings: Settings
     journal: str
     positions: Mapping[int, int]
     unsure: Mapping[int, Unsure] = field(default_factory=dict)
+    began: Mapping[int, int] = field(default_factory=dict)
 
 
 class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,7 +77,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @functools.cached_property
     def _polling(self) -> JournalPolling:
-        return JournalPolling(self._start.settings.kafka, self._topic, _given)
+        start = self._start
+        return JournalPolling(start.settings.kafka, self._topic, _given, start.began)
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends copies to its workers; each makes a consumer of its own."""

@@ -130,9 +130,10 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
     noted = Noted() if ledger is None else ledger.noted()
     begin_plan.check_journal(settings.app, journal, noted)
     mine = noted.of(journal)
+    began = noted.began_of(journal)
     if mine:
-        begin_plan.check_unread(topic, mine, _bounds(settings, topic))
-    return Start(settings, journal, mine, noted.unsure_of(journal))
+        begin_plan.check_unread(topic, mine, _bounds(settings, topic), began)
+    return Start(settings, journal, mine, noted.unsure_of(journal), began)
 
 
 def begin(
@@ -186,7 +187,7 @@ def begin(
     reached("beginning_noted")
     if found.aside:
         tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)
-    return Start(settings, journal, found.positions, found.unsure)
+    return Start(settings, journal, found.positions, found.unsure, found.began)
 
 
 def _check_rewinds(

@@ -132,7 +132,7 @@ def _gone(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -
     rows = " OR ".join(
         f"startsWith(block, {literal(f'{one}{end}')})"
         for one in gone
-        for end in (":", "#unsure:", "#back:", "#lost:", SUPERSEDED)
+        for end in (":", "#began:", "#unsure:", "#back:", "#lost:", SUPERSEDED)
     )
     condition = f"(state = 'position' AND ({rows}))"
     if not noted.of(journal):  # then no loader has touched a block of this one

@@ -125,6 +125,52 @@ def test_what_retention_deleted_meanwhile_is_given_up_only_as_a_person_says() ->
     assert (begun.positions, begun.new) == ({0: 7, 1: 3}, {0: 7})
 
 
+def test_of_a_record_that_was_settled_the_marker_alone_may_be_deleted() -> None:
+    """A relay's transaction has one record in a partition; behind it, where loaders stand, this."""
+    for bounds in ((102, 102), (102, 300)):
+        begun = decide(
+            facts({("J", 0): 101}, CheckpointPositions("J", {0: 101}), bounds={0: bounds})
+        )
+        assert (begun.positions, begun.new, begun.warnings) == ({0: 102}, {0: 102}, ())
+        assert (begun.ends, begun.aside) == ({}, False)
+    alone = decide(facts({("J", 0): 101}, bounds={0: (102, 102)}))
+    assert (alone.positions, alone.ends) == ({0: 102}, {})
+
+
+def noted_by_a_start(at: int, now: int, *, lost: int = 0) -> Noted:
+    """A ledger whose loader began at `at`, and is at `now`."""
+    rows = [
+        *rows_of("J", {0: at}, {0: lost} if lost else {}, "lost"),
+        *rows_of("J", {}, {}, "back"),
+    ]
+    read = noted([(row["block"], row["attempt"], 77) for row in rows])
+    return replace(read, positions={("J", 0): now})
+
+
+@pytest.mark.parametrize(
+    ("of", "low"),
+    [
+        (Noted({("J", 0): 101}), 103),  # a record lay at 102
+        (Noted({("J", 0): 0}), 1),  # or at 0, where a first start begins
+        (noted_by_a_start(101, 101), 102),
+        (noted_by_a_start(101, 101, lost=101), 102),
+        # As earlier versions noted it: a person said that the ledger was lost, up to the end.
+        (Noted({("J", 0): 101}, {("J", 0): Unsure(300, lost=300)}), 102),
+    ],
+)
+def test_where_a_record_may_have_been_deleted_a_loader_stops(of: Noted, low: int) -> None:
+    """Negative control: no more than a marker, and behind a record that was settled."""
+    late = facts(bounds={0: (low, 400)}, noted=of)
+    with pytest.raises(ContractBroken, match=f"begins at offset {low}, but the loader stands"):
+        decide(late)
+
+
+def test_behind_where_it_began_a_loader_stands_behind_records() -> None:
+    """Also after a person said that the ledger was lost, and before that start's end."""
+    of = noted_by_a_start(97, 101, lost=300)
+    assert decide(facts(bounds={0: (102, 400)}, noted=of)).positions == {0: 102}
+
+
 def test_a_backup_older_than_the_journals_retention_stops_likewise() -> None:
     """The checkpoint shows that ClickHouse went back; what came since is not all there."""
     old = facts({("J", 0): 5}, CheckpointPositions("J", {0: 90}), bounds={0: (7, 100)})

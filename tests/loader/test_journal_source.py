@@ -67,6 +67,31 @@ def test_reads_in_bounded_batches_up_to_the_stable_end(journal: Journal) -> None
     assert drain(source, end)[0] == [[30]]
 
 
+def test_a_marker_that_retention_deleted_is_passed_over(journal: Journal) -> None:
+    """A query that goes on, or is started anew, stands right behind a record: before its marker."""
+    journal.seal(TABLE, batch(0, 1))
+    source = reader(journal)
+    begin = source.initialOffset()
+    end = drain(source, begin)[1]
+    assert end["0"] == 1
+    journal.delete_journal(2)
+    source.rest()
+    assert drain(source, end) == ([], end)
+    journal.seal(TABLE, batch(1, 1))
+    batches, end = drain(source, end)
+    assert (batches, end["0"]) == ([[1]], 3)
+    journal.delete_journal(4)
+    journal.seal(TABLE, batch(2, 1))
+    assert drain(reader(journal, {0: 1}), end)[0] == [[2]], "another process, at the checkpoint"
+    journal.delete_journal(6)
+    with pytest.raises(ContractBroken, match="begins at offset 6, but the loader stands at 3"):
+        drain(source, end)
+    # Where a start noted a position, a record may have been.
+    noted = JournalReader(Start(journal.settings(), str(end["journal"]), {0: 5}, {}, {0: 5}))
+    with pytest.raises(ContractBroken, match="begins at offset 6, but the loader stands at 5"):
+        drain(noted, end | {"0": 5})
+
+
 def test_a_record_without_blocks_moves_the_position(journal: Journal) -> None:
     """The relay's flush points must not be read again for ever."""
     with journal.transaction():
