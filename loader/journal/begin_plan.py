@@ -132,6 +132,19 @@ def decide(facts: StartFacts) -> StartPlan:
     )
 
 
+def end_unsure(plan: StartPlan, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """Return by partition up to where the ledger may lack entries of blocks behind its position.
+
+    An earlier start may have noted so, before which the ledger was set back since.
+
+    Args:
+        plan: for this start.
+        bounds: first offset and end of each journal partition.
+    """
+    ends = {p: min(high, plan.unsure.get(p, Unsure(0)).end) for p, (_, high) in bounds.items()}
+    return {p: max(plan.positions[p], end) for p, end in ends.items()}
+
+
 def forgot(entries: Sequence[Entry], why: Why) -> bool:
     """Return whether the ledger's entry of a waiting block may be older than its rows.
 

@@ -218,12 +218,11 @@ def _record_letters(
     tell: Say,
 ) -> None:
     """Record which messages are dead letters since the moment of which the ledger is."""
-    ends = {p: high for p, (_, high) in facts.bounds.items()}
     # Letters of what waits move no position: so whether they are newer than the ledger is looked at
     # even where all positions agree. Of the journal's blocks that is needed only where some are
     # unsure.
-    begin = {p: max(low, found.positions[p]) for p, (low, _) in facts.bounds.items()}
-    stretch = past_letters.JournalStretch(begin, ends if found.ends else begin)
+    begin = {p: found.positions[p] for p in facts.bounds}
+    stretch = past_letters.JournalStretch(begin, begin_plan.end_unsure(found, facts.bounds))
     some = waited(settings, lambda: past_letters.concerned(settings, ledger, stretch), rest, tell)
     if some is None:
         return

@@ -10,7 +10,7 @@ import pytest
 
 from loader.core.plan import ASIDE, PREPARED, Entry
 from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of, superseded_row
-from loader.journal.begin_plan import StartFacts, check_rewinds, decide, forgot
+from loader.journal.begin_plan import StartFacts, check_rewinds, decide, end_unsure, forgot
 from loader.journal.checkpoint import Checkpoint, CheckpointPositions
 from loader.journal.rewinds import followed
 from relay.errors import ContractBroken, Refused
@@ -205,6 +205,24 @@ def test_what_is_noted_already_is_not_noted_again() -> None:
     """Nor is there anything unsure where the ledger stands at the journal's end."""
     before = Noted({("J", 0): 40, ("J", 1): 50}, {("J", 0): Unsure(100)})
     assert decide(facts(noted=before)).ends == {}
+
+
+def test_letters_are_looked_for_up_to_where_an_earlier_start_was_unsure() -> None:
+    """In a pod that start was before a backup, and what it was unsure of was loaded after it."""
+    of = facts({("J", 0): 50, ("J", 1): 50}, bounds={0: (0, 100), 1: (0, 50)})
+    noted_before = replace(of.noted, unsure={("J", 0): Unsure(100)})
+    begun = decide(replace(of, noted=noted_before))
+    assert begun.ends == {}
+    assert end_unsure(begun, of.bounds) == {0: 100, 1: 50}
+    assert end_unsure(decide(of), of.bounds) == {0: 100, 1: 50}
+
+
+def test_no_letters_are_looked_for_of_blocks_that_no_loader_can_have_met() -> None:
+    """Negative control: the checkpoint says so, or the position has come beyond."""
+    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 40}, {0: 45})))
+    assert end_unsure(begun, BOUNDS) == {0: 45, 1: 20}
+    beyond = decide(facts(noted=Noted({("J", 0): 100, ("J", 1): 50}, {("J", 0): Unsure(70)})))
+    assert end_unsure(beyond, BOUNDS) == {0: 100, 1: 50}
 
 
 @pytest.mark.parametrize(

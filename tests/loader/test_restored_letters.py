@@ -106,11 +106,19 @@ def is_left_out_at_a_start(loader: Unsparked, table: str) -> None:
     Run(loader.journal.settings()).close()
 
 
+def is_unread_at_a_start(loader: Unsparked, table: str) -> None:
+    """In a pod: the ledger says of it that it may lack its entries, and has them later."""
+    sealed(loader, table)
+    shutil.rmtree(loader.journal.directory / "checkpoint")
+    Run(loader.journal.settings()).close()
+
+
 @pytest.mark.parametrize(
     ("then", "checkpoint"),
     [
         (None, False),
         (is_left_out, True),
+        pytest.param(is_unread_at_a_start, False, marks=pytest.mark.long),
         *(
             pytest.param(then, checkpoint, marks=pytest.mark.long)
             for then, checkpoint in product(
