@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import ledger_table
+from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.running_statements import Running
 from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
@@ -178,7 +180,7 @@ def begin(
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
     _record_letters(settings, ledger, facts, found, rest, tell)
-    waited(settings, lambda: _doubt_waiting(ledger, found), rest, tell)
+    waited(settings, lambda: _doubt_waiting(settings, ledger, found), rest, tell)
     if found.new or found.ends:
         rows = rows_of(journal, found.new, found.ends, found.why)
         note = partial(ledger.note, rows)
@@ -262,20 +264,26 @@ def _read_letters(
         return None
 
 
-def _doubt_waiting(ledger: Ledger, found: begin_plan.StartPlan) -> None:
-    """Record for which waiting blocks the ledger may have lost an entry."""
-    if not found.ends:
-        return
+def _doubt_waiting(settings: Settings, ledger: Ledger, found: begin_plan.StartPlan) -> None:
+    """Record for which waiting blocks the ledger may have lost an entry.
+
+    What settles a waiting block moves no position. So where all positions agree, too, the ledger
+    may be older than the tables: then the tables are asked, and of most starts they know nothing.
+    """
     waiting = {one.block.id: one.block for one in ledger.waiting()}
     known = ledger.entries(list(waiting.values()))
+    forgot = {
+        name: block
+        for name, block in waiting.items()
+        if begin_plan.forgot(known.get(name, ()), found.why)
+    }
+    if not found.ends:
+        running = Running(ledger.client, settings.clickhouse)
+        seen = Forgotten(ledger, settings.loader.block_column, {}, running)
+        among = seen.among((block.partition, 0, block) for block in forgot.values())
+        forgot = {name: block for name, block in forgot.items() if name in among}
     lost = found.why == "lost"
-    ledger.write(
-        [
-            NewEntry(block, plan.doubt(block.rows, lost=lost))
-            for name, block in waiting.items()
-            if begin_plan.forgot(known.get(name, ()), found.why)
-        ]
-    )
+    ledger.write([NewEntry(block, plan.doubt(block.rows, lost=lost)) for block in forgot.values()])
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:

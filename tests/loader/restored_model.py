@@ -39,6 +39,8 @@ class Scenario:
         flying: a table is emptied while an INSERT into it runs.
         later: the block is sealed after a loader has run, so that ledger and checkpoint have
             their first position.
+        waits: the block has waited in the ledger since before that position, without a claim, as
+            what was left out of another; each process tries it, as a person says.
     """
 
     backup: Literal["stopped", "ledger first", "table first"] = "stopped"
@@ -47,6 +49,7 @@ class Scenario:
     running: bool = False
     flying: bool = False
     later: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Around:
 
     ledger_counts: bool = True  # and not the checkpoint, where a loader begins
     asks: bool = True  # of blocks of which the ledger may have lost something
+    agreeing: bool = True  # of those that wait, also where all positions agree
     planned: bool = True  # what the checkpoint planned may have been done
     saved: bool = True  # a position is saved only where the ledger still has the one before
     within: Guards = field(default_factory=Guards)
@@ -98,12 +102,15 @@ def begin(
     idle = Loader(None, plan.Done("retry"), 0, driven=True)
     steps = table.parts * (2 if table.viewed else 1)
     world = World((idle,), faults, others, copies=(0,) * steps)
+    if scenario.waits:
+        world = replace(world, ledger=(plan.Entry(plan.PARKED, 1, "of the block it came in"),))
+        return State(world, starts, looks, position=1, checkpoint=(1, 1))
     if scenario.later:
         return State(world, starts, looks, position=0, checkpoint=(0, 0))
     return State(world, starts, looks)
 
 
-def _started(state: State, around: Around, *, lost: bool = False) -> State:
+def _started(state: State, table: Table, around: Around, *, lost: bool = False) -> State:
     """A process begins; raises ContractBroken where a person has to decide."""
     noted = Noted(
         {} if state.position is None else {(JOURNAL, 0): state.position},
@@ -122,15 +129,17 @@ def _started(state: State, around: Around, *, lost: bool = False) -> State:
     checkpoint = None if begun.aside else state.checkpoint
     state = replace(state, position=position, unsure=unsure if begun.ends else state.unsure)
     entries = state.world.ledger
-    if begun.ends and around.asks and _waits(entries) and begin_plan.forgot(entries, begun.why):
-        state = _doubted(state, lost=begun.why == "lost")
     process = Process("look", position, unsure)
+    seen = begun.ends or (around.agreeing and _among(state.world, table, process))
+    if seen and around.asks and _waits(entries) and begin_plan.forgot(entries, begun.why):
+        state = _doubted(state, lost=begun.why == "lost")
     return replace(state, starts=state.starts - 1, process=process, checkpoint=checkpoint)
 
 
 def _waits(entries: tuple[plan.Entry, ...]) -> bool:
-    last = plan.settled(entries)
-    return last is not None and last.state in {plan.PARKED, plan.ASIDE}
+    """As loader.clickhouse.ledger.Ledger.waiting: also while it is tried again."""
+    states = {one.state for one in entries}
+    return bool(states & {plan.PARKED, plan.ASIDE}) and not states & set(plan.FINAL)
 
 
 def _doubted(state: State, *, lost: bool) -> State:
@@ -138,7 +147,7 @@ def _doubted(state: State, *, lost: bool) -> State:
     return replace(state, world=replace(state.world, ledger=ledger))
 
 
-def _looks(state: State, table: Table, around: Around) -> State:
+def _looks(state: State, table: Table, scenario: Scenario, around: Around) -> State:
     """The process plans a batch, and asks the ledger what it knows of the block."""
     process, world = state.process, state.world
     assert process is not None
@@ -147,6 +156,8 @@ def _looks(state: State, table: Table, around: Around) -> State:
     there = state.position is not None and state.position >= process.position
     if not there:
         return replace(state, process=None)  # ClickHouse went back under it
+    if scenario.waits and _waits(world.ledger):
+        return _tries(state, table, human="retry")
     if process.position > 0 or plan.settled(world.ledger) is not None:
         return replace(state, process=replace(process, at="save"))
     if process.unsure.asks(0, world.ledger) and around.asks and _among(world, table, process):
@@ -192,14 +203,14 @@ def _dead(state: State) -> State:
     return replace(state, process=None, world=replace(world, flying=orphans, loaders=(over,)))
 
 
-def _goes_on(state: State, table: Table, around: Around) -> Iterator[State]:
+def _goes_on(state: State, table: Table, scenario: Scenario, around: Around) -> Iterator[State]:
     """What the process may do next."""
     process, world = state.process, state.world
     assert process is not None
     match process.at:
         case "look":
             if state.looks:
-                yield _looks(replace(state, looks=state.looks - 1), table, around)
+                yield _looks(replace(state, looks=state.looks - 1), table, scenario, around)
         case "try":
             (loader,) = world.loaders
             if loader.run is not None:
@@ -223,13 +234,13 @@ def _goes_on(state: State, table: Table, around: Around) -> Iterator[State]:
 def successors(state: State, table: Table, scenario: Scenario, around: Around) -> Iterator[State]:
     """Every state that one more event leads to."""
     if state.process is not None:
-        yield from _goes_on(state, table, around)
+        yield from _goes_on(state, table, scenario, around)
         yield _dead(state)
     elif state.starts:
         try:
-            yield _started(state, around)
+            yield _started(state, table, around)
         except ContractBroken:
-            yield _started(state, around, lost=True)
+            yield _started(state, table, around, lost=True)
     if state.process is None or state.process.at != "try":  # else the process' steps have them
         for after in model._statements(state.world, table, around.within):
             yield replace(state, world=after)

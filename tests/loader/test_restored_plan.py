@@ -23,6 +23,7 @@ LEDGER = Scenario("ledger first", "ledger")
 FIRST = Scenario("ledger first")
 LATER = Scenario("ledger first", "ledger", later=True)
 EMPTIED = Scenario(lost="emptied")
+WAITS = Scenario("ledger first", "ledger", waits=True)
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
@@ -50,6 +51,12 @@ def test_the_ledger_alone(table: Table, scenario: Scenario) -> None:
     assert "loaded" in search(table, scenario, starts=1)[1]
 
 
+@pytest.mark.parametrize("table", [PLAIN, BARE, LOGGED, Table(window=0)])
+def test_a_block_that_waits_moves_no_position(table: Table) -> None:
+    """The ledger alone is restored, and all positions agree."""
+    assert "loaded" in search(table, WAITS, starts=1)[1]
+
+
 def test_under_a_running_loader() -> None:
     """It writes no position over what is gone."""
     assert search(PLAIN, Scenario(running=True), starts=1)[1] == {"loaded"}
@@ -74,6 +81,7 @@ def test_with_more_starts(backup: str, table: Table, how: str, *, running: bool)
         (PLAIN, Scenario(), Around(ledger_counts=False)),
         (PLAIN, LEDGER, Around(asks=False)),
         (PLAIN, LATER, Around(planned=False)),
+        (Table(window=0), WAITS, Around(agreeing=False)),
         (PLAIN, Scenario(running=True), Around(saved=False)),
         (LOGGED, Scenario(), Around(within=Guards(stays=False))),
         (BARE, Scenario(), Around(within=Guards(dropped=False))),

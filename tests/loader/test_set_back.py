@@ -10,6 +10,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
+from loader.core.plan import PERHAPS, SURELY
 from relay.errors import ContractBroken, Unavailable
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.restored import Backup
@@ -412,6 +413,37 @@ def test_blocks_that_stood_aside_when_the_backup_was_made(
     loader.journal.seal(table, batch(200, 100))
     loader.run()
     assert (copies(client, missing), copies(client, table)) == ((100, 100), (300, 300))
+
+
+@pytest.mark.parametrize("stamped", [True, False], ids=["by its column", "by the log"])
+def test_a_block_that_stood_aside_and_no_record_that_came_since(
+    loader: Unsparked, client: Client, database: str, *, stamped: bool
+) -> None:
+    """The positions agree: what settled the block moved none, and no INSERT is remembered."""
+    missing = f"{database}.missing"
+    loader.journal.seal(missing, batch(0, 100))
+    loader.run()
+    backup = Backup(client, ledger_of(loader.journal))
+    make(client, missing, stamped=stamped, window=0)
+    loader.run()
+    assert copies(client, missing) == (100, 100)
+    backup.restore()
+    loader.run()
+    assert copies(client, missing) == (100, 100)
+
+
+def test_a_block_that_stood_aside_is_loaded_where_nothing_was_set_back(
+    loader: Unsparked, ledger: Ledger, client: Client, database: str
+) -> None:
+    """Negative control: the table has other rows, and none of the block's."""
+    missing = f"{database}.missing"
+    (block,) = loader.journal.seal(missing, batch(0, 100))
+    loader.run()
+    make(client, missing, stamped=False, window=0)
+    client.command(f"INSERT INTO {missing} (id) SELECT 1000 + number FROM numbers(5)")
+    loader.run()
+    assert copies(client, missing) == (105, 105)
+    assert {one.claim for one in ledger.entries([block])[block.id]} & {PERHAPS, SURELY} == set()
 
 
 @pytest.mark.parametrize("what", ["restored", "emptied"])
