@@ -210,6 +210,7 @@ def test_its_relay_and_loader_bring_the_rows_of_a_file(
     assert rows == [(1, "one"), (2, "two")]
 
 
+@pytest.mark.long  # 133 s on a busy machine: an environment is made anew
 def test_its_verifier_serves_the_page(installed: Installed, pipeline: Pipeline) -> None:  # noqa: F811
     """Before any relay has run."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
