@@ -21,7 +21,7 @@ from relay.schema.evolution import unsupported_columns
 from relay.schema.seed_matching import matched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from google.protobuf.descriptor import Descriptor
 
@@ -78,9 +78,28 @@ def lacking(
                 raise ConfigError(
                     f"the app's registry already has version {version} of {table}, with numbers "
                     f"of its own, which stay for ever; {outcome}",
-                    "seed an app before its first start; or set another `app`",
+                    "seed an app before its first start, all of its tables in one call; or set "
+                    "another `app`",
                 )
     return [one for one in wanted if one.version not in there.get(one.table, {})]
+
+
+def left_out(wanted: Sequence[TableSchema], there: Versions, with_blocks: Iterable[str]) -> str:
+    """Return what to say of tables that have blocks and would get new numbers; empty: none would.
+
+    Args:
+        wanted: what the registry is given.
+        there: what it has.
+        with_blocks: tables that have a block topic.
+    """
+    without = sorted({*with_blocks} - {one.table for one in wanted} - there.keys())
+    if not without:
+        return ""
+    return (
+        f"no field numbers for {', '.join(without)}: these tables have block topics, and the relay "
+        "will number their columns in their order of today; where messages with other numbers are "
+        "left, name their .proto files in this call, too"
+    )
 
 
 def copied(versions: Versions) -> list[TableSchema]:

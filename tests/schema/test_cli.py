@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from grpc_tools import protoc
 
+from relay import names
 from relay.cli import cli
 from relay.config.allowed_tables import LEDGER_COLUMNS
 from relay.dev.clickhouse import toml
@@ -276,6 +277,7 @@ def test_seed_gives_another_app_the_same_numbers(
     client: Any,
     database: str,
     app: str,
+    bootstrap: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A new app that is not seeded numbers by the table's order of today; one that has numbers of
@@ -318,6 +320,11 @@ def test_seed_gives_another_app_the_same_numbers(
     old.write_text(said(config_file, "proto", table))
     refused = said(fourth, "seed", str(new), str(old), "--run", status=2)
     assert f"{new} and {old} are both of {table}" in refused
-    assert "would be written" in said(fourth, "seed", str(old), str(old)), "and nothing is yet"
+    told = said(fourth, "seed", str(old), str(old))
+    assert "would be written" in told, "and nothing is yet"
+    assert "no field numbers" not in told
+    blocks = names.blocks_topic(f"{app}-fourth", f"{database}.other")
+    create_topics(AdminClient({"bootstrap.servers": bootstrap}), NewTopic(blocks, 1, 1))
+    assert f"no field numbers for {database}.other: " in said(fourth, "seed", str(old))
     assert "not both" in said(third, "seed", status=2)
     assert "the app itself" in said(third, "seed", "--from-app", f"{app}-third", status=2)

@@ -14,7 +14,7 @@ from relay.schema.evolution import ColumnDef, evolve, proto_text
 from relay.schema.protoc import commented_row
 from relay.schema.registry import fold
 from relay.schema.seed_matching import matched
-from relay.schema.seeding import copied, lacking, numbered, of_files
+from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +81,16 @@ def test_what_was_interrupted_goes_on() -> None:
 def test_an_app_that_has_numbers_of_its_own_is_left_alone(there: list[TableSchema]) -> None:
     with pytest.raises(ConfigError, match="stay for ever; nothing was written"):
         lacking(after([N, A], [N, A, B]), fold(there))
+
+
+def test_tables_with_blocks_and_without_numbers_are_named() -> None:
+    """Those of a lost registry whose files nobody named: they would be numbered anew, unnoticed."""
+    wanted = after([N, A])
+    said = left_out(wanted, {}, {TABLE, "d.gone", "d.other"})
+
+    assert "no field numbers for d.gone, d.other: " in said
+    assert left_out(wanted, {}, {TABLE}) == ""
+    assert left_out(wanted, fold([TableSchema(table="d.gone", version=1)]), {"d.gone"}) == ""
 
 
 def test_a_proto_file_gives_its_numbers(tmp_path: Path) -> None:

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.cli.options import config_argument, settings_of
+from relay.config import kafka_clients
 from relay.errors import ConfigError
+from relay.kafka.admin import REQUEST_SECONDS
+from relay.kafka.errors import answered
 from relay.kafka.topics import Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.protoc import commented_row
 from relay.schema.registry import Registry, Versions, read_to_its_end
-from relay.schema.seeding import copied, lacking, numbered, of_files
+from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +87,10 @@ def seed(
         wanted = _of_app(settings, old)
     else:
         wanted = of_files([(str(path), _of_file(settings, path)) for path in files])
-    missing = lacking(wanted, _there(settings))
+    there = _there(settings)
+    missing = lacking(wanted, there)
+    if warning := left_out(wanted, there, _tables_with_blocks(settings)):
+        click.echo(warning, err=True)
     if do and missing:
         _write(settings, wanted, missing)
     written = {one.table for one in missing}
@@ -132,6 +140,15 @@ def _there(settings: Settings) -> Versions:
     if Topics(settings).describe(names.schemas_topic(settings.app)) is None:
         return {}
     return read_to_its_end(settings.kafka, settings.app, anew=True).versions
+
+
+def _tables_with_blocks(settings: Settings) -> set[str]:
+    admin = AdminClient(kafka_clients.admin(settings.kafka))
+    try:
+        listed = admin.list_topics(timeout=REQUEST_SECONDS).topics
+    except KafkaException as error:
+        raise answered("list the topics", error.args[0], "") from error
+    return {table for topic in listed if (table := names.table_of_topic(settings.app, topic))}
 
 
 def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[TableSchema]) -> None:
