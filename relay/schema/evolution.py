@@ -185,8 +185,8 @@ def proto_text(schema: TableSchema) -> str:
         "}",
         "",
     ]
-    dropped = sorted(column.number for column in schema.columns if column.dropped)
-    numbers = ", ".join(map(str, dropped))
-    reserved = [f"reserved {numbers};  // columns dropped or changed"] if dropped else []
+    gone = sorted({column.number for column in schema.columns} - {one.number for one in columns})
+    numbers = ", ".join(map(str, gone))
+    reserved = [f"reserved {numbers};  // columns dropped, changed or computed"] if gone else []
     message = ProtoMessage(tuple(row_fields(columns)))
     return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])

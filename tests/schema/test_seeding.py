@@ -105,6 +105,16 @@ def test_a_proto_file_gives_its_numbers(tmp_path: Path) -> None:
     assert live(evolve(new, TABLE, "u", [N, A, odd, B])) == {**live(new), "a": 5}
 
 
+def test_the_number_of_a_computed_column_is_never_given_again(tmp_path: Path) -> None:
+    """Its values may still come, of producers from before it was MATERIALIZED."""
+    computed = ColumnDef("a", "String", "MATERIALIZED")
+    old = after([N, A], [N, computed])
+
+    new = seeded(tmp_path, proto_text(old[-1]), N, computed)
+
+    assert live(evolve(new, TABLE, "u", [N, B, computed])) == {"n": 1, "b": 3, "a": 4}
+
+
 def test_a_field_without_a_column_is_never_given_again(tmp_path: Path) -> None:
     text = proto_text(after([N, A, B])[-1])
 
