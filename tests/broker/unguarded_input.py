@@ -53,7 +53,7 @@ def each_message_alone() -> None:
         rows = envelope.row_batch_handler().array_to_record_batch(whole).column(0).flatten()
         counts = np.zeros(len(values), np.int64)
         counts[-1] = len(rows)
-        return envelope.Opened(np.arange(len(values)), counts, rows, [])
+        return envelope.Opened(np.arange(len(values)), counts, rows, [], np.zeros_like(counts))
 
     decode.open_messages = joined  # type: ignore[attr-defined]
 
