@@ -153,5 +153,5 @@ source.topic = "{TOPIC}"
     # Not of the loader: Spark prints one where its Python starts too slowly, and tries again.
     assert "Traceback" not in said["relay"], said
     assert "pipeline=west" in said["relay"]
-    assert "loader: west: batch" in said["loader"]
+    assert "INFO loader west: batch" in said["loader"]
     client.command(f"DROP DATABASE ledger_{app}")
