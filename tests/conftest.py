@@ -24,10 +24,12 @@ from relay.errors import MissingTool
 from tests import reach
 from tests.jvms import live_shortly, prepare_spark
 from tests.memory_files import keep_files_in_memory
+from tests.profiles import LONG, MANY
 from tests.shared import shared
 
 # How long an example takes says how busy the machine is. The long profile has twenty times as many.
 settings.register_profile("default", deadline=None, max_examples=50)
+settings.register_profile(LONG, max_examples=MANY, stateful_step_count=100, deadline=None)
 
 STARTING = frozenset(
     {

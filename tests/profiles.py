@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+LONG = "long"
+"""The profile of `python -m pytest tests/schema --hypothesis-profile=long`."""
 MANY = 1_000
-"""Examples of each test with --hypothesis-profile=long, which sets as many as its default."""
+"""Examples of each test with it."""
 
 
 def examples(few: int) -> int:
@@ -14,5 +16,5 @@ def examples(few: int) -> int:
 
 
 def is_long() -> bool:
-    """Whether this run has --hypothesis-profile=long."""
-    return settings.default is not None and settings.default.max_examples >= MANY
+    """Whether this run has that profile."""
+    return settings.get_current_profile_name() == LONG

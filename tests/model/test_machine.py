@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.model.quiet import settle
 from tests.model.records import SOURCE
 from tests.model.world import World, limits, log
+from tests.profiles import is_long
 
 pytestmark = pytest.mark.search
 
 PICKS = st.integers(0, 1_000)
-LONG = settings.get_current_profile_name() == "long"
+LONG = is_long()
 
 
 class RelayMachine(RuleBasedStateMachine):

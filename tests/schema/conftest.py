@@ -3,16 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 from relay.rows import decode as row_decoder
 from tests.schema.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-# python -m pytest tests/schema --hypothesis-profile=long (as tests/model, whose profile it is)
-settings.register_profile("long", max_examples=1_000, stateful_step_count=100, deadline=None)
 
 
 @pytest.fixture(scope="module", params=["compiled", "general"])

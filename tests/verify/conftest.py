@@ -3,15 +3,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from relay.operate.verify.judge.server_records import SKEW_MS
 from tests.broker.pipeline import wait_until
 from tests.verify import realserver
 from tests.verify.shop import Shop
-
-# python -m pytest tests/verify --hypothesis-profile=long (as tests/model, whose profile it is)
-settings.register_profile("long", max_examples=1_000, stateful_step_count=100, deadline=None)
 
 
 @pytest.fixture(scope="session")

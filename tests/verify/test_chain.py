@@ -19,12 +19,13 @@ from relay.operate.verify.judge.chain import check
 from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.record import JournalPlace
 from relay.records_pb2 import Commit
+from tests.profiles import is_long
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.laps import laps
 from tests.verify.mutations import MUTATIONS
 from tests.verify.rewinds import judged, with_rewinds
 
-LONG = settings.get_current_profile_name() == "long"
+LONG = is_long()
 COMMITS = 10_000 if LONG else 400
 SEEDS = range(12)
 CLEAN_HISTORIES = 10_000 if LONG else 0

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.records_pb2 import Accept, Commit
+from tests.profiles import is_long
 from tests.verify.histories import APP, SOURCE, History, clean
 
 HISTORY = clean(3, 50)
@@ -70,7 +71,7 @@ def test_a_moved_offset_is_found_once(
     assert len(audit.committed({0: moved}, 3.0)) == 1, "moved once more"
 
 
-LONG = settings.get_current_profile_name() == "long"
+LONG = is_long()
 
 
 @cache

@@ -15,6 +15,7 @@ from relay.operate.verify.judge.contents import (
 )
 from relay.operate.verify.judge.ledger_history import History
 from relay.records_pb2 import Block, Share
+from tests.profiles import is_long
 
 Chunk = tuple[int, str, int, bytes]
 
@@ -176,7 +177,7 @@ def test_a_chunk_of_a_source_partition_of_which_no_block_is_listed(
     assert [finding.text for finding in found if finding.kind is AnomalyKind.TORN] == expected
 
 
-LONG = settings.get_current_profile_name() == "long"
+LONG = is_long()
 
 
 @given(
