@@ -307,13 +307,28 @@ class Worker:
         return plan.NoAnswer(missing, About.TABLE, RetryCause.NO_TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
-        """Which of them may go together: the claim says so, before anything is inserted."""
+        """Which of them have a token of their own: the claim says so, before anything is inserted.
+
+        Those that may go together; and those whose rows a person has removed: the token that they
+        leave behind would keep them out.
+        """
         blocks_of = Counter(attempt.block.table for attempt in attempts)
         for one in attempts:
             assert isinstance(one.effect, plan.Claim)
             first = one.effect.attempt == 1 and not one.run.forgotten
             counts = one.target is not None and one.target.counts(self._stamp)
-            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
+            together = first and counts and blocks_of[one.block.table] > 1
+            one.alone = not together and not self._is_removed(one)
+
+    def _is_removed(self, attempt: Attempt) -> bool:
+        """Return whether rows that a person does not find may have been removed since a claim.
+
+        If none were, the block's own token keeps them from coming twice, should the person err.
+        """
+        if attempt.run.human != "absent" or attempt.target is None:
+            return False
+        of, since_ms = attempt.target.nature, self._claimed(attempt).at_ms
+        return bool(self._tables.removed(attempt.block.table, of, since_ms))
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from loader.clickhouse.ledger import Claimed
     from loader.clickhouse.running_statements import Definition
+    from loader.clickhouse.server_records import Parts
     from loader.core.plan import Run
     from loader.core.table_rules import Counter
     from relay.records_pb2 import Block
@@ -255,11 +256,7 @@ class Tables:
             unconfirmed = why_unconfirmed(self._allowed, replica, *about)
         removed = ""
         if (counted is not None and counted < block.rows) or of.repeatable:
-            removed = ", ".join(
-                why_removed(
-                    block.table, claimed.at_ms, self.evidence, parts, of, self._block_column
-                )
-            )
+            removed = self._removed(block.table, of, claimed.at_ms, parts)
         fewer = ""
         if counted is not None and counted < block.rows:
             known = [of.vanish, removed]
@@ -280,6 +277,19 @@ class Tables:
             unconfirmed=unconfirmed,
             passing=replica.passing,
         )
+
+    def removed(self, table: str, of: Nature, since_ms: int) -> str:
+        """Return why rows of the table may have been removed since then, in Unix ms; "": none were.
+
+        Args:
+            table: as database.table.
+            of: the table.
+            since_ms: by the server's clock.
+        """
+        return self._removed(table, of, since_ms, self.evidence.parts(table, since_ms))
+
+    def _removed(self, table: str, of: Nature, since_ms: int, parts: Parts | None) -> str:
+        return ", ".join(why_removed(table, since_ms, self.evidence, parts, of, self._block_column))
 
     def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:
         """Return the insert counter, and what a replica says beside it."""

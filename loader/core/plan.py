@@ -100,9 +100,9 @@ class Entry:
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
         sent: how an INSERT under this claim is sent: "alone", under the block's id as token;
-            "unremembered": likewise, but the table remembered no token then; or maybe "together"
-            with other blocks, under another token; "dead letters": it is not; "" in ledgers of
-            earlier versions of the program, which did not say.
+            "unremembered": likewise, but the table remembered no token then; "together": under a
+            token of this claim's, maybe with other blocks; "dead letters": it is not; "" in
+            ledgers of earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
         record: of such a claim, the block that they make (loader.core.left_out).
     """
@@ -450,6 +450,7 @@ class Run:
             may take seconds, in which nobody should wait.
         rejected: why the table refused the rows, once it did; the messages are known then.
         letters: what is known of the block's dead letters, once they were looked for.
+        own_token: whether its INSERT has another token than those of earlier claims.
     """
 
     claim: str
@@ -466,6 +467,7 @@ class Run:
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
+    own_token: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
     facts: InsertFacts = InsertFacts()
@@ -566,8 +568,22 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     own = [entry for entry in claims if entry.claim == run.claim]
     asked = [*before, *own] if run.rejected or not before else before
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
+    own_token = any(entry.sent == TOGETHER for entry in own)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
-    return run, Ask()
+    return replace(run, own_token=own_token, human=_word(run, entries)), Ask()
+
+
+def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
+    """What a person said, of the attempts that were over then.
+
+    A claim since the block was parked may be of the same person's word, whose answer was lost.
+    """
+    parked = [entry for entry in entries if entry.state in {PARKED, ASIDE}]
+    if run.human != "absent" or not parked:
+        return run.human
+    last = max(parked, key=_rank).attempt
+    since = any(last < entry.attempt < run.attempt for entry in entries)
+    return "retry" if since else "absent"
 
 
 def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
@@ -715,7 +731,7 @@ def _remembered(run: Run, counted: int | None) -> int | None:
     # sent together had another token (loader.blocks.insert_groups); and a window that the table got
     # since has not what was inserted before.
     unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
-    if unlike or facts.inserted > facts.margin:
+    if unlike or run.own_token or facts.inserted > facts.margin:
         return None
     # What others insert until the statement runs counts, too (see loader.core.table_rules).
     return facts.newest + facts.margin - facts.inserted

@@ -318,7 +318,7 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
         case plan.Claim(attempt):
             made = _made(loader, table, _version(loader, table, i))
             said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
-            sent = _sent(table, loader, attempt, guards)
+            sent = _sent(world, loader, attempt, table, guards)
             if loader.human == "dead":  # its producer is there before
                 sent = plan.DEAD_LETTERS if guards.letters else plan.ALONE
                 world = replace(world, writer=claim)
@@ -350,9 +350,11 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     raise TypeError(loader.effect)
 
 
-def _sent(table: Table, loader: Loader, attempt: int, guards: Guards) -> plan.Sent:
+def _sent(world: World, loader: Loader, attempt: int, table: Table, guards: Guards) -> plan.Sent:
     """What a claim says of how its INSERT is sent."""
     if table.goes_together and attempt == 1 and guards.sent:
+        return plan.TOGETHER
+    if loader.human == "absent" and world.deleted:
         return plan.TOGETHER
     if guards.remembers and not table.remembers(loader.looked):
         return plan.UNREMEMBERED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
+from loader.blocks import insert_statement
 from loader.clickhouse.ledger import NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
@@ -16,6 +19,8 @@ from tests.loader.test_evidence import number, until_settled, window
 from tests.loader.test_work import copies, killed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from clickhouse_connect.driver.client import Client
 
     from loader.blocks.worker import Worker
@@ -24,6 +29,23 @@ if TYPE_CHECKING:
     from tests.loader.blocks import Journal
 
 ROWS, PARTITIONS = 70, 7
+
+
+@contextlib.contextmanager
+def unheard_once() -> Iterator[None]:
+    """The server carries the next INSERT of a block out, and its answer does not arrive."""
+    send, lost = insert_statement.send, []
+
+    def sent(*args: Any) -> Any:
+        answer = send(*args)
+        if not lost:
+            lost.append(answer)
+            raise OperationalError("the connection was lost")
+        return answer
+
+    with mock.patch.object(insert_statement, "send", sent):
+        yield
+    assert lost
 
 
 def interrupted(
@@ -84,13 +106,40 @@ def test_a_partition_is_gone_since(
     assert number(client, block.table) == ROWS - 2 * ROWS // PARTITIONS
 
 
+@pytest.mark.parametrize("remembers", [2, 10])
 def test_its_token_may_be_forgotten(
-    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str
+    journal: Journal, worker: Worker, ledger: Ledger, client: Client, database: str, remembers: int
 ) -> None:
-    """Then a person takes the rows away, says so, and all of them come."""
-    block = interrupted(journal, client, f"{database}.t", stamped=True, remembers=2)
+    """Then a person takes the rows away, says so, and all come: a DELETE leaves the tokens."""
+    block = interrupted(journal, client, f"{database}.t", stamped=True, remembers=remembers)
     (outcome,) = worker.load([block])
     assert (outcome.outcome, "60 of its 70 rows" in outcome.reason) == ("parked", True)
     client.command(f"DELETE FROM {block.table} WHERE _block = '{block.id}'")
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert (state, copies(client, block.table)) == ("loaded", (ROWS, ROWS)), reason
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_person_says_that_none_of_its_rows_are_there(
+    journal: Journal, ledger: Ledger, client: Client, database: str, *, stamped: bool
+) -> None:
+    """Six of seven are: the token knows them, as nobody has removed any since."""
+    block = interrupted(journal, client, f"{database}.t", stamped=stamped)
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason="60 of its 70 rows"))])
+    ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert (state, copies(client, block.table)) == ("loaded", (ROWS, ROWS)), reason
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_person_took_the_rows_and_the_answer_is_lost(
+    journal: Journal, ledger: Ledger, client: Client, database: str, *, stamped: bool
+) -> None:
+    """Who says it again has not looked again: what became of the INSERT is found out first."""
+    block = interrupted(journal, client, f"{database}.t", stamped=stamped)
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason="60 of its 70 rows"))])
+    client.command(f"ALTER TABLE {block.table} DELETE WHERE 1 SETTINGS mutations_sync = 2")
+    with unheard_once():
+        ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
+    assert state == "retry"
     ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert (state, copies(client, block.table)) == ("loaded", (ROWS, ROWS)), reason
