@@ -152,7 +152,7 @@ class _UnfitValue(ValueError):
 def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
     """From a Python value to what the field takes: messages for what is made of others.
 
-    An Array is given as a list, a Map as a dict or a list of pairs, a Tuple as a dict or a
+    An Array is given as a list, a Map as a dict or a list of entries, a Tuple as a dict or a
     tuple, a Variant as a dict with the one alternative that is meant.
     """
     match kind:
@@ -221,13 +221,13 @@ def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], 
 
 
 def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
-    one = _encoder(entry, field)
+    encode_entry = _encoder(entry, field)
     by_key = field.message_type.GetOptions().map_entry
 
     def entries(value: Any) -> Any:
         given = _of_type(kind, value, (dict, list))
-        pairs = list(given.items() if isinstance(given, dict) else given)
-        made = [one({"key": key, "value": held}) for key, held in pairs]
+        pairs = given.items() if isinstance(given, dict) else [_pair(kind, one) for one in given]
+        made = [encode_entry({"key": key, "value": held}) for key, held in pairs]
         if not by_key:
             return made
         by_keys = {single.key: single.value for single in made}
@@ -236,6 +236,15 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
         return by_keys
 
     return entries
+
+
+def _pair(kind: Map, entry: Any) -> Any:
+    """Key and value of an entry: a pair, or a dict with just these two, as in JSON."""
+    if isinstance(entry, dict) and entry.keys() == {"key", "value"}:
+        return entry["key"], entry["value"]
+    if isinstance(entry, list | tuple) and len(entry) == 2:
+        return entry
+    raise _UnfitValue(f"{value_text(entry)} is no entry of {kind.text}, a pair of key and value")
 
 
 def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.file_options import FileOptions
+from relay.produce.file_rows import RowFile
 from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 from tests.schema.rows import binary, row_batch
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COLUMNS = {
     "list": "Array(UInt8)",
     "maybe": "Array(Nullable(Date32))",
     "grid": "Array(Array(String))",
     "map": "Map(String, Array(Int16))",
+    "names": "Map(String, String)",
     "pairs": "Map(Float64, Nullable(Bool))",
     "pair": "Tuple(x Int8, y Array(String))",
     "none": "Nullable(Tuple(x Int8))",
@@ -52,6 +58,22 @@ CASES: list[tuple[str, Any, Any, Any]] = [
         [(0.5, None), (1.5, True)],
         pa.array([[{"key": 0.5, "value": None}, {"key": 1.5, "value": True}]]),
         [{"key": 0.5, "value": None}, {"key": 1.5, "value": True}],
+    ),
+    (
+        "map",
+        [{"key": "k", "value": [1]}, {"value": [], "key": "l"}],
+        pa.array([[{"key": "k", "value": [1]}, {"key": "l", "value": []}]]),
+        [{"key": "k", "value": [1]}, {"key": "l", "value": []}],
+    ),
+    (
+        "pairs",
+        [{"key": 0.5, "value": None}, (1.5, True), [2.5, False]],
+        pa.array([[(0.5, None), (1.5, True), (2.5, False)]], pa.map_(pa.float64(), pa.bool_())),
+        [
+            {"key": 0.5, "value": None},
+            {"key": 1.5, "value": True},
+            {"key": 2.5, "value": False},
+        ],
     ),
     ("pair", (-1, ["a"]), pa.array([{"x": -1, "y": ["a"]}]), {"x": -1, "y": ["a"]}),
     ("pair", {"y": ["b"]}, pa.array([{"y": ["b"]}]), {"x": 0, "y": ["b"]}),
@@ -175,8 +197,6 @@ def test_a_null_is_refused_where_the_type_has_none(place: str) -> None:
     one = codec(ColumnDef("c", text))
     with pytest.raises(BadValue, match=r"f, row 2, column 'c': .*null"):
         row_columns(one, in_arrow(value, type_), BatchOrigin("f", 1))
-    if text.startswith("Map") and isinstance(value, list):
-        value = [(None, 1)]
     with pytest.raises(BadValue, match=r"column 'c'.*null"):
         RowEncoder(one).encode({"c": value})
 
@@ -221,6 +241,13 @@ def test_a_null_is_taken_where_the_type_has_one(text: str, value: Any, type_: An
         ("maybe", [dt.date(2300, 1, 1)]),
         ("map", {"k": [40_000]}),
         ("map", 3),
+        ("map", [1]),
+        ("map", [[1]]),
+        ("names", ["ab", "cd"]),
+        ("map", [["k"]]),
+        ("map", [{"key": "k"}]),
+        ("map", [{"key": "k", "value": [1], "more": 1}]),
+        ("map", [{"k": [1], "l": [2]}]),
         ("pair", {"z": 1}),
         ("pair", {"x": 128}),
         ("any", {"as_string": "x", "as_uint64": 1}),
@@ -247,3 +274,19 @@ def test_what_does_not_fit_is_refused(name: str, value: Any) -> None:
         array = pa.array([list(value.items())], pa.map_(pa.string(), pa.list_(pa.int64())))
     with pytest.raises(BadValue, match=rf"f, row 1, column '{name}'"):
         row_columns(CODEC, pa.record_batch({name: array}), BatchOrigin("f", 1))
+
+
+MAPS = '{"m": [{"key": "a", "value": "b"}]}\n{"m": [{"value": "d", "key": "c"}]}\n'
+
+
+@pytest.mark.parametrize("neighbour", ["", '{"p": 9.5}\n', '{"n": [1, null]}\n'])
+def test_a_map_in_json_is_the_same_beside_every_neighbour(tmp_path: Path, neighbour: str) -> None:
+    """One that Arrow's reader refuses has the whole block read row by row."""
+    columns = {"m": "Map(String, String)", "n": "Array(Nullable(Int64))", "p": "Decimal(9, 2)"}
+    encoder = RowEncoder(codec(*(ColumnDef(name, type_) for name, type_ in columns.items())))
+    path = tmp_path / "f.jsonl"
+    path.write_text(MAPS + neighbour)
+    pieces = RowFile.of(path, None, FileOptions(allow_missing=True)).rows(encoder)
+    rows = [row for p in pieces for row in encoder.codec.decode_rows(p.rows).to_pylist()]
+    entries = [{"key": "a", "value": "b"}, {"key": "c", "value": "d"}]
+    assert [row["m"] for row in rows[:2]] == [[entry] for entry in entries]
