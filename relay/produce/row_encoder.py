@@ -184,7 +184,7 @@ def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
         if isinstance(kind, Wrapped):
             value = {"value": value}
         elif isinstance(kind, Tuple) and isinstance(value, tuple):
-            value = dict(zip(kind.names, value, strict=len(value) == len(kind.names)))
+            value = _by_name(kind, value)
         elif isinstance(kind, Variant) and value is None:
             value = {}
         held = _of_type(kind, value, (dict,))
@@ -196,6 +196,14 @@ def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
         return make(**{name: parts[name](one) for name, one in given.items()})
 
     return message
+
+
+def _by_name(kind: Tuple, value: tuple[Any, ...]) -> dict[str, Any]:
+    """A tuple's elements; only a dict may leave some out, as it says which."""
+    if len(value) != len(kind.names):
+        counts = f"{len(value)} elements in place of {len(kind.names)}"
+        raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: {counts}")
+    return dict(zip(kind.names, value, strict=True))
 
 
 def _parts(kind: TypeKind) -> dict[str, TypeKind]:
