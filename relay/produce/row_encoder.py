@@ -7,13 +7,14 @@ relay.produce.arrow_columns, and so do here the values that protobuf alone canno
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf import message_factory
 
@@ -49,6 +50,9 @@ _SAME = frozenset({bool, bytes, date, int, str})
 """Exact types of which two equal values mean the same. Not so of others: two datetimes are equal
 though `fold` says that one is an hour later, or though their zones have other dates, and so are
 0.0 and -0.0."""
+
+_TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+"""Types with a value NaT; pandas' are subclasses of Python's."""
 
 _EXACT = ("Int", "UInt", "Decimal")
 """Types that travel as text and of which a Python int is a value, however long."""
@@ -90,7 +94,7 @@ class RowEncoder:
             raise unknown_columns(self.codec, unknown)
 
     def encode(self, row: Mapping[str, object]) -> bytes:
-        """Return the row's bytes; a column left out or None is a field left out.
+        """Return the row's bytes; a column left out, None or NaT is a field left out.
 
         Raises:
             ConfigError: a column the table does not have.
@@ -100,7 +104,7 @@ class RowEncoder:
         for name, value in row.items():
             if name not in self._fields:
                 raise unknown_columns(self.codec, [name])
-            if value is not None:
+            if not _is_null(value):
                 field, convert_value = self._fields[name]
                 try:
                     fields[field] = convert_value(value)
@@ -185,10 +189,10 @@ def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
             value = {"value": value}
         elif isinstance(kind, Tuple) and isinstance(value, tuple):
             value = _by_name(kind, value)
-        elif isinstance(kind, Variant) and value is None:
+        elif isinstance(kind, Variant) and _is_null(value):
             value = {}
         held = _of_type(kind, value, (dict,))
-        given = {name: one for name, one in held.items() if one is not None}
+        given = {name: one for name, one in held.items() if not _is_null(one)}
         if any(name in held and name not in given for name in needed):
             raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
         if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
@@ -221,7 +225,7 @@ def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], 
 
     def elements(value: Any) -> list[Any]:
         given = _of_type(kind, value, (list, tuple))
-        if None in given and not nullable:
+        if not nullable and any(map(_is_null, given)):
             raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
         return [one(item) for item in given]
 
@@ -261,6 +265,13 @@ def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:
     return value
 
 
+def _is_null(value: Any) -> bool:
+    """Whether it is None, or NaT as pandas and numpy have it."""
+    if isinstance(value, _TIMES):
+        return bool(value != value)  # noqa: PLR0124 - only NaT is not equal to itself
+    return value is None
+
+
 def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     """From a Python value to what the field takes."""
     direct = _PYTHON[type_.proto] if type_.check is None else ()
@@ -296,9 +307,19 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
 def _columnar(type_: ColumnType, value: Any) -> Any:
     """The value through the conversion and the checks of whole columns."""
     try:
-        array: Any = convert(pa.array([value]), type_)
+        array: Any = convert(_array_of(value), type_)
     except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
         raise _UnfitValue(f"{type_.complaint(value)}: {error}") from error
     if type_.narrow(array).bad is not None:
         raise _UnfitValue(type_.complaint(value))
     return array[0].as_py()
+
+
+def _array_of(value: Any) -> Any:
+    """The value in Arrow, which takes pandas' times for Python's, of microseconds, unless told."""
+    array: Any = pa.array([value])
+    if getattr(value, "nanosecond", 0):
+        array = pa.array([value], pa.timestamp("ns", array.type.tz))
+    elif getattr(value, "nanoseconds", 0):
+        array = pa.array([value], pa.duration("ns"))
+    return array

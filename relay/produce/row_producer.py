@@ -91,8 +91,8 @@ class RowProducer:
     def write(self, table: str, row: Mapping[str, object]) -> None:
         """Write one row, by column name. A column left out or None is null, or the DEFAULT.
 
-        Dates and times may be datetime objects (without zone: UTC), ISO 8601 text or the
-        integers of the wire; UUIDs may be uuid.UUID.
+        Dates and times may be datetime objects (without zone: UTC), those of pandas and numpy
+        (NaT is None), ISO 8601 text or the integers of the wire; UUIDs may be uuid.UUID.
 
         Raises:
             ConfigError: an unknown column, or the producer is closed.
