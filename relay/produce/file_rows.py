@@ -2,19 +2,18 @@
 
 Receives a path and the table's encoder, gives the rows serialized, some ten thousand at a
 time, with how far into the file they reach. Columns go through as columns; only a JSON block
-that Arrow's reader refuses is read row by row. Never skips a row: what does not fit is an
-error that names file, row, column and value.
+that Arrow's reader refuses, or finds an infinity in, is read row by row. Never skips a row: what
+does not fit is an error that names file, row, column and value.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +27,7 @@ from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repe
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
 from relay.produce.json_arrays import ArrayLines, is_array
+from relay.produce.nested_conversion import holds_infinity
 from relay.program.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -268,6 +268,8 @@ def _read_json(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
         parse_options=pyarrow.json.ParseOptions(explicit_schema=pa.schema(pinned)),
     )
     batch: pa.RecordBatch = table.combine_chunks().to_batches()[0]
+    if any(map(holds_infinity, batch.columns)):
+        raise pa.ArrowInvalid("Infinity, or a number that is too large: the text says which")
     return batch
 
 
@@ -279,7 +281,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
             continue
         try:
             rows.append(encoder.encode(_chosen(source, encoder, _json_object(line))))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{source.label}, row {number}: {error}", "correct the line"
             ) from error
@@ -327,8 +329,11 @@ def _number(text: str) -> object:
     A Decimal column may take all of its digits.
     """
     value = float(text)
-    exact = Decimal(text)
-    return value if math.isinf(value) or Decimal(repr(value)) == exact else exact
+    try:
+        exact = Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"{text} is beyond every type's numbers") from error
+    return value if Decimal(repr(value)) == exact else exact
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -350,7 +355,7 @@ def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> Non
     """A file's first object shows its columns; in later ones a key left out is a null."""
     try:
         row = json.loads(block.lstrip().partition(b"\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return  # said with its row number when the block is read
     if isinstance(row, dict):
         source.check_names(encoder, list(row))

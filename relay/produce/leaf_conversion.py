@@ -1,8 +1,9 @@
 """Numbers, texts and times of a file or program, as the whole numbers and texts on the wire.
 
 Receives an Arrow array as a reader chose it and the kind, without parts, that it is meant
-for; gives the wire array. Nothing is rounded or guessed: what does not convert exactly is an
-ArrowInvalid. A float meant for a Decimal stands for its shortest decimal text, as people write it.
+for; gives the wire array. Nothing is guessed, and nothing rounded but by a float's own field, to
+the nearest that it holds: what does not convert is an ArrowInvalid. A float meant for a Decimal
+stands for its shortest decimal text, as people write it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
 _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
+_INFINITY = r"^[+-]?inf(inity)?$"
 _DIGITS_MOST = 76
 """Of a Decimal, in ClickHouse and in Arrow."""
 
@@ -50,7 +52,28 @@ def leaf(array: Array, kind: Scalar) -> Array:
         raise pa.ArrowInvalid(f"{array.type} is not text")
     if target == pa.bool_() and not _is_text(array.type):
         array = _no_other_than_0_and_1(array)
-    return array.cast(target)
+    return _nearest(array, target) if pa.types.is_floating(target) else array.cast(target)
+
+
+def _nearest(array: Array, target: pa.DataType) -> Array:
+    """Numbers as the nearest ones that a float holds, as INSERT rounds them.
+
+    Raises:
+        ArrowInvalid: one that is finite would be infinite.
+    """
+    # Arrow's own check wants every digit of whole numbers, but of no others.
+    numbers: Array = array.cast(target, safe=not pa.types.is_integer(array.type))
+    infinite: Any = pc.is_inf(numbers)
+    if not pc.any(infinite).as_py():
+        return numbers
+    meant: Any = pa.scalar(value=False)
+    if _is_text(array.type):
+        meant = pc.match_substring_regex(as_strings(array), _INFINITY, ignore_case=True)
+    elif pa.types.is_floating(array.type):
+        meant = infinite if pa.types.is_float16(array.type) else pc.is_inf(array)
+    if pc.any(pc.and_not(infinite, meant)).as_py():
+        raise pa.ArrowInvalid("the number is too large, and would be infinite")
+    return numbers
 
 
 def _shortest(array: Array, scale: int) -> Array:

@@ -61,6 +61,15 @@ def holds_null(kind: TypeKind) -> bool:
     return kind.optional or isinstance(kind, Variant)
 
 
+def holds_infinity(array: Any) -> bool:
+    """Return whether a float of an array, or of a list or struct in it, is infinite."""
+    if pa.types.is_list(array.type):
+        return holds_infinity(array.flatten())
+    if pa.types.is_struct(array.type):
+        return any(map(holds_infinity, array.flatten()))
+    return bool(pa.types.is_floating(array.type) and pc.any(pc.is_inf(array)).as_py())
+
+
 def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
     if pa.types.is_null(array.type):
         array = array.cast(pa.list_(pa.null()))

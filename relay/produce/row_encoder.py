@@ -7,6 +7,8 @@ relay.produce.arrow_columns, and so do here the values that protobuf alone canno
 
 from __future__ import annotations
 
+import math
+import sys
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -56,12 +58,18 @@ _TIMES = (date, timedelta, np.datetime64, np.timedelta64)
 
 _EXACT = ("Int", "UInt", "Decimal")
 """Types that travel as text and of which a Python int is a value, however long."""
+_FLOAT_MOST = math.nextafter(2.0**128 - 2.0**103, 0)
+"""What is greater is rounded to infinity in 32 bits."""
 _BOUNDS = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
+    "float": (-_FLOAT_MOST, _FLOAT_MOST),
+    "double": (-sys.float_info.max, sys.float_info.max),
 }
+_DIGITS_BEYOND = 1_000
+"""No type has as many on either side of a decimal's point; an exponent may say billions."""
 
 
 class RowEncoder:
@@ -113,6 +121,9 @@ class RowEncoder:
                 except UnicodeEncodeError as error:  # half a surrogate pair
                     no_text = _UnfitValue(f"{value_text(value)}: a text is not UTF-8")
                     raise self._bad_value(name, value, no_text) from error
+                except (OverflowError, TypeError, ValueError) as error:  # Python's own
+                    no_value = _UnfitValue(f"{value_text(value)}: {error}")
+                    raise self._bad_value(name, value, no_value) from error
         for name in self._needed:
             if self._fields[name][0] not in fields:
                 raise self._bad_value(name, None, _UnfitValue(LEFT_OUT))
@@ -276,9 +287,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
     """From a Python value to what the field takes."""
     direct = _PYTHON[type_.proto] if type_.check is None else ()
     bounds = _BOUNDS.get(type_.proto)
-    # Of a text column a number is no value, in Python as in Arrow's columns.
     is_text = type_.proto in {"string", "bytes"}
-    is_number = not is_text or base_type(type_.clickhouse).startswith(_EXACT)
 
     @lru_cache(maxsize=1024)
     def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
@@ -289,12 +298,9 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
             if is_text and isinstance(value, str) and not value.isascii():
                 value.encode()  # raises where protobuf would, later
             return value
-        if isinstance(value, UUID | IPv4Address | IPv6Address):
-            value = str(value)
-        elif isinstance(value, Decimal) and is_number:
-            value = f"{value:f}"  # never with an exponent
-        elif type(value) is int and type_.proto == "string":
-            value = str(value) if type_.clickhouse.startswith(_EXACT) else value
+        if type(value) is float and float in direct and not math.isfinite(value):
+            return value  # as it was meant
+        value = _as_text(value, type_)
         if type(value) in _SAME:
             return remembered(type(value).__name__, value)
         if isinstance(value, list | dict):
@@ -302,6 +308,27 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
         return _columnar(type_, value)
 
     return convert_value
+
+
+def _as_text(value: Any, type_: ColumnType) -> Any:
+    """The value, as text where Arrow has no type for it or one of fewer digits."""
+    if isinstance(value, UUID | IPv4Address | IPv6Address):
+        return str(value)
+    is_text = type_.proto in {"string", "bytes"}
+    if type(value) is int:
+        return str(value) if is_text and _is_exact(type_) else value
+    # Of a text column a number is no value, in Python as in Arrow's columns.
+    if not isinstance(value, Decimal) or (is_text and not _is_exact(type_)):
+        return value
+    if type_.proto in {"float", "double"}:
+        return str(value)
+    if abs(value.adjusted()) > _DIGITS_BEYOND:
+        raise _UnfitValue(type_.complaint(value))
+    return f"{value:f}"  # never with an exponent
+
+
+def _is_exact(type_: ColumnType) -> bool:
+    return base_type(type_.clickhouse).startswith(_EXACT)
 
 
 def _columnar(type_: ColumnType, value: Any) -> Any:

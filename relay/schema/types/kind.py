@@ -164,5 +164,8 @@ class Nullable(TypeKind):
 
 def value_text(value: object) -> str:
     """Return a value for a reason, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"{type(value).__name__} of too many digits"
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
