@@ -52,7 +52,18 @@ def leaf(array: Array, kind: Scalar) -> Array:
         raise pa.ArrowInvalid(f"{array.type} is not text")
     if target == pa.bool_() and not _is_text(array.type):
         array = _no_other_than_0_and_1(array)
+    if pa.types.is_integer(target) and _is_text(array.type):
+        return _whole(array, target)
     return _nearest(array, target) if pa.types.is_floating(target) else array.cast(target)
+
+
+def _whole(array: Array, target: pa.DataType) -> Array:
+    """Texts as whole numbers; Arrow reads 0x…, too, and the highest bit as a sign."""
+    texts: Any = as_strings(array)
+    if pc.any(pc.or_(pc.starts_with(texts, "0x"), pc.starts_with(texts, "0X"))).as_py():
+        raise pa.ArrowInvalid("a whole number has decimal digits only")
+    numbers: Array = texts.cast(target)
+    return numbers
 
 
 def _nearest(array: Array, target: pa.DataType) -> Array:
@@ -214,8 +225,7 @@ def _time_texts(texts: Any, base: str) -> Array:
     fine: Any = "ns" if base.startswith(_NANOSECONDS) else "us"
     none = pa.scalar(None, pa.string())
     if base.startswith("Time"):
-        whole: Array = texts.cast(pa.int64())
-        return whole
+        return _whole(texts, pa.int64())
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
         ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),

@@ -8,6 +8,7 @@ import pytest
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 
 CODEC = codec()
@@ -135,3 +136,15 @@ def test_the_reason_is_about_the_value_that_is_named(name: str, first: str, last
         convert(name, [first, last, first])
     assert first in refused.value.message
     assert last not in refused.value.message
+
+
+@pytest.mark.parametrize("text", ["0xFFFFFFFF", "0XFF", "0x7f"])
+@pytest.mark.parametrize(
+    "type_", ["Int8", "UInt8", "Int32", "UInt32", "Int64", "UInt64", "Int256", "Time"]
+)
+def test_a_whole_number_has_decimal_digits(text: str, type_: str) -> None:
+    """Arrow reads hexadecimal ones, too, and the highest bit as a sign: 0xFFFFFFFF is -1."""
+    one = codec(ColumnDef("c", type_))
+    for array in (pa.array(["12", text]), pa.array([b"12", text.encode()])):
+        with pytest.raises(BadValue, match="f, row 2, column 'c'"):
+            row_columns(one, pa.record_batch({"c": array}), BatchOrigin("f", 1))
