@@ -86,8 +86,16 @@ _DEFAULTS: ClientSettings = {
     "logger": log.clients(),
 }
 
+_CREATES_NO_TOPIC: ClientSettings = {
+    # Where brokers create topics, neither a question about one nor a record for one may do it: a
+    # typing error would, and a deleted topic would be back, empty and with the cluster's settings,
+    # before the relay saw that it was gone. Producers ask so by default, and admin clients are
+    # producers; librdkafka's table calls the setting a consumer's, but all heed it (2.16: tried).
+    "allow.auto.create.topics": False,
+}
 
 _READS: ClientSettings = {
+    **_CREATES_NO_TOPIC,
     # Also makes offset reads wait for open transactions of a predecessor (require_stable).
     "isolation.level": "read_committed",
     # A missing or foreign offset is an error; the default (latest) skips rows silently.
@@ -97,8 +105,6 @@ _READS: ClientSettings = {
     "enable.auto.offset.store": False,
     "check.crcs": True,
     "enable.partition.eof": False,
-    # A typing error in a topic's name must not create the topic.
-    "allow.auto.create.topics": False,
 }
 
 
@@ -174,6 +180,7 @@ def producer(settings: Settings) -> ClientSettings:
         "queue.buffering.max.kbytes": 262_144,
     }
     owned = {
+        **_CREATES_NO_TOPIC,
         "bootstrap.servers": settings.kafka.bootstrap,
         # Stable over restarts, so that a successor fences its predecessor.
         "transactional.id": names.transactional_id(settings.app, settings.relay.member),
@@ -241,6 +248,7 @@ def plain_producer(kafka: Brokers) -> ClientSettings:
         "partitioner": "murmur2_random",
     }
     owned = {
+        **_CREATES_NO_TOPIC,
         "bootstrap.servers": kafka.bootstrap,
         "enable.idempotence": True,
         "acks": "all",
@@ -252,4 +260,5 @@ def plain_producer(kafka: Brokers) -> ClientSettings:
 def admin(kafka: Brokers) -> ClientSettings:
     """Return settings of the AdminClient."""
     either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
-    return {**_DEFAULTS, **_pass_through(kafka, either), "bootstrap.servers": kafka.bootstrap}
+    owned = {**_CREATES_NO_TOPIC, "bootstrap.servers": kafka.bootstrap}
+    return {**_DEFAULTS, **_pass_through(kafka, either), **owned}

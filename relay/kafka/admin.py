@@ -193,7 +193,7 @@ class TopicRequests:
     def _look_for_controller(self) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone."""
         journal = names.journal_topic(self._settings.app)
-        if journal in self._ready:  # asking for another could create it
+        if journal in self._ready:  # before, the client has just begun and knows no broker as gone
             with contextlib.suppress(KafkaException):  # the request itself says what is wrong
                 self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
 

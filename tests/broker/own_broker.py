@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def own_broker(parent: Path) -> Iterator[Path]:
-    """Start one; yield its directory. A module that uses it makes that its fixture `own`."""
+def own_broker(parent: Path, settings: str = "") -> Iterator[Path]:
+    """Start one, with settings of its own; yield its directory.
+
+    A module that uses it makes that its fixture `own`.
+    """
     directory = parent / "broker"
     try:
-        broker_alone(directory)
+        broker_alone(directory, settings)
         yield directory
     finally:
         broker.kill(directory, 0)

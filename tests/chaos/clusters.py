@@ -152,11 +152,12 @@ def started(directory: Path, setup: Setup) -> Iterator[Clusters]:
             stack.down(place)
 
 
-def broker_alone(place: Path) -> str:
-    """Starts a broker without ClickHouse; its address."""
+def broker_alone(place: Path, settings: str = "") -> str:
+    """Starts a broker without ClickHouse, with settings of its own; its address."""
     plan, _ = layout.decide(place, 1, 0, 0)
     place.mkdir()
     layout.write(place, plan)
+    (place / "extra.properties").write_text(settings, encoding="utf-8")
     broker.start(place, 0)
     return plan.bootstrap
 
