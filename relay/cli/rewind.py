@@ -115,8 +115,8 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     Whole blocks are replaced: each table goes back to the beginning of the block that holds the
     offset. With --run the command fences the relays (they end with status 7, and a supervisor may
     start them again at any time), records the rewind in the journal, settles the old blocks and
-    removes their rows by block id. Until that is done relays stop with status 6; then they
-    continue from the new offset. If the command is killed, run it again, or run
+    removes their rows by block id. Until that is done relays stop with status 4; started again
+    afterwards, they continue from the new offset. If the command is killed, run it again, or run
     `relay rewind CONFIG --run`: it continues where it stopped. That also repeats the settling and
     the removal of a rewind that a restored or lost ledger does not know; no relay is fenced for it.
     Dead letters of the messages that are read again are written again.

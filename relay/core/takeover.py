@@ -171,14 +171,19 @@ def _disagreement(
 
 
 def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError | None:
-    """Blocks formed now could be loaded beside the rows that they replace."""
+    """Blocks formed now could be loaded beside the rows that they replace.
+
+    It passes by itself, so whatever supervises relays shall start them again. None waits for it as
+    a member of the group: the rewind needs the partitions once more, to end.
+    """
     if record is None or not record.rewinding:
         return None
     return StopError(
-        StopKind.CONTRACT_BROKEN,
+        StopKind.UNAVAILABLE,
         f"source partition {found.partition}: a rewind to offset {record.floor} was begun and is "
         "not finished: rows that it replaces may still be in ClickHouse",
-        "finish it with `relay rewind CONFIG --run`, then start again",
+        "start again when it is done, as a supervisor does by itself; one that was interrupted "
+        "goes on with `relay rewind CONFIG --run`",
         ErrorPage.REWIND,
     )
 

@@ -140,12 +140,15 @@ checkpoint = "{self.directory}/checkpoint"
         self.processes.append(process)
         return process
 
-    def watch(self, command: str, config: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def watch(
+        self, command: str, config: Path, *arguments: str, failpoint: str = ""
+    ) -> subprocess.Popen[bytes]:
         """A command that lasts; what it prints is `log(process)`."""
         path = self.directory / f"{command}-{len(self.processes)}.log"
         program = [Path(sys.executable).parent / "relay", command, config, *arguments]
+        environment = {**os.environ, "RELAY_FAILPOINT": failpoint}
         with path.open("wb") as output:
-            process = subprocess.Popen(program, stderr=output, stdout=output)
+            process = subprocess.Popen(program, stderr=output, stdout=output, env=environment)
         process.log = path  # type: ignore[attr-defined]
         self.processes.append(process)
         return process

@@ -12,6 +12,8 @@ from relay.core.offsets import CommittedOffset
 from relay.core.records import TableMark
 from relay.core.state import Partition
 from relay.core.takeover import mark_to_prove, take_over
+from relay.process.loop import error_of
+from relay.program.supervision import Past, after
 from tests.core.build import found, record
 
 
@@ -36,6 +38,18 @@ def test_a_first_start_begins_where_somebody_chose() -> None:
 
     assert isinstance(taken, Partition)
     assert (taken.floor, taken.position, taken.n, taken.fresh) == (8, 8, 0, True)
+
+
+def test_an_unfinished_rewind_is_tried_again_until_it_is_done() -> None:
+    """Nothing is read meanwhile, and no relay stays down, however long it takes."""
+    stopped = take_over(found(record=record(rewinding=True)), 0)
+
+    assert isinstance(stopped, StopError)
+    assert "was begun and is not finished" in stopped.message
+    past = Past()
+    for _ in range(100):
+        pause, past = after(error_of(stopped).exit_code, 1.0, past)
+        assert pause is not None
 
 
 RENAMED = {"source_topic": "rows2", "source_topic_id": "other"}

@@ -154,7 +154,7 @@ def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
         assert status == ended, said
         assert site.head().HasField("rewind")
         if name == "person_committed":
-            stops(site, "a rewind to offset")
+            stops(site, "a rewind to offset", 4)
     status, said = site.person("rewind", "--run")
     assert status == 0, said
     assert "is now finished" in said
@@ -165,6 +165,42 @@ def test_a_rewind_killed_at_each_step_ends_as_a_fresh_load(site: Site) -> None:
     assert site.rows() == site.pipeline.sent
     other_rewinds(site)
     negative_control(site)
+
+
+@pytest.mark.long  # 60 s; tests/core/test_takeover.py decides it
+def test_relays_of_one_command_go_on_after_a_rewind(site: Site) -> None:
+    """They end and are started again while it lasts, without a person, and read nothing."""
+    site.pipeline.patience_seconds = 90.0  # six starts of a relay, with pauses between
+    for partition in range(PARTITIONS):
+        site.pipeline.send(range(20 * partition, 20 * partition + 20), partition=partition)
+    command = site.pipeline.start("m", site.config, arguments=["--processes", "2"])
+    site.pipeline.until(lambda: site.sealed() == site.pipeline.sent, "all rows in blocks")
+    site.load()
+    gate = site.pipeline.directory / "gate"
+    gate.touch()
+    again = ("--all", "--to-offset", "earliest", "--run")
+    held = f"before_supersede:wait={gate}"
+    rewind = site.pipeline.watch("rewind", site.config, *again, failpoint=held)
+    site.pipeline.until(gate.with_name("gate.reached").exists, "the rewind between its records")
+    before = site.head()
+
+    def found_it() -> bool:
+        return site.pipeline.log(command).count("was begun and is not finished") >= 3
+
+    site.pipeline.until(found_it, "relays that find the unfinished rewind, again and again")
+    assert command.poll() is None, site.pipeline.log(command)
+    assert site.head() == before, "a relay went on"
+    gate.unlink()
+    status, said = rewind.wait(120), site.pipeline.log(rewind)
+    while status in (4, 7):  # a relay took its place back meanwhile: run it again, says the help
+        status, said = site.person("rewind", "--run")
+    assert status == 0, said
+
+    site.pipeline.until(site.all_sealed, "the messages read once more")
+    assert command.poll() is None, site.pipeline.log(command)
+    site.load()
+    assert site.rows() == site.pipeline.sent
+    site.verified()
 
 
 def other_rewinds(site: Site) -> None:
@@ -343,8 +379,8 @@ def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
     assert kinds == [1, PARTITIONS]
 
 
-def stops(site: Site, why: str) -> None:
+def stops(site: Site, why: str, status: int = 6) -> None:
     relay = site.pipeline.start("a", site.config)
     wait_until(lambda: relay.poll() is not None, "the relay stops")
-    assert relay.poll() == 6, site.pipeline.log(relay)
+    assert relay.poll() == status, site.pipeline.log(relay)
     assert why in site.pipeline.log(relay)
