@@ -32,13 +32,17 @@ log = logging.getLogger(__name__)
 class PolledError:
     """An error that came in the place of a message, as the binding would show it."""
 
-    def __init__(self, code: int, text: str, partition: int, offset: int) -> None:
+    def __init__(self, code: int, text: str, topic: str, partition: int, offset: int) -> None:
         self._error = KafkaError(code, text)
-        self._partition, self._offset = partition, offset
+        self._topic, self._partition, self._offset = topic, partition, offset
 
     def error(self) -> KafkaError:
         """Return what is wrong."""
         return self._error
+
+    def topic(self) -> str:
+        """Return the source topic."""
+        return self._topic
 
     def partition(self) -> int:
         """Return the partition of the source topic."""
@@ -230,7 +234,7 @@ class Bulk:
             message = int(messages[at])
             code = ctypes.c_int32.from_address(message).value
             text = (self._library.rd_kafka_message_errstr(message) or b"").decode(errors="replace")
-            found.append(PolledError(code, text, *columns[:2, at].tolist()))
+            found.append(PolledError(code, text, self._topic, *columns[:2, at].tolist()))
         return found
 
     def _timestamp(self, messages: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Decides when to log that a source partition cannot be read: at once, and repeatedly. Pure.
+"""Decides when to log that a partition or the group is in trouble: at once, and repeatedly. Pure.
 
 Receives errors that came in the place of messages, gives what to say of them and when. The client
 tries by itself for ever, and the other partitions go on; nothing was skipped.
@@ -37,33 +37,45 @@ _DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG})  # noqa: SLF
 
 
 class StuckMessage(NamedTuple):
-    """Of one message that does not come."""
+    """Of one message that does not come; of the group, which has no offset, the offset is 0."""
 
     offset: int
     code: int
     told_at: float
 
 
+_COMPANY = {
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "another program is in the relays' group: stop it, or "
+    "give it a group of its own",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers allow: stop "
+    "programs in it that are no relays, or raise the brokers' group.max.size",
+}
+
+OF_GROUP = -1
+"""In the place of a partition where the consumer group is in trouble."""
+
+
 class Troubles:
-    """Those of one source topic.
+    """Those of one source topic and its consumer group.
 
     Args:
+        topic: the source.
+        group: of the relays.
+        bootstrap: of the brokers that have both.
         receive_bytes: how large an answer, and what it inflates to, may be.
     """
 
-    def __init__(self, topic: str, receive_bytes: int) -> None:
-        self._topic, self._receive_bytes = topic, receive_bytes
+    def __init__(self, topic: str, group: str, bootstrap: str, receive_bytes: int) -> None:
+        self._topic, self._group, self._bootstrap = topic, group, bootstrap
+        self._receive_bytes = receive_bytes
         self._told: dict[int, StuckMessage] = {}
 
     def tell(
         self, partition: int, offset: int, error: KafkaError, now: float
     ) -> Mapping[str, object] | None:
         """Return what to log now; None if it was logged recently. `now` is in seconds."""
-        before = self._told.get(partition)
-        same = before is not None and before[:2] == (offset, error.code())
-        if before is not None and same and now - before.told_at < AGAIN_SECONDS:
+        if self._told_already(partition, offset, error, now):
             return None
-        self._told[partition] = StuckMessage(offset, error.code(), now)
         return {
             "topic": self._topic,
             "partition": partition,
@@ -71,6 +83,32 @@ class Troubles:
             "why": f"{error.name()} ({error.str()})",
             "next": self._next_step(error.code()),
         }
+
+    def tell_of_group(self, error: KafkaError, now: float) -> Mapping[str, object] | None:
+        """Return what to log of an error that concerns no partition, as `tell` does."""
+        if self._told_already(OF_GROUP, 0, error, now):
+            return None
+        return {
+            "group": self._group,
+            "why": f"{error.name()} ({error.str()})",
+            "next": self._next_step_of_group(error.code()),
+        }
+
+    def _next_step_of_group(self, code: int) -> str:
+        if code not in _COMPANY:
+            return "nothing: the relay tries again"
+        return (
+            f"{_COMPANY[code]}. `kafka-consumer-groups --bootstrap-server {self._bootstrap} "
+            f"--group {self._group} --describe --members` shows who is in it"
+        )
+
+    def _told_already(self, partition: int, offset: int, error: KafkaError, now: float) -> bool:
+        before = self._told.get(partition)
+        same = before is not None and before[:2] == (offset, error.code())
+        if before is not None and same and now - before.told_at < AGAIN_SECONDS:
+            return True
+        self._told[partition] = StuckMessage(offset, error.code(), now)
+        return False
 
     def _next_step(self, code: int) -> str:
         if code in _TOO_LARGE:

@@ -17,11 +17,12 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
+from relay.intake.broker_limits import session_refused
 from relay.intake.bulk import WhenFull
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
-from relay.intake.read_errors import GONE, RECEIVE, RECEIVE_BYTES, Troubles
+from relay.intake.read_errors import GONE, OF_GROUP, RECEIVE, RECEIVE_BYTES, Troubles
 from relay.kafka.errors import REFUSED, describe, ends_reading, lost_end, refusal
 from relay.kafka.reconnect import Bootstrap
 
@@ -64,7 +65,8 @@ class SourceMember:
         on_revoked: called inside poll, before the group may give the partitions away.
         tables: know the tables that messages name.
         watched: client settings of whoever watches; kafka.client wins over them.
-        on_trouble: gets partition and name of an error that came in the place of messages.
+        on_trouble: gets partition and name of an error that came in the place of messages;
+            OF_GROUP: it is the group's.
 
     Attributes:
         epochs: that stand with committed floors.
@@ -84,7 +86,7 @@ class SourceMember:
         watched: Mapping[str, Any] | None = None,
         on_trouble: Callable[[int, str], None] = lambda *_: None,
     ) -> None:
-        self._topic = settings.source.topic
+        self._settings, self._topic = settings, settings.source.topic
         self._group = names.group_id(settings.app)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
@@ -99,7 +101,8 @@ class SourceMember:
         self._ids: set[str] = set()
         self._owned: frozenset[int] = frozenset()
         client = {**(watched or {}), **kafka_clients.consumer(settings)}
-        self._troubles = Troubles(self._topic, int(client.get(RECEIVE, RECEIVE_BYTES)))
+        receive, servers = int(client.get(RECEIVE, RECEIVE_BYTES)), settings.source_kafka.bootstrap
+        self._troubles = Troubles(self._topic, self._group, servers, receive)
         self._bootstrap = Bootstrap({**client, "error_cb": self._on_error})
         self.consumer = Consumer(self._bootstrap.config)
         self.fetching = Fetching(self.consumer, self._topic, self.epochs)
@@ -251,6 +254,9 @@ class SourceMember:
     def _look_at(self, message: Message | PolledError) -> None:
         if (error := message.error()) is None:
             return
+        if message.topic() is None:  # then partition and offset are none, but read as zero
+            self._look_at_group(error)
+            return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self.read_to[message.partition() or 0] = message.offset() or 0
             return
@@ -278,12 +284,22 @@ class SourceMember:
             log.warning("the relay cannot continue reading a source partition", extra=told)
         self._on_trouble(partition, error.name())
 
+    def _look_at_group(self, error: KafkaError) -> None:
+        if ends_reading(error):
+            raise self._as_error(error)
+        told = self._troubles.tell_of_group(error, time.monotonic())
+        if told is not None:
+            log.warning("the consumer group gives the relay no partitions", extra=told)
+        self._on_trouble(OF_GROUP, error.name())
+
     def _on_error(self, error: KafkaError) -> None:
         if ends_reading(error):
             self._fatal = error
 
     def _as_error(self, error: KafkaError) -> RelayError:
         text = describe(f"consumer of topic {self._topic} in group {self._group}", error)
+        if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+            return session_refused(text, self._settings)
         if error.code() in REFUSED:
             step = "grant the right or correct the credentials, then start again"
             return refusal(text, step, error.code())

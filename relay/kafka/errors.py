@@ -41,6 +41,7 @@ REFUSED: Mapping[int, str] = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "this user needs IdempotentWrite on the cluster",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "relay.transaction_timeout_seconds exceeds the "
     "brokers' transaction.max.timeout.ms",
+    KafkaError.INVALID_SESSION_TIMEOUT: "the brokers allow no session of that length",
     KafkaError._AUTHENTICATION: "wrong user, password or certificate",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "wrong user or password",
     # The same records would be refused again, by any producer.

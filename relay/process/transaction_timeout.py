@@ -1,30 +1,21 @@
 """Explains a start that the brokers refused for its transaction timeout, with both numbers.
 
-Receives the refusal, which has only the name of the brokers' limit, and asks them for it. If the
-user lacks DescribeConfigs on the cluster, the error names that right.
+Receives the refusal, which has only the name of the brokers' limit; see relay.intake.broker_limits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
-    AdminClient,
-    ConfigResource,
-    ResourceType,
-)
-
-from relay.config import kafka_clients
 from relay.errors import Refused
+from relay.intake.broker_limits import UNTOLD, read_limits
 
 if TYPE_CHECKING:
-    from relay.config.settings import Kafka, Settings
+    from relay.config.settings import Settings
 
 ERROR = "INVALID_TRANSACTION_TIMEOUT"
 """As relay.kafka.errors names it in a message."""
 LIMIT = "transaction.max.timeout.ms"
-_REQUEST_SECONDS = 10.0
 
 
 def with_both_numbers(error: Refused, settings: Settings) -> Refused:
@@ -32,10 +23,9 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
     if ERROR not in error.message:
         return error
     asked_ms = round(settings.relay.transaction_timeout_seconds * 1000)
-    allowed_ms = allowed(settings.kafka)
+    allowed_ms = min(read_limits(settings.kafka, LIMIT).get(LIMIT, ()), default=None)
     if allowed_ms is None:
-        limit = "to be told the limit, this user needs DescribeConfigs on the cluster"
-        remedy = "lower relay.transaction_timeout_seconds"
+        limit, remedy = UNTOLD, "lower relay.transaction_timeout_seconds"
     else:
         limit = f"{LIMIT} = {allowed_ms}"
         remedy = f"set relay.transaction_timeout_seconds = {allowed_ms / 1000:g}"
@@ -44,18 +34,3 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
         f"allow less ({limit})",
         f"{remedy}, or raise {LIMIT} of the brokers, then start again",
     )
-
-
-def allowed(kafka: Kafka) -> int | None:
-    """Return the least of the brokers' limits, in milliseconds; None where they do not say."""
-    admin = AdminClient(kafka_clients.admin(kafka))
-    try:
-        brokers = admin.list_topics(timeout=_REQUEST_SECONDS).brokers
-        asked = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
-        told = [
-            admin.describe_configs([one], request_timeout=_REQUEST_SECONDS)[one].result()
-            for one in asked
-        ]
-    except KafkaException:
-        return None  # the refusal itself is what matters; `relay doctor` says why
-    return min((int(entries[LIMIT].value) for entries in told if LIMIT in entries), default=None)

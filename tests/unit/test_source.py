@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, TopicPartition
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
 from relay.errors import ContractBroken, ErrorPage, Fenced, Refused
+from relay.intake import broker_limits
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
-from relay.intake.read_errors import AGAIN_SECONDS, Troubles
+from relay.intake.read_errors import AGAIN_SECONDS, OF_GROUP, Troubles
 from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
 from relay.kafka.errors import lost_end
 
@@ -38,10 +39,15 @@ OUT_OF_RANGE = (
 
 
 class Heard:
-    """A message that carries an error."""
+    """A message that carries an error; without a topic it is the group's."""
 
-    def __init__(self, code: int, offset: int = 7, text: str = "") -> None:
-        self._code, self._offset, self._text = code, offset, text
+    def __init__(
+        self, code: int, offset: int = 7, text: str = "", topic: str | None = "rows"
+    ) -> None:
+        self._code, self._offset, self._text, self._topic = code, offset, text, topic
+
+    def topic(self) -> str | None:
+        return self._topic
 
     def error(self) -> KafkaError:
         return KafkaError(self._code, self._text) if self._text else KafkaError(self._code)
@@ -59,7 +65,7 @@ def source() -> Any:
     made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
     made._poll_bytes = 2 * FULL_BYTES
     made._bootstrap = SimpleNamespace(look=lambda _: None)
-    made._troubles, made.heard = Troubles("rows", 100), []
+    made._troubles, made.heard = Troubles("rows", "shop.relay", "kafka:9092", 100), []
     made._on_trouble = lambda *what: made.heard.append(what)
     return made
 
@@ -89,7 +95,10 @@ def test_what_may_pass_by_itself_does_not_and_is_told(caplog: pytest.LogCaptureF
 
 
 def test_what_does_not_pass_is_told_again_from_time_to_time() -> None:
-    troubles, error = Troubles("rows", 100), KafkaError(KafkaError._BAD_COMPRESSION)
+    troubles, error = (
+        Troubles("rows", "shop.relay", "kafka:9092", 100),
+        KafkaError(KafkaError._BAD_COMPRESSION),
+    )
     assert troubles.tell(0, 7, error, 1_000.0)
     assert troubles.tell(0, 7, error, 1_000.0 + AGAIN_SECONDS - 1) is None
     assert troubles.tell(1, 7, error, 1_000.0 + AGAIN_SECONDS - 1), "another partition"
@@ -106,9 +115,63 @@ def test_what_does_not_pass_is_told_again_from_time_to_time() -> None:
     ],
 )
 def test_each_trouble_has_a_next_step(code: int, step: str) -> None:
-    told = Troubles("rows", 100).tell(0, 7, KafkaError(code), 0.0)
+    told = Troubles("rows", "shop.relay", "kafka:9092", 100).tell(0, 7, KafkaError(code), 0.0)
     assert told is not None
     assert step in str(told["next"])
+
+
+@pytest.mark.parametrize("name", ["INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"])
+def test_what_the_group_says_is_no_partitions(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Others are in it: a person is told how to see them, once for a while."""
+    made, code = source(), getattr(KafkaError, name)
+    for _ in range(3):
+        made._look_at(Heard(code, 0, topic=None))
+
+    assert made.heard == [(OF_GROUP, name)] * 3
+    (line,) = (vars(record) for record in caplog.records)
+    assert (line["group"], "partition" in line) == ("shop.relay", False)
+    command = "kafka-consumer-groups --bootstrap-server kafka:9092 --group shop.relay"
+    assert f"`{command} --describe --members`" in line["next"]
+
+
+def test_what_the_group_says_beside_what_a_partition_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = source()
+    timed_out, corrupt = KafkaError._MAX_POLL_EXCEEDED, KafkaError._BAD_MSG
+    made._look_at(Heard(timed_out, 0, topic=None))
+    made._look_at(Heard(corrupt))
+
+    assert made.heard == [(OF_GROUP, "_MAX_POLL_EXCEEDED"), (0, "_BAD_MSG")]
+    of_group, of_partition = (vars(record) for record in caplog.records)
+    assert of_group["next"] == "nothing: the relay tries again"
+    assert (of_partition["partition"], of_partition["offset"]) == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said", "step"),
+    [
+        ({"min": [6000, 3000], "max": [9000, 8000]}, "= 6000, group.max", "seconds = 6,"),
+        ({"min": [1000], "max": [2000, 4000]}, "timeout.ms = 2000", "seconds = 2,"),
+        ({}, "needs DescribeConfigs", "change relay.session_timeout_seconds"),
+    ],
+)
+def test_a_session_that_the_brokers_do_not_allow_ends_the_relay(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, list[int]], said: str, step: str
+) -> None:
+    """It would be refused for ever: the setting and the limits of all brokers are named."""
+    made = source()
+    relay = SimpleNamespace(session_timeout_seconds=5.0)
+    made._settings = SimpleNamespace(relay=relay, source_kafka=None)
+    found = {f"group.{which}.session.timeout.ms": values for which, values in limits.items()}
+    monkeypatch.setattr(broker_limits, "read_limits", lambda *_: found)
+
+    with pytest.raises(Refused) as raised:
+        made._look_at(Heard(KafkaError.INVALID_SESSION_TIMEOUT, 0, topic=None))
+
+    assert "relay.session_timeout_seconds is 5000 ms" in raised.value.message
+    assert said in raised.value.message
+    assert step in raised.value.next_step
 
 
 def test_a_refusal_is_one() -> None:

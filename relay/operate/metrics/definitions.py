@@ -34,7 +34,7 @@ _INTAKE = (
         "relay_source_errors_total",
         "errors",
         "Which errors did a poll return instead of messages, for instance for a record that "
-        "cannot be decompressed?",
+        "cannot be decompressed, or (partition -1) from the consumer group?",
         *("partition", "error"),
     ),
     counter(

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import ErrorPage, Fenced, Refused, RelayError
+from relay.intake.broker_limits import session_refused
 from relay.kafka.admin import Admin
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final
 
@@ -75,6 +76,7 @@ class GroupFence:
         self._group = names.group_id(settings.app)
         self._admin = Admin(settings.kafka)
         self._members: dict[str, _Member] = {}
+        self._heard = ""  # why the group lets nobody in
 
     def take(self, partitions: Collection[int]) -> dict[int, Any]:
         """Group metadata by partition, of the member that owns it now.
@@ -98,7 +100,7 @@ class GroupFence:
             if time.monotonic() > deadline:
                 missing = sorted(set(partitions) - owners.keys())
                 raise Fenced(
-                    f"relays of group {self._group} keep source partitions {missing}",
+                    f"relays of group {self._group} keep source partitions {missing}{self._heard}",
                     "stop the relays (scale them to 0), then run this command again",
                     page=ErrorPage.REWIND,
                 )
@@ -136,15 +138,20 @@ class GroupFence:
         if error is None:
             return
         if error.code() in REFUSED:
-            raise _refused(self._group, error)
+            raise _refused(self._settings, self._group, error)
         if is_final(error):
             log.warning("a relay took its membership back", extra={"member": member.name})
             del self._members[member.name]
             member.consumer.close()
+        else:
+            self._heard = f"; it said: {describe('join', error)}"
 
 
-def _refused(group: str, error: KafkaError) -> RelayError:
+def _refused(settings: Settings, group: str, error: KafkaError) -> RelayError:
+    text = describe(f"consumer in group {group}", error)
+    if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+        return session_refused(text, settings)
     return Refused(
-        describe(f"consumer in group {group}", error),
+        text,
         f"grant Read on group {group} and on the source topic",
     )
