@@ -139,6 +139,10 @@ class Unavailable(RelayError):
     exit_code = 4
 
 
+class ClickHouseAway(Unavailable):
+    """It is ClickHouse that did not answer, or cannot answer this just now."""
+
+
 class Refused(RelayError):
     """A server answered, and the answer was no.
 

@@ -103,7 +103,8 @@ class Begin:
     """Take the consumer group's metadata, then begin a transaction; answered by Begun.
 
     Attributes:
-        tables: whose buffers it will seal; their row messages have to be known first.
+        tables: whose buffers it will seal; their row messages have to be known first. Where they
+            cannot be, nothing is begun, and the answer is TablesUndecided.
         partition: under whose transactional id; None: the member's.
     """
 

@@ -104,6 +104,20 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesUndecided:
+    """Answer to Begin where nothing was begun: nobody knows these tables, as ClickHouse is away."""
+
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TablesDecided:
+    """It is known now whether ClickHouse has these tables, which were held back."""
+
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Produced:
     """Answer to Produce: every chunk and dead letter is acknowledged."""
 
@@ -149,5 +163,6 @@ class Failed:
 
 Event = (
     Assigned | Revoked | PredecessorsFenced | TruthRead | Polled | SchemaChanged | StopRequested
-    | Begun | Produced | JournalWritten | OffsetsSent | Committed | Aborted | Replaced | Failed
+    | Begun | TablesUndecided | TablesDecided | Produced | JournalWritten | OffsetsSent | Committed
+    | Aborted | Replaced | Failed
 )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from relay.core.block_bound import ALONE, DENSE, block_bytes
+from relay.core.holding import bytes_held_back, each_sealable, held_back, reach, sealable
 from relay.core.state import MAX_BUFFERS, Buffer, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
 
@@ -99,9 +100,10 @@ def flush_due(state: RelayState, partition: Partition) -> bool:
     """Return whether a forced flush point is due: all buffers are sealed and floor = position."""
     return (
         state.stopping
-        or len(partition.buffers) > state.limits.max_buffers
+        or len(sealable(state, partition)) > state.limits.max_buffers
         or (
-            state.now_ms - partition.flushed_at_ms >= state.limits.flush_point_interval_ms
+            not held_back(state, partition)  # or the others would be sealed at every poll
+            and state.now_ms - partition.flushed_at_ms >= state.limits.flush_point_interval_ms
             and partition.position > partition.reference
         )
     )
@@ -116,8 +118,8 @@ def record_due(state: RelayState, partition: Partition) -> bool:
     one says only that one of the two is wrong.
     """
     age_ms = abs(state.now_ms - partition.recorded_at_ms)
-    idle = not partition.buffers and age_ms >= state.limits.keepalive_ms
-    moved = partition.position > partition.floor
+    idle = not sealable(state, partition) and age_ms >= state.limits.keepalive_ms
+    moved = reach(state, partition) > partition.floor
     return partition.fresh or idle or (moved and flush_due(state, partition))
 
 
@@ -129,31 +131,30 @@ def _stopping(state: RelayState, _: Due) -> Iterator[Key]:
 def _flushed(state: RelayState, _: Due) -> Iterator[Key]:
     for index, partition in state.partitions.items():
         if flush_due(state, partition):
-            yield from ((index, table) for table in partition.buffers)
+            yield from ((index, table) for table in sealable(state, partition))
 
 
 def _changed(state: RelayState, _: Due) -> Iterator[Key]:
     for index, partition in state.partitions.items():
-        changed = state.schema_changed.intersection(partition.buffers)
+        changed = state.schema_changed.intersection(sealable(state, partition))
         yield from ((index, table) for table in changed)
 
 
 def _of_bytes(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_bytes
-    for index, partition in state.partitions.items():
-        yield from [(index, t) for t, b in partition.buffers.items() if b.bytes >= most]
+    for index, buffers in each_sealable(state):
+        yield from [(index, t) for t, b in buffers if b.bytes >= most]
 
 
 def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_rows
-    for index, partition in state.partitions.items():
-        yield from [(index, t) for t, b in partition.buffers.items() if b.rows >= most]
+    for index, buffers in each_sealable(state):
+        yield from [(index, t) for t, b in buffers if b.rows >= most]
 
 
 def _of_decoded(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_decoded_bytes
-    for index, partition in state.partitions.items():
-        buffers = partition.buffers.items()
+    for index, buffers in each_sealable(state):
         yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(most, b.bytes)]
 
 
@@ -163,7 +164,8 @@ def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
         most = partition.position - state.limits.max_reread
         if partition.floor >= most:  # and so is what every buffer begins with
             continue
-        left = ((b.first_offset, t) for t, b in partition.buffers.items() if (index, t) not in due)
+        buffers = sealable(state, partition).items()
+        left = ((b.first_offset, t) for t, b in buffers if (index, t) not in due)
         yield from ((index, table) for first_offset, table in left if first_offset < most)
 
 
@@ -178,9 +180,9 @@ def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
         return
     polled = state.reading
     left: list[tuple[bool, int, int, int, int, str]] = []
-    held = 0
-    for index, partition in state.partitions.items():
-        sizes = {t: b.bytes for t, b in partition.buffers.items() if (index, t) not in due}
+    held = bytes_held_back(state)
+    for index, buffers in each_sealable(state):
+        sizes = {t: b.bytes for t, b in buffers if (index, t) not in due}
         of_partition = sum(sizes.values())
         held += of_partition
         waits = index not in polled
@@ -271,17 +273,11 @@ def _aging(
     now_ms, alone = state.now_ms, state.alone
     of_tables, of_others = _ages(state)
     for index, partition in state.partitions.items():
-        for table, buffer in _held(partition, only):
+        for table, buffer in sealable(state, partition, only).items():
             soon_ms, most_ms = of_tables.get(table, of_others)
             age_ms = now_ms - buffer.opened_at_ms
             if age_ms >= soon_ms and (key := (index, table)) not in due:
                 yield _insert(key, alone), key, buffer, age_ms, age_ms >= most_ms
-
-
-def _held(partition: Partition, only: str | None) -> Iterable[tuple[str, Buffer]]:
-    if only is None:
-        return partition.buffers.items()
-    return [(only, partition.buffers[only])] if only in partition.buffers else []
 
 
 def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int]]:
@@ -328,8 +324,8 @@ def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
 
 
 def _every(state: RelayState) -> Iterator[Key]:
-    for index, partition in state.partitions.items():
-        yield from ((index, table) for table in partition.buffers)
+    for index, buffers in each_sealable(state):
+        yield from ((index, table) for table, _ in buffers)
 
 
 def _buffer(state: RelayState, key: Key) -> Buffer:

@@ -224,6 +224,8 @@ class RelayState:
         tokens: INSERTs' worth of blocks that may be sealed by age now (see relay.core.sealing).
         alone: tables, as far as they were sealed, whose blocks the loader inserts one by one.
         schema_changed: tables whose buffers have to be sealed next.
+        held: tables whose buffers are not sealed until it is known whether ClickHouse has them.
+        stalled: partitions that are not polled because of what they hold of these.
     """
 
     limits: SealingLimits
@@ -243,10 +245,12 @@ class RelayState:
     failures: int = 0
     stopping: bool = False
     schema_changed: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    stalled: frozenset[int] = frozenset()
 
     @property
     def reading(self) -> frozenset[int]:
         """Partitions that are polled now."""
         if self.turns is None:
-            return frozenset(self.partitions)
-        return frozenset(self.turns.reading) | frozenset(self.turns.drained)
+            return frozenset(self.partitions) - self.stalled
+        return frozenset((*self.turns.reading, *self.turns.drained)) - self.stalled

@@ -41,6 +41,7 @@ from relay.core.buffering import (
     settled,
     without,
 )
+from relay.core.holding import stalled
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, SealResult
 from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
@@ -88,7 +89,7 @@ def step(state: RelayState, event: ev.Event) -> Step:
 def _assigned(state: RelayState, event: ev.Assigned) -> Step:
     """Read the truth of partitions that are new here; those still owned are left alone."""
     fresh = event.partitions - state.partitions.keys()
-    state = replace(state, pending=state.pending | fresh, turns=None)
+    state = replace(state, pending=state.pending | fresh, turns=None, stalled=frozenset())
     return (state, (_ask_truth(state, fresh),)) if fresh else (state, ())
 
 
@@ -134,6 +135,7 @@ def _revoked(state: RelayState, event: ev.Revoked) -> Step:
         partitions={p: v for p, v in state.partitions.items() if p not in event.partitions},
         pending=state.pending - event.partitions,
         turns=None,
+        stalled=frozenset(),
     )
     if state.phase in IN_TRANSACTION:
         return replace(state, phase=Phase.ABORTING, transaction=None), (*gone, ef.Abort())
@@ -183,18 +185,23 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
 def _next_turns(state: RelayState, event: ev.Polled) -> Step:
     """Whom to poll from now on; where nobody has a backlog any more, the relay is not behind."""
     turns = take_turns(state, event)
-    if turns is None and state.turns is None:
-        return state, ()
-    if turns is None:
-        return replace(state, turns=None, full_since_ms=None), _read_all(state)
-    after = replace(state, turns=turns)
-    changed = state.turns is None or after.reading != state.reading
+    after = replace(state, turns=turns, stalled=stalled(state))
+    if turns is None and state.turns is not None:
+        after = replace(after, full_since_ms=None)
+    if not _reads_some(after):
+        return after, _read_all(state)
+    changed = not _reads_some(state) or after.reading != state.reading
     return after, (ef.Read(after.reading),) if changed else ()
 
 
+def _reads_some(state: RelayState) -> bool:
+    """Whether not all partitions are polled."""
+    return state.turns is not None or bool(state.stalled)
+
+
 def _read_all(state: RelayState) -> tuple[ef.Effect, ...]:
-    """To poll all partitions again, if they took turns."""
-    return () if state.turns is None else (ef.Read(None),)
+    """To poll all partitions again, if not all were."""
+    return (ef.Read(None),) if _reads_some(state) else ()
 
 
 def _came_ms(arrival: Arrival, last_ms: int, now_ms: int) -> int:
@@ -211,6 +218,11 @@ def _came_ms(arrival: Arrival, last_ms: int, now_ms: int) -> int:
 def _schema_changed(state: RelayState, event: ev.SchemaChanged) -> Step:
     state = replace(state, schema_changed=state.schema_changed | event.tables)
     return _begin_if_due(state, at_once=True)
+
+
+def _decided(state: RelayState, event: ev.TablesDecided) -> Step:
+    """Seal what was held back as the rules have it; the next poll reads all partitions again."""
+    return replace(state, held=state.held - event.tables), ()
 
 
 def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
@@ -264,6 +276,24 @@ def _begun(state: RelayState, event: ev.Begun) -> Step:
     seals = _open(state).seals
     alone = state.alone.difference(seal.table for seal in seals) | event.alone
     return replace(state, phase=Phase.PRODUCING, alone=alone), (ef.Produce(seals),)
+
+
+def _undecided(state: RelayState, event: ev.TablesUndecided) -> Step:
+    """Hold these tables back and begin again without them: nothing stops for a neighbour."""
+    if not event.tables - state.held:
+        raise AssertionError(f"held back already, and asked again: {sorted(event.tables)}")
+    transaction = _open(state)
+    seals = (seal for one in (transaction, *transaction.then) for seal in one.seals)
+    changed = {seal.table for seal in seals if seal.reason is SealReason.SCHEMA}
+    state = replace(
+        state,
+        phase=Phase.READY,
+        transaction=None,
+        held=state.held | event.tables,
+        schema_changed=state.schema_changed | changed,
+    )
+    state, effects = _begin_if_due(state, at_once=True, cut=transaction.cut)
+    return _exit(state, None) if state.stopping and not effects else (state, effects)
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
@@ -387,7 +417,13 @@ def _recover(state: RelayState, _: ev.Event) -> Step:
     owned = frozenset(state.partitions) | state.pending
     read = _read_all(state)
     state = replace(
-        state, phase=Phase.READY, partitions={}, pending=owned, transaction=None, turns=None
+        state,
+        phase=Phase.READY,
+        partitions={},
+        pending=owned,
+        transaction=None,
+        turns=None,
+        stalled=frozenset(),
     )
     if state.stopping:
         return _exit(state, None)
@@ -467,7 +503,9 @@ def _table() -> dict[tuple[Phase, type[Any]], Handler]:
             (Phase.READY, ev.TruthRead): _truth_read,
             (Phase.READY, ev.Polled): _polled,
             (Phase.READY, ev.SchemaChanged): _schema_changed,
+            (Phase.READY, ev.TablesDecided): _decided,
             (Phase.BEGINNING, ev.Begun): _begun,
+            (Phase.BEGINNING, ev.TablesUndecided): _undecided,
             (Phase.PRODUCING, ev.Produced): _produced,
             (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
             (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,

@@ -145,6 +145,7 @@ class RelayProcess:
         if self._stop.is_set() and not self._state.stopping:
             self._dispatch(ev.StopRequested())
             return
+        self._ask_about_held()
         self._refresh_tables()
         self._joining.look()
         polled = sort_poll.Intake(self._headers, self._performer.density)
@@ -196,6 +197,17 @@ class RelayProcess:
             self._say_changed(changed)
             self._dispatch(ev.SchemaChanged(changed))
             self._tables.adopt()
+
+    def _ask_about_held(self) -> None:
+        """Ask again about tables that were held back while ClickHouse was away."""
+        if held := self._state.held:
+            decided = held - self._tables.still_undecided(held)
+            if decided:
+                log.info(
+                    "messages of tables that were unknown while ClickHouse was away go on",
+                    extra={"tables": len(decided)},
+                )
+                self._dispatch(ev.TablesDecided(decided))
 
     def _say_changed(self, changed: frozenset[str]) -> None:
         gone = changed & self._tables.gone()

@@ -185,7 +185,9 @@ class Performer:
                 group = self._source.consumer.consumer_group_metadata()
                 owned = self._source.assigned
                 self._home = min(owned, default=0) if partition is None else partition
-                self._wait(lambda: self._tables.resolve(tables, self._home))
+                if undecided := self._wait(lambda: self._tables.undecided(tables)):
+                    return ev.TablesUndecided(undecided)
+                self._wait(lambda: self._tables.have_topics(tables, self._home))
                 self._sealing = tables
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})

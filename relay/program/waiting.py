@@ -88,6 +88,34 @@ def until_available(
                 raise StoppedWaiting from error
 
 
+class Retry:
+    """When to ask a server again that did not answer, for those who do not wait for it.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._later = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        self._at = -math.inf
+
+    @property
+    def due(self) -> bool:
+        """Return whether the server may be asked now."""
+        return self._clock() >= self._at
+
+    def failed(self) -> float:
+        """Note that it did not answer; return the seconds until it may be asked again."""
+        pause = next(self._later)
+        self._at = self._clock() + pause
+        return pause
+
+    def answered(self) -> None:
+        """Note that it answered: the next failure is a first one again."""
+        self._later, self._at = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), -math.inf
+
+
 class CredentialsWait:
     """How long a program whose credentials were good goes on where they are refused.
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from relay import names
 from relay.config.allowed_tables import is_ledger, ledger_refusal
-from relay.errors import Unavailable
+from relay.errors import ClickHouseAway, Unavailable
 from relay.names import NO_TABLE
 from relay.program.spelling import did_you_mean_table
+from relay.program.waiting import Retry
 from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, takes_back, unsupported_columns
@@ -68,6 +70,7 @@ class TableCodecs:
         self._block_column = block_column
         self._clock = clock
         self._pause_until = -float("inf")
+        self._clickhouse = Retry(clock)
         self._alone: set[str] = set()
         self._lagging: set[str] = set()
         self._meant: dict[str, str] = {}
@@ -88,25 +91,72 @@ class TableCodecs:
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
         return self._known.get(table) or self._unknown(table)
 
-    def resolve(self, tables: Collection[str], partition: int | None = None) -> None:
-        """Ask ClickHouse about tables not known yet; their messages came before this answer.
+    def resolve(self, tables: Collection[str]) -> None:
+        """Ask ClickHouse about tables not known yet; have their block topics."""
+        self._meet(self._unmet(tables))
+        self.have_topics(tables)
+
+    def undecided(self, tables: Collection[str]) -> frozenset[str]:
+        """Return those of which nothing can be said now: ClickHouse is away, or was just before.
+
+        What the registry has of a table counts until ClickHouse answers, as it does of one that was
+        met before the outage. Of others nobody knows whether they exist.
+        """
+        unmet = self._unmet(tables)
+        if unmet and self._clickhouse.due:
+            try:
+                self._meet(unmet)
+            except ClickHouseAway as error:
+                pause = self._clickhouse.failed()
+                log.warning(
+                    "cannot ask ClickHouse about tables that are new here; messages wait of those "
+                    "that the schema registry does not have either",
+                    extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
+                )
+            else:
+                self._clickhouse.answered()
+                return frozenset()
+        elif unmet:
+            self._registry.catch_up()
+        for table in unmet:
+            schema = self._registry.current(table)
+            codec = None if schema is None else self._codec(table, schema)
+            if isinstance(codec, RowCodec):  # what cannot be decoded may have been altered since
+                self._known[table] = codec
+        return frozenset(unmet - self._known.keys() - self._ledgers)
+
+    def still_undecided(self, tables: frozenset[str]) -> frozenset[str]:
+        """Return what `undecided` does, if it is time to ask; all if the registry is away, too."""
+        if not self._clickhouse.due:
+            return tables
+        try:
+            return self.undecided(tables)
+        except Unavailable as error:
+            self._clickhouse.failed()
+            log.warning("cannot read the schema registry topic", extra={"why": error.message})
+            return tables
+
+    def have_topics(self, tables: Collection[str], partition: int | None = None) -> None:
+        """Have block topics, also of tables met before: the brokers may not have answered then.
 
         Args:
             tables: of the buffers that are to be sealed.
-            partition: that their block topics have to have from now on; None: as before.
+            partition: that the topics have to have from now on; None: as before.
         """
         if partition is not None:
             self._topics.need(partition + 1)
-        tables = set(tables) - {NO_TABLE}
-        unknown = tables - self._known.keys()
-        unknown = {table for table in unknown if not self._targets.refusal(table)}
-        if unknown:
-            for table, schema in self._schemas(unknown).items():
+        self._topics.ensure(self._topics.lacking(self._known.keys() & set(tables)))
+        self._topics.widen(set(tables) - {NO_TABLE})
+
+    def _unmet(self, tables: Collection[str]) -> set[str]:
+        unmet = set(tables) - self._known.keys() - {NO_TABLE}
+        return {table for table in unmet if not self._targets.refusal(table)}
+
+    def _meet(self, unmet: set[str]) -> None:
+        if unmet:
+            for table, schema in self._schemas(unmet).items():
                 self._known[table] = self._codec(table, schema)
-            self._find_meant(unknown - self._known.keys())
-        # Also of tables known before: the brokers may not have answered then.
-        self._topics.ensure(self._topics.lacking(self._known.keys() & tables))
-        self._topics.widen(tables)
+            self._find_meant(unmet - self._known.keys())
 
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
         """Return the codec of each of these tables, or why there is none; makes no block topic."""
@@ -218,7 +268,9 @@ class TableCodecs:
     def _find_meant(self, unknown: set[str]) -> None:
         """Find which tables are spelled like unknown ones: of a few, for messages name anything."""
         new = sorted(unknown - self._meant.keys())[: SPELLED - len(self._meant)]
-        if new:
+        if not new:
+            return
+        with suppress(ClickHouseAway):  # it has just said that it has none of them
             there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
             self._meant |= {table: did_you_mean_table(table, there) for table in new}
 

@@ -17,7 +17,7 @@ from relay.clickhouse.error_text import answer_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.replicas import IS_ALTER, READ_WHOLE_LOG, connected, reading
-from relay.errors import ErrorPage, Refused, Unavailable
+from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Catalogue:
         since the last call is not read again, and has the same object.
 
         Raises:
-            Unavailable: ClickHouse did not answer, or cannot just now.
+            ClickHouseAway: it did not answer, or cannot just now.
             Refused: it answered no.
         """
         asked = self.names() if tables is None else sorted(filter(names.is_table_name, tables))
@@ -163,7 +163,7 @@ class Catalogue:
         All of them, where the user may not know: then what the server shows is believed.
 
         Raises:
-            Unavailable: as `read`.
+            ClickHouseAway: as `read`.
         """
         if not self._may_ask_replicas:
             return set(tables)
@@ -186,7 +186,7 @@ class Catalogue:
         """Return the names of all tables that `read` would give.
 
         Raises:
-            Unavailable, Refused: as `read`.
+            ClickHouseAway, Refused: as `read`.
         """
         rows = self._query(_NAMES, {})
         found = (f"{database}.{table}" for database, table in rows)
@@ -243,7 +243,9 @@ def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
     )
 
 
-def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Unavailable | Refused:
+def translated(
+    error: ClickHouseError, clickhouse: ClickHouse, doing: str
+) -> ClickHouseAway | Refused:
     """Return what an error of the client means to the reader.
 
     Args:
@@ -255,7 +257,7 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:
         said = unanswered(error)
-        return Unavailable(
+        return ClickHouseAway(
             f"{said} (while it was to {doing})"
             if said
             else f"cannot ask {where} to {doing}: {error}",
@@ -268,7 +270,7 @@ def translated(error: ClickHouseError, clickhouse: ClickHouse, doing: str) -> Un
     if what in PASSING or some:
         load = "wait, or check the server's load"
         next_step = RAISE_THE_LIMIT if what is About.SIZE else load
-        return Unavailable(f"{where} cannot {doing} now: {text}", next_step)
+        return ClickHouseAway(f"{where} cannot {doing} now: {text}", next_step)
     return Refused(
         f"{where} refused to {doing}: {text}",
         "check clickhouse.user, its password and its rights (SHOW COLUMNS, SHOW TABLES, INSERT)",

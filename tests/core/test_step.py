@@ -48,6 +48,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.SchemaChanged(frozenset({"d.x"})),
     ev.StopRequested(),
     ev.Begun(),
+    ev.TablesUndecided(frozenset({"d.x"})),
+    ev.TablesDecided(frozenset({"d.x"})),
     ev.Produced(()),
     ev.JournalWritten({}),
     ev.OffsetsSent(),

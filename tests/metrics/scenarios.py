@@ -263,6 +263,21 @@ def partitions_take_turns(rig: Rig) -> None:
     assert rig.value("relay_partitions_waiting") == 1
 
 
+def tables_are_held_back(rig: Rig) -> None:
+    """ClickHouse is away: a table is new, and its partition holds as much of it as it may."""
+    rig.state = with_limits(limits(max_rows=1, max_reread=1), p0=partition(), p1=partition())
+    rig.step(polled(0, arrival("d.new", 0, 1)))
+    rig.step(ev.TablesUndecided(frozenset({"d.new"})))
+    rig.step(polled(0))
+    assert rig.value("relay_tables_held") == 1
+    assert rig.value("relay_partitions_waiting") == 1
+    assert rig.value("relay_transactions_total", outcome="abandoned") == 0
+    rig.step(ev.TablesDecided(frozenset({"d.new"})))
+    rig.step(polled(0))
+    assert rig.value("relay_tables_held") == 0
+    assert rig.value("relay_partitions_waiting") == 0
+
+
 def a_transaction_is_open(rig: Rig) -> None:
     """From the answer to begin on; before it, and after the commit, none is."""
     rig.step(polled(0, arrival("d.a", 0, 1)))

@@ -192,6 +192,23 @@ def test_a_partition_that_waits_for_its_turn_is_well(rig: Rig) -> None:
     assert rig.failed() == ["partitions"]
 
 
+def test_what_waits_for_clickhouse_is_well(rig: Rig) -> None:
+    """A restart would not help: neither a buffer of a table that nobody knows now, nor a partition
+    that is not polled for it, is a fault of the relay. Once the table is known both are judged."""
+    rig.hear("consumer", consumer_statistics(end=9, fetched=3))
+    chosen = limits(max_rows=1, max_age_ms=1000, max_reread=1)
+    rig.state = with_limits(chosen, p0=partition(), p1=partition())
+    rig.step(polled(round(rig.now * 1000), arrival("d.new", 0, 1)))
+    rig.step(ev.TablesUndecided(frozenset({"d.new"})))
+    rig.step(polled(round(rig.now * 1000)))
+    assert rig.state.stalled == {0}
+    rig.now += LIMITS.partition_seconds + 100
+    rig.recorder.polled(0.1, 1, 10)
+    assert rig.failed() == []
+    rig.step(ev.TablesDecided(frozenset({"d.new"})))
+    assert rig.failed() == ["partitions"]
+
+
 def test_one_partition_of_many_that_is_not_sealed(rig: Rig) -> None:
     """Its buffer is a second too old for LIMITS.partition_seconds, the other's is fresh."""
     now_ms = round(rig.now * 1000)

@@ -215,7 +215,11 @@ class _NoMember:
 class _NoTables:
     """In the place of relay.rows.codecs_of_tables: no block is sealed here."""
 
-    def resolve(self, tables: frozenset[str], partition: int) -> None:
+    def undecided(self, tables: frozenset[str]) -> frozenset[str]:
+        assert not tables
+        return tables
+
+    def have_topics(self, tables: frozenset[str], partition: int) -> None:
         assert not tables
         assert partition == 0
 

@@ -50,7 +50,7 @@ class AdapterGuards:
 FAULTS: dict[type[Any], tuple[str, ...]] = {
     ef.Fence: ("retried",),
     ef.ReadTruth: ("lost",),
-    ef.Begin: ("refused",),
+    ef.Begin: ("refused", "undecided"),
     ef.Produce: ("refused", "lost"),
     ef.WriteJournal: ("refused", "lost"),
     ef.SendOffsets: ("refused", "retried"),
@@ -63,7 +63,8 @@ FAULTS: dict[type[Any], tuple[str, ...]] = {
 
 refused: the broker asks for an abort. lost: it was done, its answer never came, a copy is
 still under way. unsent: it was not done, and is still under way. retried: it was done,
-the client asked again by itself and says success; the copy is still under way.
+the client asked again by itself and says success; the copy is still under way. undecided:
+ClickHouse is away, and nobody knows one of the tables until some time has gone by.
 """
 
 ANSWERED = (ef.Abort, ef.Replace, ef.Exit)
@@ -115,7 +116,7 @@ class Member:
             parts = (
                 self.name,
                 repr((core, self.todo, self.stable_ends)),
-                (s.tokens, s.failures, s.stopping, s.schema_changed),
+                (s.tokens, s.failures, s.stopping, s.schema_changed, s.held, s.stalled),
                 repr((s.full_since_ms, s.turns, self.reading)),
                 tuple(sorted(self.held.items())),
                 tuple(sorted(self.positions.items())),
@@ -184,6 +185,8 @@ class Member:
             self.owned = frozenset(p for p, name in kafka.owners.items() if name == self.name)
             self.reading = None
             self._handle(ev.Assigned(self.owned))
+        elif self.state.held and now_ms > self.state.now_ms:
+            self._handle(ev.TablesDecided(self.state.held))
         else:
             self._handle(self._fetch(kafka, now_ms))
 
@@ -282,15 +285,8 @@ class Member:
                 return failure(fault) or ev.TruthRead(
                     read_truth(kafka, partitions, self.stable_ends or {}), now_ms
                 )
-            case ef.Begin(_, partition):
-                if fault:  # the client has no group metadata
-                    return failure(fault)
-                if partition is not None:
-                    self.producer = self.producers[partition]
-                    if not self.guards.fence_before_truth:
-                        self.producer.init(kafka)
-                self.producer.begin(GroupMetadata(self.name, self.process, self.seen))
-                return ev.Begun()
+            case ef.Begin():
+                return self._begin(kafka, effect, fault)
             case ef.Produce(seals):
                 most = self.state.limits.max_decoded_bytes
                 results = tuple(
@@ -329,3 +325,15 @@ class Member:
             case ef.Exit(error):
                 self.ended, self.error = True, error
         return None
+
+    def _begin(self, kafka: Kafka, effect: ef.Begin, fault: str) -> ev.Event:
+        if fault == "undecided" and effect.tables:
+            return ev.TablesUndecided(frozenset({min(effect.tables)}))
+        if (failed := failure(fault)) is not None:  # the client has no group metadata
+            return failed
+        if effect.partition is not None:
+            self.producer = self.producers[effect.partition]
+            if not self.guards.fence_before_truth:
+                self.producer.init(kafka)
+        self.producer.begin(GroupMetadata(self.name, self.process, self.seen))
+        return ev.Begun()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from relay.config.allowed_tables import Targets
-from relay.errors import Unavailable
+from relay.config.allowed_tables import LEDGER_COLUMNS, Targets
+from relay.errors import ClickHouseAway, Unavailable
+from relay.program.waiting import FIRST_PAUSE_SECONDS
 from relay.rows.codecs_of_tables import SPELLED, TableCodecs
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import TableColumns
@@ -30,6 +31,7 @@ class ClickHouse:
     Attributes:
         replica: its name, where all tables are Replicated.
         lags: whether an ALTER of another replica is not made here yet.
+        away: whether it does not answer.
     """
 
     def __init__(self, replica: str = "", **tables: list[ColumnDef]) -> None:
@@ -37,7 +39,8 @@ class ClickHouse:
         self.replica = replica
         self.lags = False
         self.viewed: set[str] = set()
-        self.listings = 0
+        self.listings = self.readings = 0
+        self.away = False
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         assert self.replica, "asked of a table that has no replica"
@@ -45,9 +48,14 @@ class ClickHouse:
 
     def names(self) -> list[str]:
         self.listings += 1
+        if self.away:
+            raise ClickHouseAway("nobody answers", "wait")
         return sorted(self.tables)
 
     def read(self, tables: Collection[str]) -> dict[str, TableColumns]:
+        self.readings += 1
+        if self.away:
+            raise ClickHouseAway("nobody answers", "wait")
         there = sorted(self.tables.keys() & set(tables))
         uuid, replicated = f"u{self.replica}", bool(self.replica)
         return {
@@ -322,6 +330,109 @@ def test_an_unknown_table_is_answered_with_those_spelled_like_it() -> None:
     assert "did you mean" not in str(relay.codec("d.ordres"))
     looked = relay.look(["d.retuns"])
     assert str(looked["d.retuns"]).endswith("; did you mean d.returns?")
+
+
+class Outage:
+    """A relay that starts while ClickHouse is away; the registry has d.old, of a version before."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.clickhouse, self.registry = ClickHouse(old=[N, OLD], new=[N]), Registry()
+        tables(self.clickhouse, self.registry).resolve(["d.old"])
+        self.clickhouse.tables["d.old"] = [N, OLD, NEW]
+        self.clickhouse.away, self.clickhouse.readings = True, 0
+        self.relay = tables(self.clickhouse, self.registry, clock=lambda: self.now)
+
+
+def test_in_an_outage_the_registry_says_what_it_has() -> None:
+    """As a relay that met the table before goes by the columns that it knows. Red before: it waited
+    for ClickHouse, and everything with it."""
+    outage = Outage()
+    assert outage.relay.undecided(["d.old", "d.new", ""]) == {"d.new"}
+    known = outage.relay.codec("d.old")
+    assert isinstance(known, RowCodec)
+    assert sorted(known.column_names) == ["n", "old"]
+    outage.clickhouse.away = False
+    assert outage.relay.refresh() == {"d.old"}
+    outage.relay.adopt()
+    known = outage.relay.codec("d.old")
+    assert isinstance(known, RowCodec)
+    assert sorted(known.column_names) == ["n", "new", "old"]
+
+
+def test_in_an_outage_clickhouse_is_asked_seldom() -> None:
+    """Each table that is new would wait for its time-out; what others register counts at once."""
+    outage = Outage()
+    assert outage.relay.undecided(["d.new"]) == outage.relay.undecided(["d.new"]) == {"d.new"}
+    assert outage.relay.still_undecided(frozenset({"d.new"})) == {"d.new"}
+    assert outage.clickhouse.readings == 1
+    outage.now += FIRST_PAUSE_SECONDS
+    assert outage.relay.still_undecided(frozenset({"d.new"})) == {"d.new"}
+    assert outage.clickhouse.readings == 2
+    registered = evolve(None, "d.new", "u", [N])
+    assert registered is not None
+    outage.registry.topic.append(registered)
+    assert outage.relay.undecided(["d.new"]) == frozenset()
+    assert outage.clickhouse.readings == 2
+    assert isinstance(outage.relay.codec("d.new"), RowCodec)
+
+
+def test_after_an_outage_each_table_is_what_clickhouse_says() -> None:
+    outage = Outage()
+    held = frozenset({"d.new", "d.typo"})
+    assert outage.relay.undecided(held) == held
+    outage.clickhouse.away = False
+    assert outage.relay.still_undecided(held) == held, "not asked yet"
+    outage.now += FIRST_PAUSE_SECONDS
+    assert outage.relay.still_undecided(held) == frozenset()
+    assert isinstance(outage.relay.codec("d.new"), RowCodec)
+    assert "unknown table d.typo" in str(outage.relay.codec("d.typo"))
+
+
+def test_in_an_outage_nothing_is_said_to_be_undecodable() -> None:
+    """The column may have been altered since: a relay that did not meet the table does not know."""
+    outage = Outage()
+    strange = evolve(None, "d.strange", "u", [ColumnDef("a", "AggregateFunction(sum, UInt8)")])
+    assert strange is not None
+    outage.registry.topic.append(strange)
+    assert outage.relay.undecided(["d.strange"]) == {"d.strange"}
+
+
+def test_in_an_outage_a_ledger_stays_one() -> None:
+    """What was seen before the outage counts, of tables that no row may go into as well."""
+    clickhouse = ClickHouse(ledger=[ColumnDef(name, "String") for name in LEDGER_COLUMNS])
+    relay = tables(clickhouse, Registry(), clock=lambda: 0.0)
+    assert relay.undecided(["d.ledger"]) == frozenset()
+    clickhouse.away = True
+    assert relay.undecided(["d.ledger"]) == frozenset()
+    assert "ledger" in str(relay.codec("d.ledger"))
+
+
+def test_a_registry_that_is_away_too_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks beside its work goes on with it; who begins a transaction waits for the brokers."""
+    outage = Outage()
+
+    def silent() -> None:
+        raise Unavailable("no broker", "wait")
+
+    monkeypatch.setattr(outage.registry, "catch_up", silent)
+    held = frozenset({"d.new"})
+    assert outage.relay.still_undecided(held) == held
+    with pytest.raises(Unavailable, match="no broker"):
+        outage.relay.undecided(held)
+
+
+def test_a_hint_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ClickHouse has said that it has no such table, and goes away before it lists those it has."""
+    outage = Outage()
+    outage.clickhouse.away = False
+
+    def silent() -> list[str]:
+        raise ClickHouseAway("nobody answers", "wait")
+
+    monkeypatch.setattr(outage.clickhouse, "names", silent)
+    assert outage.relay.undecided(["d.typo"]) == frozenset()
+    assert str(outage.relay.codec("d.typo")).endswith("none of this name")
 
 
 def test_no_table_is_named_that_rows_may_not_go_to() -> None:

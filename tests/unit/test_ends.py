@@ -42,7 +42,7 @@ WAYS = {
         "the app's first start, of a source without a good message"
     ),
     "relay.schema.catalogue.translated Refused": SERVER,
-    "relay.schema.catalogue.translated Unavailable": SERVER,
+    "relay.schema.catalogue.translated ClickHouseAway": SERVER,
     "relay.core.step._fenced StopError": APP,
     "relay.core.step._gave_up StopError": SERVER,
     "relay.core.step._wrong_credentials StopError": APP,

@@ -13,6 +13,7 @@ from relay.program.waiting import (
     RENEWAL_PAUSE_SECONDS,
     RENEWAL_SECONDS,
     CredentialsWait,
+    Retry,
     StoppedWaiting,
     backoff,
     pauses,
@@ -120,3 +121,21 @@ def test_a_stop_ends_the_wait_for_other_credentials(clock: Clock) -> None:
     wait.good()
     with pytest.raises(StoppedWaiting):
         tries(wait)
+
+
+def test_who_does_not_wait_asks_again_after_a_pause(clock: Clock) -> None:
+    """Longer from failure to failure, up to a bound; an answer begins anew."""
+    retry = Retry(lambda: clock.now)
+    given = []
+    for _ in range(8):
+        assert retry.due
+        given.append(retry.failed())
+        assert not retry.due
+        clock.now += given[-1]
+    assert given == list(
+        itertools.islice(pauses(waiting.FIRST_PAUSE_SECONDS, waiting.LONGEST_PAUSE_SECONDS), 8)
+    )
+    retry.failed()
+    retry.answered()
+    assert retry.due
+    assert retry.failed() == waiting.FIRST_PAUSE_SECONDS

@@ -280,7 +280,12 @@ CURRENT = (
         "relay_partitions_waiting",
         "partitions",
         "How many of its partitions are not polled now, because a relay that is behind polls only "
-        "a few at a time?",
+        "a few at a time, or because of what they hold of tables that are held back?",
+    ),
+    gauge(
+        "relay_tables_held",
+        "tables",
+        "Messages of how many tables wait until ClickHouse says whether it has the table?",
     ),
     gauge(
         "relay_transaction_open_seconds",

@@ -78,7 +78,8 @@ class RelayGauges(Collector):
             ]
             one("relay_partitions_owned", len(state.partitions))
             one("relay_partitions_pending", len(state.pending))
-            one("relay_partitions_waiting", len(state.turns.waiting) if state.turns else 0)
+            one("relay_partitions_waiting", len(state.partitions.keys() - state.reading))
+            one("relay_tables_held", len(state.held))
             one("relay_failures_in_a_row", state.failures)
             one("relay_seal_tokens", state.tokens)
             one("relay_buffer_limit_bytes", state.limits.max_buffer_bytes)

@@ -134,13 +134,15 @@ class Vitals:
         self, index: int, partition: Partition, readable: Readable | None
     ) -> PartitionHealth:
         since = None if readable is None else readable.waiting_since
-        turns = None if self.state is None else self.state.turns
-        if turns is not None and index in turns.waiting:
-            since = None  # its turn comes: relay.core.turns
+        state = self.state
+        if state is not None and index not in state.reading:
+            since = None  # its turn comes, or what it holds back has to go first
         if since is not None:
             since = max(since, self.moved_at.get(index, since))
         overdue = [
-            self._overdue(table, one.opened_at_ms) for table, one in partition.buffers.items()
+            self._overdue(table, one.opened_at_ms)
+            for table, one in partition.buffers.items()
+            if state is None or table not in state.held
         ]
         return PartitionHealth(index, since, max(overdue, default=0.0))
 
