@@ -52,7 +52,8 @@ _FEW_ROWS = 10_000
 _ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
 _GROWN = "others inserted into the table meanwhile"
-"""These three are said by throwIf, and told by their text: the table may throw for reasons of its
+_UPGRADED = "not the version of ClickHouse that the statement was made for"
+"""These four are said by throwIf, and told by their text: the table may throw for reasons of its
 own."""
 _ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
 
@@ -122,6 +123,9 @@ def statement(
     # statement's own pipeline asks; for a comparison ClickHouse first runs another, 0.7 ms each.
     bound = f" AND throwIf({target.shape:d} NOT IN {shape_sql()}, {literal(_ALTERED)}) = 0"
     counter = target.nature.window.counter
+    if limit is not None:
+        version = f"version() != {literal(target.version)}"  # it may have been upgraded since
+        bound += f" AND throwIf({version}, {literal(_UPGRADED)}) = 0"
     if limit is not None and counter != "none":
         bound += f" AND throwIf({counter_sql(counter)} > {limit:d}, {literal(_GROWN)}) = 0"
         if counter == "parts":
@@ -331,6 +335,8 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
             reason = f"{table} was altered meanwhile"
             return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
+        if f"Exception: {_UPGRADED}" in str(error):
+            return plan.NoAnswer(_UPGRADED)
         if f"Exception: {_TAKEN}" in str(error):
             return plan.NoAnswer(_TAKEN, cause=RetryCause.ANOTHER_LOADER)
         if f"Exception: {_GROWN}" in str(error):

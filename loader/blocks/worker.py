@@ -292,7 +292,10 @@ class Worker:
         reached("before_prepare")
         if claimed:
             dead = self._rejected == "dead"
-            rows = [NewEntry(one.block, claim_of(one, made, dead=dead)) for one, made in claimed]
+            rows = [
+                NewEntry(one.block, claim_of(one, made, dead=dead), _version(one))
+                for one, made in claimed
+            ]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
         for attempt, made in claimed:
@@ -387,4 +390,10 @@ class Worker:
         claimed = self._ledger.oldest_claim(attempt.block)
         if not attempt.run.forgotten:
             return claimed
-        return Claimed(math.inf, min(claimed.at_ms, earliest(attempt.block)))
+        since_ms = min(claimed.at_ms, earliest(attempt.block))
+        return claimed._replace(seconds=math.inf, at_ms=since_ms)
+
+
+def _version(attempt: Attempt) -> str:
+    """ClickHouse's, which is to insert the block."""
+    return "" if attempt.target is None else attempt.target.version

@@ -60,12 +60,14 @@ _REST = (
 
 
 class Claimed(NamedTuple):
-    """When the oldest claim of a block was made, by the server's clock."""
+    """When the oldest claim of a block was made, by the server's clock, and before whom."""
 
     seconds: float
     """Ago."""
     at_ms: int
     """Unix time."""
+    versions: frozenset[str]
+    """ClickHouse's, before each of the block's claims; "": a claim does not say."""
 
 
 class Ledger:
@@ -163,13 +165,13 @@ class Ledger:
     def oldest_claim(self, block: Block) -> Claimed:
         """Return when the first claim of a block was made, by the server's clock at both ends."""
         rows = self._ask(
-            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)) "  # noqa: S608 - names are quoted, values bound
-            f"FROM {self.name} WHERE "
+            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)), "  # noqa: S608 - names are quoted, values bound
+            f"groupUniqArrayIf(version, state = 'prepared') FROM {self.name} WHERE "
             "app = {app:String} AND table = {table:String} AND block = {block:String}",
             table=block.table,
             block=block.id,
         )
-        return Claimed(float(rows[0][0]), int(rows[0][1]))
+        return Claimed(float(rows[0][0]), int(rows[0][1]), frozenset(rows[0][2]))
 
     def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
         """Append rows, all of them visible at once.
@@ -375,4 +377,5 @@ def _row(row: NewEntry) -> Mapping[str, object]:
         "stamped": entry.stamped,
         "reason": entry.reason,
         "left_out": entry.left_out,
+        "version": row.version,
     }

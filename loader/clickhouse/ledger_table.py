@@ -33,8 +33,10 @@ COLUMNS: Mapping[str, str] = {
     # alone, under its token; unremembered: the table had no window; maybe together; as dead letters
     "sent": "LowCardinality(String)",
     "left_out": "UInt64",  # rows of messages that the table refuses; of a claim, and of loaded
+    # ClickHouse's, as the loader met it before the claim: other versions may not know its token.
+    "version": "LowCardinality(String)",
 }
-LATER = frozenset({"transform", "sent", "left_out"})
+LATER = frozenset({"transform", "sent", "left_out", "version"})
 """Columns that ledgers of earlier versions of the program have not."""
 
 

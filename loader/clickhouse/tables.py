@@ -22,6 +22,7 @@ from loader.clickhouse.unconfirmed_parts import (
 )
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
+from loader.core.token_hashes import knows_tokens
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
@@ -88,6 +89,14 @@ class _Columns(NamedTuple):
 _NO_COLUMNS = _Columns({}, 0, {}, ())
 
 
+class _Rest(NamedTuple):
+    """The last attributes of a Target."""
+
+    altered: int
+    version: str
+    unseen: frozenset[str] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The present state of a table."""
@@ -101,6 +110,8 @@ class Target:
     """Of inserts; -1 where there is none, or where it may not be read."""
     altered: int = 0
     """Unix seconds, by the server's clock, when its definition was last changed."""
+    version: str = ""
+    """Of the server that was asked."""
     unseen: frozenset[str] | None = frozenset()
     """Columns on which this user has no right; None: its definition is not shown."""
 
@@ -177,15 +188,15 @@ class Tables:
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             "toUnixTimestamp(now()) - uptime(), create_table_query, "
-            f"{_ALTERED} FROM system.tables "
+            f"{_ALTERED}, version() FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
             names=plain,
         )
         columns = self._columns(databases, plain)
         natures: dict[str, Nature] = {}
-        rest: dict[str, tuple[int, frozenset[str] | None]] = {}
-        for table, engine, full, sorting, partition, views, started, create, changed in found:
+        rest: dict[str, _Rest] = {}
+        for table, engine, full, sorting, partition, views, started, create, *now in found:
             self._forget_defaults(int(started))
             if table in tables:
                 mine = columns.get(table, _NO_COLUMNS)
@@ -211,10 +222,12 @@ class Tables:
                 )
                 defined = columns_of(create)
                 unseen = defined.difference(mine.seen) if defined else None
-                rest[table] = int(changed), unseen
+                rest[table] = _Rest(int(now[0]), str(now[1]), unseen)
         counters = self._counters(natures)
         return {
-            table: Target(*columns.get(table, _NO_COLUMNS)[:2], one, counters[table], *rest[table])
+            table: Target(
+                *columns.get(table, _NO_COLUMNS)[:2], one, counters[table], **rest[table]._asdict()
+            )
             for table, one in natures.items()
         }
 
@@ -302,6 +315,8 @@ class Tables:
 
         Each replica forgets tokens for all, by the window that it has itself.
         """
+        if not knows_tokens(target.version, claimed.versions):
+            return -1
         # A window may have been another one meanwhile, which forgot tokens.
         if max([target.altered, *(one.altered for one in elsewhere)]) > claimed.at_ms // 1000:
             return -1

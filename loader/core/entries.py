@@ -10,10 +10,15 @@ from relay.records_pb2 import Block
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """A state change to write."""
+    """A state change to write.
+
+    Attributes:
+        version: of a claim, ClickHouse's version before it; "": no INSERT comes under it.
+    """
 
     block: Block
     entry: Entry
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

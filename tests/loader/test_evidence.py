@@ -6,14 +6,16 @@ here believes what the loader counts: rows are counted in tables and views by th
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loader.blocks import insert_groups
 from loader.blocks.insert_statement import send
 from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
@@ -311,6 +313,50 @@ def test_without_logs_deletes_are_still_seen(
     assert outcomes(done) == ["parked"] * 2
     assert "rows were deleted since" in done[0].reason
     assert number(client, table) == 0
+
+
+@pytest.mark.parametrize("said", ["", "26.1.2.1"])
+@pytest.mark.usefixtures("without_logs")
+def test_tokens_of_another_version_are_not_trusted(
+    journal: Journal, worker: Worker, client: Client, database: str, said: str
+) -> None:
+    """A claim that names one that keeps other hashes, or none, as an older loader's does."""
+    table = create(client, f"{database}.upgraded", more=window(100))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    client.command(
+        f"ALTER TABLE {worker._ledger.name} UPDATE version = '{said}' WHERE 1 "
+        "SETTINGS mutations_sync = 2"
+    )
+    assert until_settled(worker, blocks) == ["parked"]
+    assert number(client, table) == 100
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_a_repeat_asks_which_version_runs_it(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server may be upgraded between the look at the table and the statement."""
+    table = create(client, f"{database}.upgraded", more=window(100))
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    real = insert_groups.insert
+
+    def upgraded(*arguments: Any, **named: Any) -> plan.Answer:
+        *others, target = arguments
+        return real(*others, dataclasses.replace(target, version="26.1.2.1"), **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(insert_groups, "insert", upgraded)
+        (done,) = worker.load(blocks)
+    assert done.outcome == "retry"
+    assert "not the version of ClickHouse" in done.reason
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, table) == 100
 
 
 @pytest.mark.usefixtures("without_logs")

@@ -71,13 +71,9 @@ def python_of(release: Release, cache: Path = CACHE) -> Path:
     """The interpreter of the release's environment, which is made where it is not there yet."""
     if release.installed:
         return Path(sys.executable)
-    mine = f"py{sys.version_info.major}{sys.version_info.minor}"
-    place = cache / f"{release.package}-{release.version}-{mine}"
+    place = _place(release, cache)
     python = place / "bin" / "python"
-    marker = place / "complete"
-    behind = place / "behind"
-    packages = sysconfig.get_path("purelib")
-    if marker.exists() and behind.read_text() == packages:
+    if is_made(release, cache):
         return python
     shutil.rmtree(place, ignore_errors=True)
     _run(sys.executable, "-m", "venv", str(place))
@@ -85,10 +81,24 @@ def python_of(release: Release, cache: Path = CACHE) -> Path:
     options = ("--quiet", "--no-deps", "--only-binary", ":all:")
     _run(str(python), "-m", "pip", "install", *options, wanted)
     (within,) = (place / "lib").glob("python*/site-packages")
+    packages = sysconfig.get_path("purelib")
     (within / "zz-behind.pth").write_text(f"{packages}\n")
-    behind.write_text(packages)
-    marker.touch()
+    (place / "behind").write_text(packages)
+    (place / "complete").touch()
     return python
+
+
+def is_made(release: Release, cache: Path = CACHE) -> bool:
+    """Whether the release can be run without fetching it first."""
+    place = _place(release, cache)
+    made = (place / "complete").exists()
+    behind = sysconfig.get_path("purelib")
+    return release.installed or (made and (place / "behind").read_text() == behind)
+
+
+def _place(release: Release, cache: Path) -> Path:
+    mine = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return cache / f"{release.package}-{release.version}-{mine}"
 
 
 def _run(*command: str) -> None:

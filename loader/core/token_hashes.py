@@ -1,0 +1,37 @@
+"""Which versions of ClickHouse know the deduplication tokens that others were given; pure.
+
+A server keeps a hash of each token. Up to 26.1 it was another one than from 26.6 on; the versions
+between keep both of each token, and look for both. So a server that is upgraded past them, or set
+back behind them, has the tokens and does not know them: a repeat would double the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+_UNIFIED = frozenset({"26.3", "26.5", "26.7", "26.9"})
+KNOWN_BY: Mapping[str, Collection[str]] = {
+    "25.8": frozenset({"25.8", "26.1", "26.3", "26.5"}),
+    "26.1": frozenset({"26.1", "26.3", "26.5"}),
+    **dict.fromkeys(sorted(_UNIFIED), _UNIFIED),
+}
+"""By version: those that know its tokens, on the same data. Only what was tried
+(tests/versions/test_upgraded.py); a patch release is taken to be like the others of its version."""
+_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+
+
+def knows_tokens(now: str, before: Collection[str]) -> bool:
+    """Return whether a server surely knows the tokens of INSERTs that others may have run.
+
+    Args:
+        now: its version, as version() gives it.
+        before: the versions that may have run them; "": it is not known which.
+    """
+    return all(one == now or _numbers(now) in KNOWN_BY.get(_numbers(one), ()) for one in before)
+
+
+def _numbers(version: str) -> str:
+    """The first two of a version, as 26.3 of 26.3.9.1."""
+    found = _NUMBERS.match(version)
+    return found[0] if found else ""

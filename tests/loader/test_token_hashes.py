@@ -1,0 +1,37 @@
+"""Which versions of ClickHouse know whose tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.core.token_hashes import KNOWN_BY, knows_tokens
+from tests.versions.releases import RELEASES
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "known"),
+    [
+        ("26.9.2.1", ["26.9.2.1"], True),
+        ("26.9.3.7", ["26.9.2.1"], True),
+        ("26.9.2.1", ["26.3.9.1", "26.9.2.1"], True),
+        ("26.3.9.1", ["26.9.2.1"], True),
+        ("26.5.1.1", ["26.1.2.1", "25.8.2.1"], True),
+        ("26.9.2.1", ["26.1.2.1"], False),
+        ("26.1.2.1", ["26.9.2.1"], False),
+        # A repeat on 26.3 that was dropped has left no new hash.
+        ("26.9.2.1", ["26.1.2.1", "26.3.9.1"], False),
+        # Nobody tried these.
+        ("27.1.1.1", ["26.9.2.1"], False),
+        ("27.1.1.1", ["27.1.1.1"], True),
+        ("27.1.2.1", ["27.1.1.1"], False),
+        # A claim of an earlier version of the loader.
+        ("26.9.2.1", ["", "26.9.2.1"], False),
+    ],
+)
+def test_whose_tokens_are_known(now: str, before: list[str], *, known: bool) -> None:
+    assert knows_tokens(now, before) is known
+
+
+def test_each_version_that_is_run_was_tried() -> None:
+    """A new one comes with what tests/versions/test_upgraded.py says of it."""
+    assert list(KNOWN_BY) == [release.engine for release in RELEASES]

@@ -1,0 +1,72 @@
+"""ClickHouse is upgraded, or rolled back, on the same data while a block's outcome is unknown.
+
+Nothing here believes what the loader counts: rows are counted by the test. An engine out of a wheel
+keeps no log of before its start, so the token or a person decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loader.core.token_hashes import knows_tokens
+from tests.loader.test_work import killed
+from tests.versions.engines import Engine
+from tests.versions.guards import Bench
+from tests.versions.releases import RELEASES, Release, is_made
+
+NOW = RELEASES[-1]
+UPGRADES = [(older, newer) for older in RELEASES for newer in RELEASES[1:] if older != newer]
+READABLE = [(older, newer) for older, newer in UPGRADES if newer.engine >= "26.3"]
+"""An engine does not open the parts of a much newer one."""
+
+
+def engine_of(release: Release, before: Release, directory: Path, port: int = 0) -> Engine:
+    """Both behind the front or neither: it does not speak all of a server's Native format."""
+    listens = release.listens and before.listens
+    return Engine(replace(release, listens=listens), directory, port=port)
+
+
+def name(pair: tuple[Release, Release]) -> str:
+    return " to ".join(one.engine for one in pair)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param((NOW, NOW), id="a plain restart"),
+        *(pytest.param(pair, marks=pytest.mark.long, id=name(pair)) for pair in READABLE),
+    ],
+)
+def test_an_insert_without_an_answer(
+    bootstrap: str, tmp_path: Path, pair: tuple[Release, Release]
+) -> None:
+    """The other version remembers the token, and the block is loaded; or the block is parked."""
+    if missing := [one.engine for one in pair if not is_made(one)]:
+        pytest.skip(f"`python -m tests.versions` makes the environment of {', '.join(missing)}")
+    first = engine_of(*pair, tmp_path / "server")
+    second = engine_of(*reversed(pair), tmp_path / "server", first.port)
+    first.start()
+    try:
+        bench = Bench(first, bootstrap, tmp_path / "app")
+        table, behind = bench.table(), bench.table()
+        view = f"CREATE MATERIALIZED VIEW {table}_v TO {behind} AS SELECT id, name FROM {table}"
+        bench.client.command(view)
+        block = bench.block(table)
+        before = str(bench.client.command("SELECT version()"))
+        killed(bench.journal, [block], "after_insert")
+        bench.holds(table)
+        first.stop()
+        second.start()
+        (done,) = bench.load(block)
+        bench.holds(table)
+        bench.holds(behind)
+        now = str(bench.client.command("SELECT version()"))
+        expected = "loaded" if knows_tokens(now, [before]) else "parked"
+        assert done.outcome == expected, done.reason
+        bench.close()
+    finally:
+        first.kill()
+        second.kill()
