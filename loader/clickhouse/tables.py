@@ -22,7 +22,7 @@ from loader.clickhouse.unconfirmed_parts import (
 )
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
-from loader.core.token_hashes import knows_tokens
+from loader.core.token_hashes import hashes_of_a_token, knows_tokens
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table
@@ -323,7 +323,8 @@ class Tables:
         windows = [target.nature.window]
         for engine, full, _ in (one for one in elsewhere if one.engine):
             windows.append(window(TableEngine(engine, full), self._window_defaults(engine)))
-        return min(one.margin(claimed.seconds) for one in windows)
+        least = min(one.margin(claimed.seconds) for one in windows)
+        return least // hashes_of_a_token(target.version)
 
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
         """Return rows by block id, of a table that has the block-id column."""

@@ -19,6 +19,7 @@ KNOWN_BY: Mapping[str, Collection[str]] = {
 """By version: those that know its tokens, on the same data. Only what was tried
 (tests/versions/test_upgraded.py); a patch release is taken to be like the others of its version."""
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
+_BOTH_FROM, _ONE_FROM = (26, 2), (26, 7)
 
 
 def knows_tokens(now: str, before: Collection[str]) -> bool:
@@ -29,6 +30,18 @@ def knows_tokens(now: str, before: Collection[str]) -> bool:
         before: the versions that may have run them; "": it is not known which.
     """
     return all(one == now or _numbers(now) in KNOWN_BY.get(_numbers(one), ()) for one in before)
+
+
+def hashes_of_a_token(version: str) -> int:
+    """Return how many entries of a table's window one part may take.
+
+    26.2 to 26.5 keep both hashes by default, and 26.6 where it is told to: a window remembers half
+    as many parts then.
+    """
+    found = _NUMBERS.match(version)
+    if found is None:
+        return 2
+    return 2 if _BOTH_FROM <= (int(found[1]), int(found[2])) < _ONE_FROM else 1
 
 
 def _numbers(version: str) -> str:

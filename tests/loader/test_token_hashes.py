@@ -1,10 +1,10 @@
-"""Which versions of ClickHouse know whose tokens."""
+"""Which versions of ClickHouse know whose tokens, and how many a window has."""
 
 from __future__ import annotations
 
 import pytest
 
-from loader.core.token_hashes import KNOWN_BY, knows_tokens
+from loader.core.token_hashes import KNOWN_BY, hashes_of_a_token, knows_tokens
 from tests.versions.releases import RELEASES
 
 
@@ -35,3 +35,11 @@ def test_whose_tokens_are_known(now: str, before: list[str], *, known: bool) -> 
 def test_each_version_that_is_run_was_tried() -> None:
     """A new one comes with what tests/versions/test_upgraded.py says of it."""
     assert list(KNOWN_BY) == [release.engine for release in RELEASES]
+
+
+@pytest.mark.parametrize(
+    ("version", "hashes"),
+    [("26.1.2.1", 1), ("26.2.1.1", 2), ("26.5.1.1", 2), ("26.7.2.1", 1), ("27.1", 1), ("", 2)],
+)
+def test_how_many_entries_a_part_takes(version: str, hashes: int) -> None:
+    assert hashes_of_a_token(version) == hashes

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from loader.core.token_hashes import knows_tokens
+from loader.core.table_rules import Window
+from loader.core.token_hashes import hashes_of_a_token, knows_tokens
+from relay.clickhouse.insert_settings import deduplicated, known
 from tests.loader.test_work import killed
-from tests.versions.engines import Engine
+from tests.versions.engines import Engine, running
 from tests.versions.guards import Bench
 from tests.versions.releases import RELEASES, Release, is_made
 
@@ -70,3 +72,30 @@ def test_an_insert_without_an_answer(
     finally:
         first.kill()
         second.kill()
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        pytest.param(one, marks=() if one is NOW else pytest.mark.long, id=one.engine)
+        for one in RELEASES
+    ],
+)
+def test_a_window_remembers_twice_the_margin(
+    bootstrap: str, tmp_path: Path, release: Release
+) -> None:
+    """So that others may insert the margin once more while a repeat runs."""
+    if not is_made(release):
+        pytest.skip(f"`python -m tests.versions` makes the environment of {release.engine}")
+    size = 16
+    with running(release, tmp_path / "server") as engine:
+        bench = Bench(engine, bootstrap, tmp_path / "app")
+        table = bench.table(window=size)
+        version = str(bench.client.command("SELECT version()"))
+        margin = Window(size, None, "parts").margin(0) // hashes_of_a_token(version)
+        assert margin in {4, 8}
+        for token in ("ours", *map(str, range(2 * margin - 1)), "ours"):
+            sent = known(deduplicated(token, 1), bench.client.server_settings)
+            bench.client.command(f"INSERT INTO {table} SELECT 1, 'x'", settings=sent)
+        assert bench.count(table) == 2 * margin
+        bench.close()
