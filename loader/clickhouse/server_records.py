@@ -134,11 +134,14 @@ class ServerRecords:
     def __init__(self, client: HttpClient, *, several: bool) -> None:
         self._client, self._several = client, several
 
-    def parts(self, table: str, since_ms: int) -> Parts | None:
-        """Return what the part log has since the claim; None where it may lack some."""
+    def parts(self, place: Mapping[str, str], since_ms: int) -> Parts | None:
+        """Return what the part log has since then; None where it may lack some.
+
+        `place`: the table's database and name, as parameters of a statement.
+        """
         if not self._complete("part_log", since_ms):
             return None
-        rows = self._ask(_PARTS, since_ms, **table_parameters(table))
+        rows = self.ask(_PARTS, since_ms, **place)
         return Parts(*map(int, rows[0])) if rows else None
 
     def deletes(self, table: str, since_ms: int, stamp: str) -> int | None:
@@ -146,7 +149,7 @@ class ServerRecords:
 
         None where that is not known.
         """
-        rows = self._ask(_DELETES, since_ms, stamp=stamp, **table_parameters(table))
+        rows = self.ask(_DELETES, since_ms, stamp=stamp, **table_parameters(table))
         return int(rows[0][0]) if rows else None
 
     def hidden(self, table: str) -> str:
@@ -156,7 +159,7 @@ class ServerRecords:
         counts and not in the SELECT. INSERTs come between the two questions, so the SELECT is
         asked last: more rows than the parts had before are no sign of hidden ones.
         """
-        parts = self._ask(
+        parts = self.ask(
             "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
             "AND table = {name:String}",
             0,
@@ -167,7 +170,7 @@ class ServerRecords:
                 "whether this user sees all rows is not known (the user needs SELECT on "
                 "system.parts)"
             )
-        shown = self._ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
+        shown = self.ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
         if shown is None:
             return f"its rows cannot be counted (the user needs SELECT on {table})"
         if int(shown[0][0]) < int(parts[0][0]):
@@ -188,7 +191,7 @@ class ServerRecords:
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
         self._flushed()
-        asked = (self._ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
+        asked = (self.ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
         return {str(row[0]) for rows in asked for row in rows or ()}
 
     def record(
@@ -204,7 +207,7 @@ class ServerRecords:
             ledger: the ledger's; without these two no server can run one.
         """
         self._flushed()
-        found = self._ask(_STATEMENTS, since_ms, block=block)
+        found = self.ask(_STATEMENTS, since_ms, block=block)
         if found is None:
             return ServerRecord(
                 "unclear", said="the server keeps no query log that this user may read"
@@ -229,7 +232,7 @@ class ServerRecords:
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
         """Return whether the rows are still where the INSERTs wrote them, by the part log."""
-        asked = self._ask(_STAYS, since_ms, queries=queries, ended=ended)
+        asked = self.ask(_STAYS, since_ms, queries=queries, ended=ended)
         made, there, elsewhere = asked[0] if asked else (0, 0, 0)
         if there:
             return ServerRecord("written", claim)
@@ -262,7 +265,7 @@ class ServerRecords:
         ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
         if begun - ended:
             return "the log may lack the end of one"
-        if self._several or self._elsewhere({table, ledger}):
+        if self._several or self.elsewhere({table, ledger}):
             return "another replica may have run one, whose log this is not"
         if not self._complete("query_log", since_ms):
             return self._lost() or "the log may lack some"
@@ -270,26 +273,26 @@ class ServerRecords:
             return ""
         # Rows are counted before they are given to any table: without one, nothing was begun.
         codes = [code for *_, written, code in statements if written]
-        if codes and (why := unlogged(self._ask, table, codes)):
+        if codes and (why := unlogged(self.ask, table, codes)):
             return f"those that failed may have written some rows: {why}"
-        parts = self._ask(_MADE_PARTS, since_ms, queries=sorted(ended))
+        parts = self.ask(_MADE_PARTS, since_ms, queries=sorted(ended))
         if parts and not int(parts[0][0]) and self._complete("part_log", since_ms):
             return ""
         return self._lost() or "those that failed may have written some rows"
 
-    def _elsewhere(self, tables: Collection[str]) -> bool:
+    def elsewhere(self, tables: Collection[str]) -> bool:
         """Return whether another server may have all of these tables, with the same rows."""
-        kinds = self._ask(_SHARED, 0, tables=list(tables))
+        kinds = self.ask(_SHARED, 0, tables=list(tables))
         if not kinds or kinds[0][0]:  # of shared ones no server knows the others
             return True
         if not (replicated := int(kinds[0][1])):
             return False
-        alone = self._ask(_ON_ONE_REPLICA, 0, tables=list(tables))
+        alone = self.ask(_ON_ONE_REPLICA, 0, tables=list(tables))
         return not alone or int(alone[0][0]) < replicated
 
     def _lost(self) -> str:
         """Return why the server may have lost entries of its logs since it was started."""
-        failed = self._ask(_FAILED_FLUSHES, 0)
+        failed = self.ask(_FAILED_FLUSHES, 0)
         if failed is None:
             return (
                 "whether the server lost entries of its logs is not known (the user needs SELECT "
@@ -300,7 +303,7 @@ class ServerRecords:
     def _complete(self, log: str, since_ms: int) -> bool:
         if not self._flushed():
             return False
-        rows = self._ask(_COMPLETE.replace("LOG", log), since_ms)
+        rows = self.ask(_COMPLETE.replace("LOG", log), since_ms)
         return bool(rows and rows[0][0]) and not self._lost()
 
     def _flushed(self) -> bool:
@@ -313,7 +316,7 @@ class ServerRecords:
             raise failure(error, "flushing the server's logs") from error
         return True
 
-    def _ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
+    def ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
         """Ask; return None if the server has no such table, or this user may not read it."""
         try:
             asked = {"since": since_ms, **parameters}

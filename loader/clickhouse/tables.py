@@ -6,7 +6,7 @@ Receives table names and blocks, gives plain values for loader.core.plan. Never 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -14,6 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
+from loader.clickhouse.tables_behind import room_behind
 from loader.clickhouse.unconfirmed_parts import (
     LOG_COUNTER,
     ReplicaState,
@@ -25,7 +26,7 @@ from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from loader.core.token_hashes import hashes_of_a_token, knows_tokens
 from relay import names
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted, quoted_table
+from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.statement_settings import for_few_rows
 from relay.clickhouse.table_engine import TableEngine, columns_of
@@ -87,14 +88,6 @@ class _Columns(NamedTuple):
 
 
 _NO_COLUMNS = _Columns({}, 0, {}, ())
-
-
-class _Rest(NamedTuple):
-    """The last attributes of a Target."""
-
-    altered: int
-    version: str
-    unseen: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,7 @@ class Tables:
         )
         columns = self._columns(databases, plain)
         natures: dict[str, Nature] = {}
-        rest: dict[str, _Rest] = {}
+        rest: dict[str, dict[str, Any]] = {}
         for table, engine, full, sorting, partition, views, started, create, *now in found:
             self._forget_defaults(int(started))
             if table in tables:
@@ -222,12 +215,10 @@ class Tables:
                 )
                 defined = columns_of(create)
                 unseen = defined.difference(mine.seen) if defined else None
-                rest[table] = _Rest(int(now[0]), str(now[1]), unseen)
+                rest[table] = {"altered": int(now[0]), "version": now[1], "unseen": unseen}
         counters = self._counters(natures)
         return {
-            table: Target(
-                *columns.get(table, _NO_COLUMNS)[:2], one, counters[table], **rest[table]._asdict()
-            )
+            table: Target(*columns.get(table, _NO_COLUMNS)[:2], one, counters[table], **rest[table])
             for table, one in natures.items()
         }
 
@@ -259,7 +250,7 @@ class Tables:
         if (still := self._running.of(block)).running:
             return InsertFacts(running=still.reason)
         of = target.nature
-        parts = self.evidence.parts(block.table, claimed.at_ms)
+        parts = self.evidence.parts(table_parameters(block.table), claimed.at_ms)
         replica = self._replica(block.table, of, run.since)
         newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
@@ -278,9 +269,14 @@ class Tables:
             fewer = why_fewer(block.table, known, self.evidence)
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
+        inserted = inserted_since(of, run.since, newest, parts)
+        margin = self._margin(target, still.definitions, claimed)
+        if of.views and inserted is not None and inserted <= margin:
+            about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
+            margin = min(margin, inserted + room_behind(self.evidence, *about_views))
         return InsertFacts(
-            inserted=inserted_since(of, run.since, newest, parts),
-            margin=self._margin(target, still.definitions, claimed),
+            inserted=inserted,
+            margin=margin,
             newest=newest,
             counted=counted,
             fewer=fewer,
@@ -320,11 +316,14 @@ class Tables:
         # A window may have been another one meanwhile, which forgot tokens.
         if max([target.altered, *(one.altered for one in elsewhere)]) > claimed.at_ms // 1000:
             return -1
-        windows = [target.nature.window]
-        for engine, full, _ in (one for one in elsewhere if one.engine):
-            windows.append(window(TableEngine(engine, full), self._window_defaults(engine)))
-        least = min(one.margin(claimed.seconds) for one in windows)
-        return least // hashes_of_a_token(target.version)
+        own = target.nature.window.margin(claimed.seconds) // hashes_of_a_token(target.version)
+        there = (one for one in elsewhere if one.engine)
+        return min([own, *(self._margin_of(target, claimed, *one[:2]) for one in there)])
+
+    def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
+        """Return the same by the window of a table that takes rows of the same INSERT."""
+        of = window(TableEngine(engine, full), self._window_defaults(engine))
+        return of.margin(claimed.seconds) // hashes_of_a_token(target.version)
 
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
         """Return rows by block id, of a table that has the block-id column."""

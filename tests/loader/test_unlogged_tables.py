@@ -201,7 +201,7 @@ T, V = ("shop", "t"), ("shop", "v")
 
 
 def row(place: tuple[str, str], engine: str, create: str = "", *views: tuple[str, str]) -> Any:
-    return (*place, engine, "00-00", create, list(views))
+    return (*place, engine, "00-00", create, list(views), engine, "", 0)
 
 
 TO = "CREATE MATERIALIZED VIEW shop.v TO b.`u.x` (`id` Int64) AS SELECT id FROM shop.t"

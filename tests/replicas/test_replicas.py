@@ -301,7 +301,7 @@ def test_the_record_of_another_replica_is_no_proof(
     Negative control: a loader that takes r2's log for that of all.
     """
     if not known:
-        monkeypatch.setattr(ServerRecords, "_elsewhere", lambda *_: False)
+        monkeypatch.setattr(ServerRecords, "elsewhere", lambda *_: False)
     table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
     window = "replicated_deduplication_window = 1"
     rig.make(table, columns, f"ORDER BY id SETTINGS {window}, {QUICKLY}")

@@ -1,0 +1,142 @@
+"""Which tables an INSERT fills by views, and whether these still remember its token.
+
+Receives a way to ask one server and a table, gives tables, and how many parts may follow. Never
+writes. Each table that a view fills forgets tokens by a window of its own: one that is partitioned
+by the hour gets many parts of one block, and one that other tables fill, too, gets theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.view_target import view_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from loader.clickhouse.ledger import Claimed
+    from loader.clickhouse.server_records import ServerRecords
+
+    Ask = Callable[..., list[Sequence[Any]] | None]
+
+KEEPS_NOTHING = "Null"
+_UNBOUND = 1 << 62
+_VIEW = "MaterializedView"
+_TABLES = (
+    "SELECT database, name, engine, toString(uuid), create_table_query, "
+    "arrayZip(dependencies_database, dependencies_table), engine_full, partition_key, "
+    "toUnixTimestamp(metadata_modification_time) FROM system.tables "
+    "WHERE database || '.' || name IN {tables:Array(String)}"
+)
+_VIEWS = (
+    "SELECT database, name, toString(uuid), create_table_query FROM system.tables "  # noqa: S608 - a constant
+    f"WHERE engine = '{_VIEW}'"
+)
+
+
+class ReachedTable(NamedTuple):
+    """A table that takes rows of an INSERT; all but its name is empty where it is not seen.
+
+    `altered`: Unix seconds, by the server's clock, of the last change of its definition.
+    """
+
+    database: str
+    name: str
+    engine: str = ""
+    uuid: str = ""
+    create: str = ""
+    views: Sequence[tuple[str, str]] = ()
+    full: str = ""
+    partition: str = ""
+    altered: int = 0
+
+    @property
+    def place(self) -> str:
+        """As database.table, not quoted."""
+        return f"{self.database}.{self.name}"
+
+
+def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
+    """Yield the table and each that a view behind it fills, and so on; not the views.
+
+    Args:
+        ask: a statement, a Unix time in ms that it does not use, and its parameters by name; gives
+            rows, or None where this user may not ask.
+        table: as database.table.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    seen: set[str] = set()
+    places = {table}
+    while places:
+        found = [ReachedTable(*row) for row in ask(_TABLES, 0, tables=sorted(places)) or ()]
+        for hidden in sorted(places - {one.place for one in found}):
+            database, _, name = hidden.partition(".")
+            yield ReachedTable(database, name)
+        seen |= places
+        places = set()
+        for one in found:
+            if one.engine == _VIEW:
+                places.add(".".join(view_target(one.database, one.name, one.uuid, one.create)))
+            else:
+                yield one
+            places |= {".".join(view) for view in one.views}
+        places -= seen
+
+
+def room_behind(
+    evidence: ServerRecords,
+    table: str,
+    claimed: Claimed,
+    inserted: int,
+    margin: Callable[[str, str], int],
+) -> int:
+    """Return how many parts may yet come while all tables that views fill remember a token.
+
+    Below 0: one of them may have forgotten it.
+
+    Args:
+        evidence: is asked.
+        table: whose views.
+        claimed: the oldest claim.
+        inserted: the most parts that came into the table since.
+        margin: gives how many parts may follow an INSERT into a table of this engine and
+            engine_full.
+
+    Raises:
+        Unavailable, Refused: as `evidence`.
+    """
+    rooms = [_UNBOUND]
+    for one in reached(evidence.ask, table):
+        if one.place == table or one.engine == KEEPS_NOTHING:
+            continue
+        if not TableEngine(one.engine).is_merge_tree:  # it has no tokens, or is not seen
+            return -1
+        logged = _logged(evidence, one, claimed.at_ms)
+        if logged == 0 and not TableEngine(one.engine).is_replicated:
+            continue  # nor has it the block's rows; of a replica, Keeper may have them
+        came = inserted if logged is None and _has_no_more(evidence.ask, one) else logged
+        if came is None or came < 0 or one.altered > claimed.at_ms // 1000:
+            return -1
+        rooms.append(margin(one.engine, one.full) - came)
+    return min(rooms)
+
+
+def _logged(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | None:
+    """Parts that came into the table since then; None where the log may lack some; -1: dropped."""
+    if TableEngine(one.engine).is_replicated and evidence.elsewhere({one.place}):
+        return None
+    parts = evidence.parts({"database": one.database, "name": one.name}, since_ms)
+    if parts is not None and parts.dropped:
+        return -1  # with their tokens
+    return None if parts is None else parts.inserted
+
+
+def _has_no_more(ask: Ask, one: ReachedTable) -> bool:
+    """Whether the table gets one part at most of each that the first table gets."""
+    if one.partition:
+        return False
+    targets = [view_target(*view) for view in ask(_VIEWS, 0) or ()]
+    return targets.count((one.database, one.name)) == 1

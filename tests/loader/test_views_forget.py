@@ -1,0 +1,141 @@
+"""A table remembers a token, and the table that its view fills has forgotten it.
+
+A loader is killed behind its INSERT, others insert, and another loader has to decide. Nothing here
+believes what the loader counts: rows are counted in the tables by the test.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader.clickhouse import tables
+from tests.loader.blocks import batch
+from tests.loader.test_evidence import create, logs, number, until_settled, window
+from tests.loader.test_work import killed
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from loader.blocks.worker import Worker
+    from tests.loader.blocks import Journal
+
+__all__ = ["logs"]
+ROWS = 48
+
+
+def fills(client: Client, source: str, target: str, nth: int = 0) -> None:
+    view = f"{target}_{nth}_mv"
+    client.command(f"CREATE MATERIALIZED VIEW {view} TO {target} AS SELECT id FROM {source}")
+
+
+def others(client: Client, table: str, times: int) -> None:
+    """Each over 24 partitions of `id % 24`, and under a token of its own, as no SELECT is."""
+    for n in range(times):
+        values = ", ".join(f"({-24 * n - 24 + at}, 'x')" for at in range(24))
+        client.command(f"INSERT INTO {table} (id, name) SETTINGS async_insert = 0 VALUES {values}")
+
+
+def sums(client: Client, name: str, more: str) -> str:
+    client.command(f"CREATE TABLE {name} (id Int64) ENGINE = MergeTree {more}")
+    return name
+
+
+def partitioned(client: Client, table: str) -> str:
+    """Its view's table gets 24 parts of each INSERT."""
+    made = sums(client, f"{table}_rows", f"PARTITION BY id % 24 ORDER BY id {window(100)}")
+    fills(client, table, made)
+    return made
+
+
+def shared(client: Client, table: str) -> str:
+    """Another table fills its view's table, too."""
+    made = sums(client, f"{table}_rows", f"ORDER BY id {window(10)}")
+    other = create(client, f"{table}_other")
+    fills(client, table, made)
+    fills(client, other, made, 1)
+    return made
+
+
+def smaller(client: Client, table: str) -> str:
+    """Its view's table remembers less."""
+    made = sums(client, f"{table}_rows", f"ORDER BY id {window(4)}")
+    fills(client, table, made)
+    return made
+
+
+def none(client: Client, table: str) -> str:
+    made = sums(client, f"{table}_rows", f"ORDER BY id {window(0)}")
+    fills(client, table, made)
+    return made
+
+
+def behind_another(client: Client, table: str) -> str:
+    """The view's table keeps nothing, and has a view of its own."""
+    passing = f"{table}_passing"
+    client.command(f"CREATE TABLE {passing} (id Int64, name String) ENGINE = Null")
+    client.command(f"CREATE MATERIALIZED VIEW {passing}_mv TO {passing} AS SELECT * FROM {table}")
+    return smaller(client, passing)
+
+
+def unlogged(client: Client, table: str) -> str:
+    """Its view's table has no tokens."""
+    made = f"{table}_rows"
+    client.command(f"CREATE TABLE {made} (id Int64) ENGINE = Log")
+    fills(client, table, made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "build", [partitioned, shared, smaller, none, unlogged, behind_another, "altered"]
+)
+def test_a_view_whose_table_has_forgotten_gets_no_row_twice(
+    journal: Journal, worker: Worker, client: Client, database: str, build: object, *, logs: bool
+) -> None:
+    """The server's record tells; else a person."""
+    table = f"{database}.t"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name String) ENGINE = MergeTree ORDER BY id {window(100)}"
+    )
+    behind = smaller(client, table) if build == "altered" else build(client, table)  # type: ignore[operator]
+    (block,) = journal.seal(table, batch(0, ROWS))
+    killed(journal, [block], "after_insert")
+    others(client, f"{table}_other" if build is shared else table, 12 if build is shared else 6)
+    if build == "altered":
+        setting = "non_replicated_deduplication_window = 100"
+        client.command(f"ALTER TABLE {behind} MODIFY SETTING {setting}")
+    assert until_settled(worker, [block]) == ["loaded" if logs else "parked"]
+    assert number(client, f"{table} WHERE id >= 0") == ROWS
+    assert number(client, f"{behind} WHERE id >= 0") == ROWS
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_what_a_view_surely_remembers_is_repeated(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """Negative control: its table gets one part at most of each that the first one gets."""
+    table = f"{database}.t"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name String) ENGINE = MergeTree ORDER BY id {window(100)}"
+    )
+    behind = sums(client, f"{table}_rows", f"ORDER BY id {window(20)}")
+    fills(client, table, behind)
+    (block,) = journal.seal(table, batch(0, ROWS))
+    killed(journal, [block], "after_insert")
+    others(client, table, 6)
+    assert until_settled(worker, [block]) == ["loaded"]
+    assert number(client, f"{behind} WHERE id >= 0") == ROWS
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_without_a_look_behind_the_table_rows_double(
+    journal: Journal, worker: Worker, client: Client, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control."""
+    monkeypatch.setattr(tables, "room_behind", lambda *_: 1 << 62)
+    with pytest.raises(AssertionError, match="parked"):
+        test_a_view_whose_table_has_forgotten_gets_no_row_twice(
+            journal, worker, client, database, partitioned, logs=False
+        )
+    assert number(client, f"{database}.t_rows WHERE id >= 0") == 2 * ROWS
