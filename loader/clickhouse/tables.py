@@ -295,7 +295,8 @@ class Tables:
             of: the table.
             since_ms: by the server's clock.
         """
-        return self._removed(table, of, since_ms, self.evidence.parts(table, since_ms))
+        parts = self.evidence.parts(table_parameters(table), since_ms)
+        return self._removed(table, of, since_ms, parts)
 
     def _removed(self, table: str, of: Nature, since_ms: int, parts: Parts | None) -> str:
         return ", ".join(why_removed(table, since_ms, self.evidence, parts, of, self._block_column))

@@ -679,8 +679,8 @@ def _decide(run: Run) -> Effect:
     stays = not nothing and not facts.views and not facts.unconfirmed
     if counted is not None and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
-    if (limit := _remembered(run, counted)) is not None:
-        return Insert(limit)
+    if _is_untouched(run, counted):
+        return Insert(facts.newest)
     return AskRecord()
 
 
@@ -714,7 +714,12 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     return AskRecord()
 
 
-def _remembered(run: Run, counted: int | None) -> int | None:
+def _is_untouched(run: Run, counted: int | None) -> bool:
+    """Whether nobody has inserted anything since the oldest claim, whose INSERT neither."""
+    return bool(run.earlier) and run.since >= 0 and run.facts.inserted == 0 and not counted
+
+
+def _remembered(run: Run) -> int | None:
     """The greatest insert counter at which the table surely remembers the claims' tokens.
 
     Then the same statement under the same token adds what is missing, in partitions and in
@@ -723,8 +728,6 @@ def _remembered(run: Run, counted: int | None) -> int | None:
     facts, makers = run.facts, run.earlier
     if not makers or run.since < 0 or facts.inserted is None:
         return None
-    if facts.inserted == 0 and not counted:
-        return facts.newest  # not even an earlier claim's INSERT can have come
     if facts.inserted == 0 and not facts.unconfirmed:
         return None  # its rows say that one has
     # Under one token, rows of another version would be taken for the same ones; blocks that were
@@ -738,13 +741,21 @@ def _remembered(run: Run, counted: int | None) -> int | None:
 
 
 def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
-    """Without the token: what the server recorded, then what a count means, else a person."""
+    """What the server recorded, then the token, then what a count means, else a person.
+
+    A token goes without a trace: with the parts that mutations emptied, with a partition that was
+    dropped on another replica, in the windows of the tables that views fill. What the server
+    recorded says of all of these that the INSERT was carried out.
+    """
     facts = run.facts
     known = _knows(run, record.claim)
     written = record.state == "written" or (record.state == "perhaps" and known)
     if written and (maker := _maker(run, record.claim)):
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
+    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
+    if run.human != "dead" and not removed and (limit := _remembered(run)) is not None:
+        return Insert(limit)
     alike = all(entry.transform == run.transform for entry in run.earlier)
     replaces = facts.repeatable and alike and run.human != "dead"
     if facts.unconfirmed and facts.passing and not replaces:
@@ -757,7 +768,6 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     # lacks something, or a person inserted them by hand.
     if (record.state == "never" and not counted) or replaces:
         return Insert(None)
-    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
     if counted == 0 and not facts.fewer and not facts.views and not removed:
         return Insert(None)
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
