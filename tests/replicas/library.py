@@ -2,8 +2,9 @@
 
 ClickHouse's local mode, which chdb is, never sets the address under which other replicas fetch
 parts: a ReplicatedMergeTree table made by it never becomes active. Three functions that give that
-address are replaced, and one branch decides for a moment which HTTP handler a listener gets. All
-are addresses in one build: that is checked first, and so are the bytes found there.
+address are replaced, and one branch decides for a moment which HTTP handler a listener gets. Local
+mode has no `system.zookeeper` either, which one more branch gives it. All are addresses in one
+build: that is checked first, and so are the bytes found there.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ CREDENTIALS = Place(0x14721740, bytes.fromhex("41574156534c8b3f"))
 """Context::getInterserverCredentials."""
 HANDLER = Place(0x190973C0, bytes.fromhex("0f84eb020000"))
 """In createHandlerFactory: the branch that tells HTTP's handlers from those for other replicas."""
+COORDINATED = Place(0x11C9676C, bytes.fromhex("807c245400753b"))
+"""In attachSystemTablesServer: whether there is a coordinator, which local mode always denies."""
+_ALWAYS = bytes.fromhex("807c245400eb3b")
+"""In place of COORDINATED: as if there were."""
 _INTERSERVER = bytes.fromhex("e98100000090")
 """In place of HANDLER: always those for other replicas."""
 
@@ -137,6 +142,10 @@ class Library:
         self._kept += [pair, none]
         give = b"\x48\xb8" + struct.pack("<Q", ctypes.addressof(none)) + b"\x31\xd2\xc3"
         self._write(CREDENTIALS, give)
+
+    def show_coordinator(self) -> None:
+        """Have the system tables about the coordinator, `system.zookeeper` above all."""
+        self._write(COORDINATED, _ALWAYS)
 
     def listen_for(self, *, replicas: bool) -> None:
         """Whom listeners that are started from now on serve: other replicas, or clients."""

@@ -152,6 +152,7 @@ def serve(one: Settings, directory: Path) -> str:
     """Serve until the keep-alive statement ends; the error, if that is what ended it."""
     library, gate, held = Library(), _Gate(), _taken(one.http)
     library.be_a_replica(one.interserver, one.http)
+    library.show_coordinator()
     library.listen_for(replicas=True)
 
     def change() -> None:
