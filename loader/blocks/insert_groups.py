@@ -159,7 +159,7 @@ class Inserter:
         attempt.figures.fetch_seconds += time.monotonic() - begun
         # An INSERT leaves out what its table does not have, and dead letters are for ever.
         if differs(batch.schema, attempt.target) and (
-            behind := lag(self._client, attempt.block.table, attempt.target)
+            behind := lag(self._client, attempt.block.table, attempt.target, keeps_values=False)
         ):
             attempt.answer(behind)
             return []

@@ -277,7 +277,8 @@ class Worker:
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Rejected | plan.Impossible):  # perhaps only by this replica
-                made = lag(self._client, attempt.block.table, attempt.target) or made
+                table, target = attempt.block.table, attempt.target
+                made = lag(self._client, table, target, keeps_values=True) or made
             if attempt.run.human == "dead":
                 end = self._letters.ready(attempt.block)
                 if isinstance(end, plan.NoAnswer):

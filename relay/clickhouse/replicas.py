@@ -38,14 +38,6 @@ logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 logging.getLogger("clickhouse_connect").propagate = False
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
-READ_WHOLE_LOG = """NOT is_readonly AND NOT is_session_expired AND zookeeper_exception = ''
-  AND (log_pointer > log_max_index OR log_max_index = 0)"""
-"""SQL about a row of system.replicas: what others altered is in this replica's queue, or made. A
-log without any entry has 0 for both numbers."""
-IS_ALTER = "type = 'ALTER_METADATA'"
-"""SQL about a row of system.replication_queue: an ALTER that this replica has still to make. Ask it
-behind READ_WHOLE_LOG: an entry that is read in between is in the queue by then."""
-
 _CODE = "X-ClickHouse-Exception-Code"
 _SERVER = "X-ClickHouse-Server-Display-Name"
 

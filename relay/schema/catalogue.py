@@ -16,12 +16,19 @@ from relay import names
 from relay.clickhouse.error_text import answer_line, unanswered
 from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.replicas import IS_ALTER, READ_WHOLE_LOG, connected, reading
+from relay.clickhouse.replica_log import (
+    IS_ALTER,
+    MAY_HAVE_READ_LOG,
+    READ_WHOLE_LOG,
+    SEES_LOGS,
+    empty_logs,
+)
+from relay.clickhouse.replicas import connected, reading
 from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from clickhouse_connect.driver.client import Client
 
@@ -65,9 +72,10 @@ WHERE {targets}
   AND concat(t.database, '.', t.name) IN {tables:Array(String)}
 """
 # Asked in this order.
-_READ_WHOLE_LOG = f"""
-SELECT database, table FROM system.replicas WHERE {READ_WHOLE_LOG}
-  AND database IN {{databases:Array(String)}} AND table IN {{names:Array(String)}}
+_LOGS = f"""
+SELECT database, table, {READ_WHOLE_LOG}, {MAY_HAVE_READ_LOG}, zookeeper_name, zookeeper_path
+FROM system.replicas
+WHERE database IN {{databases:Array(String)}} AND table IN {{names:Array(String)}}
 """  # noqa: S608 - a constant
 _ALTERS_TO_MAKE = f"""
 SELECT DISTINCT database, table FROM system.replication_queue WHERE {IS_ALTER}
@@ -108,6 +116,7 @@ class Catalogue:
         self._client: Client | None = None
         self._known: dict[str, tuple[Digest, TableColumns]] = {}
         self._may_ask_replicas = True
+        self._undecided = ""  # why it was not known last whether logs are empty
 
     def read(self, tables: Collection[str] | None = None) -> dict[str, TableColumns]:
         """Return columns of these tables, or of all; a table that is not there is left out.
@@ -160,7 +169,8 @@ class Catalogue:
     def caught_up(self, tables: Collection[str]) -> set[str]:
         """Return those of these replicated tables of which the server has made every ALTER.
 
-        All of them, where the user may not know: then what the server shows is believed.
+        All of them, where the user may not know: then what the server shows is believed. But of a
+        table whose log is empty, or has one entry that was not read, only who may ask Keeper knows.
 
         Raises:
             ClickHouseAway: as `read`.
@@ -168,10 +178,10 @@ class Catalogue:
         if not self._may_ask_replicas:
             return set(tables)
         try:
-            read, behind = (
-                {f"{database}.{table}" for database, table in self._query_some(sql, sorted(tables))}
-                for sql in (_READ_WHOLE_LOG, _ALTERS_TO_MAKE)
-            )
+            logs = self._query_some(_LOGS, sorted(tables))
+            behind = {
+                f"{db}.{name}" for db, name in self._query_some(_ALTERS_TO_MAKE, sorted(tables))
+            }
         except Refused as refused:
             self._may_ask_replicas = False
             log.warning(
@@ -180,7 +190,40 @@ class Catalogue:
                 extra={"why": refused.message},
             )
             return set(tables)
-        return (read - behind).intersection(tables)
+        read = {f"{database}.{table}" for database, table, has_read, *_ in logs if has_read}
+        places = {
+            f"{database}.{table}": (keeper, path)
+            for database, table, _, may_have_read, keeper, path in logs
+            if may_have_read
+        }
+        return ((read | self._with_empty_logs(places)) - behind).intersection(tables)
+
+    def _with_empty_logs(self, places: Mapping[str, tuple[str, str]]) -> set[str]:
+        """Those of these tables whose logs have no entry; none where that cannot be asked.
+
+        Args:
+            places: by table, the Keeper and the path in it.
+        """
+        empty: set[tuple[str, str]] = set()
+        try:
+            for keeper in sorted({keeper for keeper, _ in places.values()}):
+                paths = sorted({path for at, path in places.values() if at == keeper})
+                for some in in_urls(paths, len):
+                    rows = self._query(empty_logs(keeper), {"paths": some, "keeper": keeper})
+                    empty |= {(keeper, path) for (path,) in rows}
+        except (Refused, ClickHouseAway) as error:  # the tables stay as others registered them
+            if error.message != self._undecided:
+                log.warning(
+                    "cannot ask whether the replication log of a table is empty or begins with an "
+                    "ALTER that the replica has not read: its change counts once a row came into "
+                    "the table, or with GRANT %s ON system.zookeeper",
+                    SEES_LOGS,
+                    extra={"tables": sorted(places), "why": error.message},
+                )
+            self._undecided = error.message
+        else:
+            self._undecided = ""
+        return {table for table, place in places.items() if place in empty}
 
     def names(self) -> list[str]:
         """Return the names of all tables that `read` would give.

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from relay.cli import cli
+from relay.clickhouse.replica_log import SEES_LOGS
 from relay.config.settings import Settings
 from relay.operate.doctor import examine, grants
 from relay.operate.doctor.findings import EXIT_WARNINGS, KINDS, found
@@ -39,7 +40,7 @@ def test_every_right_is_for_something_of_this_app() -> None:
                 continue
             assert database in {"shop", "relay", "system"}, granted
             if database == "system":
-                assert granted.privileges == "SELECT"
+                assert granted.privileges in {"SELECT", SEES_LOGS}
 
 
 def writes_of(given: Settings, name: str) -> set[tuple[str, str]]:

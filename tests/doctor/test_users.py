@@ -66,7 +66,7 @@ def single(rights: tuple[ClickHouseRight, ...]) -> list[ClickHouseRight]:
     return [
         ClickHouseRight(privilege, right.place, right.before, right.note)
         for right in rights
-        for privilege in right.privileges.split(", ")
+        for privilege in re.split(r", (?![^(]*\))", right.privileges)  # not within SELECT(…)
     ]
 
 

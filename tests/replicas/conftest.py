@@ -28,6 +28,7 @@ def rig(running_rig: Rig) -> Iterator[Rig]:
     running_rig.heal()
     running_rig.everywhere("SYSTEM START FETCHES")
     running_rig.everywhere("SYSTEM START REPLICATION QUEUES")
+    running_rig.everywhere("SYSTEM START PULLING REPLICATION LOG")
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ class Replicated(Journal):
     Attributes:
         quorum: clickhouse.insert_quorum; None: none.
         url: clickhouse.url, one or several.
+        user: clickhouse.user.
     """
 
     def __init__(self, bootstrap: str, rig: Rig, app: str, directory: Path) -> None:
@@ -41,6 +42,7 @@ class Replicated(Journal):
         self._secret.write_text(rig.password, encoding="utf-8")
         self.rig, self.url = rig, rig.urls()
         self.quorum: str | None = "auto"
+        self.user = USER
         super().__init__(bootstrap, self.reached(), app, directory)
 
     def reached(self, url: str = "") -> ClickHouse:
@@ -48,7 +50,7 @@ class Replicated(Journal):
         return ClickHouse(
             url=url or self.url,
             insert_quorum=self.quorum,  # type: ignore[arg-type] # "auto"
-            user=USER,
+            user=self.user,
             password_file=self._secret,
         )
 

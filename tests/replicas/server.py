@@ -24,13 +24,20 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+from relay.clickhouse.replica_log import SEES_LOGS
 from tests.replicas.library import Library
+from tests.versions.users import STRICT
 
 SETTINGS = "settings.json"
 KEEPALIVE = "keepalive"
 USER = "tester"
+UNSEEING, SEEING = "unseeing", "seeing"
+"""Users of USER's password, who may do all but read `system.zookeeper`; SEEING as much of it as
+`relay doctor --grants` prints."""
 HOST = "127.0.0.1"
 _LISTEN = "SYSTEM START LISTEN"
+_ALL_BUT = ("GRANT ALL ON *.*", "REVOKE SELECT ON system.zookeeper")
+_OTHERS = {UNSEEING: _ALL_BUT, SEEING: (*_ALL_BUT, f"GRANT {SEES_LOGS} ON system.zookeeper")}
 _STAY = (
     "SELECT sum(sleepEachRow(1)) FROM numbers(4000000000) SETTINGS max_block_size = 1, "
     f"function_sleep_max_microseconds_per_block = 0, log_comment = '{KEEPALIVE}' FORMAT Null"
@@ -88,6 +95,7 @@ def configuration(one: Settings, directory: Path) -> str:
 <level>information</level><size>50M</size><count>2</count></logger>
 <listen_host>{HOST}</listen_host><listen_host>{one.interserver}</listen_host>
 <listen_try>1</listen_try>
+{STRICT}
 <http_port>{one.http}</http_port><tcp_port>{one.tcp}</tcp_port>
 <users_config>{directory}/users.xml</users_config>
 <display_name>{one.name}</display_name>
@@ -102,12 +110,20 @@ def configuration(one: Settings, directory: Path) -> str:
 
 
 def users(one: Settings) -> str:
-    """users.xml: USER, who may all, and `default`, whom the process itself acts as."""
-    may = "<profile>default</profile><quota>default</quota><access_management>1</access_management>"
+    """users.xml: USER, who may all, _OTHERS, and `default`, whom the process itself acts as."""
+    every = "<profile>default</profile><quota>default</quota>"
+    may = f"{every}<access_management>1</access_management>"
     profile = f"<default>{one.profile}</default>"
+    here = f"<password>{escape(one.password)}</password><networks><ip>{HOST}</ip></networks>{every}"
+    grants = {
+        name: "".join(f"<query>{sql}</query>" for sql in given) for name, given in _OTHERS.items()
+    }
+    others = "".join(
+        f"<{name}>{here}<grants>{given}</grants></{name}>" for name, given in grants.items()
+    )
     return f"""<clickhouse><profiles>{profile}</profiles><quotas><default/></quotas><users>
 <default><password></password><networks><ip>::1</ip></networks>{may}</default>
-<{USER}><password>{escape(one.password)}</password><networks><ip>{HOST}</ip></networks>{may}</{USER}>
+<{USER}>{here}<access_management>1</access_management></{USER}>{others}
 </users></clickhouse>"""
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from loader.blocks.worker import Worker
 from loader.core.retry_cause import RetryCause
+from relay.clickhouse.replica_log import SEES_LOGS
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
 from tests.loader.test_work import outcomes
+from tests.replicas.server import SEEING, UNSEEING
 
 if TYPE_CHECKING:
     from tests.replicas.journal import Replicated
@@ -50,3 +52,52 @@ def test_no_value_is_lost_on_a_replica_that_lags(
         wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
     found_rows = second.rows(f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {table}")
     assert found_rows == [(ROWS, ROWS)]
+
+
+@pytest.mark.parametrize("user", [SEEING, UNSEEING])
+def test_no_value_is_lost_where_an_alter_is_the_first_entry(
+    rig: Rig, journal: Replicated, app: str, user: str
+) -> None:
+    """A replica that has not read it shows the numbers of an empty log."""
+    table = f"d{app}.first"
+    rig.make(table, "id Int64, _block String", "ORDER BY tuple()")
+    first, second, _ = rig.replicas
+    second.command(f"SYSTEM STOP PULLING REPLICATION LOG {table}")
+    first.command(
+        f"ALTER TABLE {table} ADD COLUMN name LowCardinality(String) SETTINGS alter_sync = 1"
+    )
+    (block,) = journal.seal(table, batch(0, ROWS), each=1)
+    journal.quorum, journal.user = None, user
+    settings = journal.settings(url=second.url)
+    with contextlib.closing(Worker(settings)) as worker:
+        for _ in range(2):
+            (found,) = worker.load([block])
+            assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
+        second.command(f"SYSTEM START PULLING REPLICATION LOG {table}")
+        wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
+    found_rows = second.rows(f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {table}")
+    assert found_rows == [(ROWS, ROWS)]
+
+
+@pytest.mark.parametrize("user", [SEEING, UNSEEING])
+def test_a_table_made_anew_with_fewer_columns(
+    rig: Rig, journal: Replicated, app: str, user: str
+) -> None:
+    """Its log is empty: who may ask knows at once that no ALTER is missing; who may not waits,
+    with the right that is missing, until another block, which fits, has made an entry."""
+    table = f"d{app}.anew"
+    rig.make(table, "id Int64, _block String", "ORDER BY tuple()")
+    old, fits = journal.seal(table, batch(0, ROWS), batch(ROWS, ROWS).select(["id"]), each=1)
+    journal.quorum, journal.user = None, user
+    settings = journal.settings(url=rig.replicas[1].url)
+    with contextlib.closing(Worker(settings)) as worker:
+        (found,) = worker.load([old])
+        if user == UNSEEING:
+            assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
+            assert f"GRANT {SEES_LOGS} ON system.zookeeper" in found.reason
+            assert outcomes(worker.load([fits])) == ["loaded"]
+            wait_until(lambda: outcomes(worker.load([old])) == ["loaded"], "its rows")
+        else:
+            assert found.outcome == "loaded"
+            assert outcomes(worker.load([fits])) == ["loaded"]
+    assert rig.replicas[1].rows(f"SELECT uniqExact(id) FROM {table}") == [(2 * ROWS,)]

@@ -10,6 +10,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from loader.clickhouse.tables import Tables as Looked
 from relay.clickhouse.errors import About, about
+from relay.clickhouse.replica_log import MAY_HAVE_READ_LOG, READ_WHOLE_LOG
 from relay.config.settings import ClickHouse
 from relay.errors import Refused, Unavailable
 from relay.schema.catalogue import Catalogue, TableColumns, translated
@@ -207,3 +208,35 @@ def test_more_in_one_value_than_the_server_takes_is_no_absent_server(client: Any
     with pytest.raises(DatabaseError) as refused:
         client.query("SELECT length({x:Array(String)})", parameters={"x": INVENTED})
     assert about(str(refused.value), refused.value.code) is About.SIZE
+
+
+@pytest.mark.parametrize(
+    ("replica", "expected"),
+    [
+        ("7 AS log_pointer", (1, 0)),
+        ("6 AS log_pointer", (0, 0)),
+        ("1 AS log_pointer, 0 AS log_max_index", (1, 0)),
+        ("0 AS log_pointer, 0 AS log_max_index", (0, 1)),
+        ("0 AS log_pointer, 0 AS log_max_index, 1 AS total_replicas", (1, 0)),
+        ("0 AS log_pointer", (0, 0)),
+        ("7 AS log_pointer, 1 AS is_readonly", (0, 0)),
+        ("7 AS log_pointer, 1 AS is_session_expired", (0, 0)),
+        ("0 AS log_pointer, 0 AS log_max_index, 'lost' AS zookeeper_exception", (0, 0)),
+    ],
+)
+def test_what_a_replica_says_of_its_log(
+    client: Any, replica: str, expected: tuple[int, int]
+) -> None:
+    """Whether it has read all, and whether it may have: of the numbers of an empty log, where
+    others could have made an entry."""
+    usual = {
+        "is_readonly": "0",
+        "is_session_expired": "0",
+        "zookeeper_exception": "''",
+        "log_max_index": "6",
+        "total_replicas": "3",
+    }
+    more = [f"{value} AS {name}" for name, value in usual.items() if name not in replica]
+    row = f"SELECT {', '.join([replica, *more])}"
+    asked = f"SELECT {READ_WHOLE_LOG}, {MAY_HAVE_READ_LOG} FROM ({row})"
+    assert client.query(asked).result_rows == [expected]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import readable, readable_user
+from relay.clickhouse.replica_log import SEES_LOGS
 from relay.operate.doctor.fixes import grant, principal
 from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
 
@@ -137,8 +138,7 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     yield ClickHouseRight(
         "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
     )
-    for table in ("replicas", "replication_queue"):
-        yield ClickHouseRight("SELECT", f"system.{table}", note="optional: for Replicated tables")
+    yield from _of_replicas("optional: for Replicated tables")
     told = "optional: without it a block whose INSERT got no answer may be parked"
     yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
     hides = "optional: lets relay doctor name the policies that hide rows"
@@ -225,9 +225,14 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
 
 def _of_catalogue(databases: Iterable[str]) -> Iterator[ClickHouseRight]:
     yield from (ClickHouseRight("SHOW COLUMNS", place) for place in databases)
-    told = "optional: for Replicated tables, where relays ask several servers"
+    yield from _of_replicas("optional: for Replicated tables, where relays ask several servers")
+
+
+def _of_replicas(note: str) -> Iterator[ClickHouseRight]:
+    """What tells whether a replica has made every ALTER."""
     for table in ("replicas", "replication_queue"):
-        yield ClickHouseRight("SELECT", f"system.{table}", note=told)
+        yield ClickHouseRight("SELECT", f"system.{table}", note=note)
+    yield ClickHouseRight(SEES_LOGS, "system.zookeeper", note=note)
 
 
 def _of_judgement() -> Iterator[ClickHouseRight]:
