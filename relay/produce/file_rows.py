@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +25,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
-from relay.produce.json_arrays import ArrayLines, is_array
+from relay.produce.json_lines import ArrayLines, are_objects, is_array, parse_object
 from relay.produce.nested_conversion import holds_infinity
 from relay.program.spelling import did_you_mean
 
@@ -235,14 +234,15 @@ def _json_block(
 ) -> tuple[pa.BinaryArray, int]:
     """The block's rows, and how many lines it has."""
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    # A value that does not fit is found again below, with what the line holds.
-    with contextlib.suppress(pa.ArrowInvalid, ConfigError):
-        batch = _json_columns(block, pinned)
-        if batch.num_rows == lines:  # else there are blank lines, and row numbers would be wrong
-            if not source.options.ignore_unknown:
-                encoder.check_names(source.options.renamed(batch.schema.names))
-            return _encode(source, encoder, batch, first), lines
-    # Values of several kinds in a column, or an error: row by row finds out which.
+    if are_objects(block, lines):
+        # A value that does not fit is found again below, with what the line holds.
+        with contextlib.suppress(pa.ArrowInvalid, ConfigError):
+            batch = _json_columns(block, pinned)
+            if batch.num_rows == lines:
+                if not source.options.ignore_unknown:
+                    encoder.check_names(source.options.renamed(batch.schema.names))
+                return _encode(source, encoder, batch, first), lines
+    # Blank lines, values of several kinds in a column, or an error: row by row finds out which.
     return _json_rows(source, encoder, block, first), lines
 
 
@@ -280,7 +280,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         if not line.strip():
             continue
         try:
-            rows.append(encoder.encode(_chosen(source, encoder, _json_object(line))))
+            rows.append(encoder.encode(_chosen(source, encoder, parse_object(line))))
         except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{source.label}, row {number}: {error}", "correct the line"
@@ -314,33 +314,6 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
         else:
             chosen[name] = value
     return chosen
-
-
-def _json_object(line: bytes) -> dict[str, object]:
-    row = json.loads(line, object_pairs_hook=_object, parse_float=_number)
-    if not isinstance(row, dict):
-        raise ConfigError(f"not a JSON object: {line[:80]!r}", "write one object in each line")
-    return row
-
-
-def _number(text: str) -> object:
-    """As json.loads makes it, unless that is another number than was written.
-
-    A Decimal column may take all of its digits.
-    """
-    value = float(text)
-    try:
-        exact = Decimal(text)
-    except InvalidOperation as error:
-        raise ValueError(f"{text} is beyond every type's numbers") from error
-    return value if Decimal(repr(value)) == exact else exact
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object; json.loads alone would take the last value of a name that occurs twice."""
-    if doubled := repeated(name for name, _ in pairs):
-        raise ConfigError(f"{', '.join(map(repr, doubled))} occurs twice", "rename or drop one")
-    return dict(pairs)
 
 
 @contextlib.contextmanager

@@ -1,24 +1,83 @@
-"""Reads a JSON array of objects as lines of JSON, so that both are read alike.
+"""Reads a JSON array of objects as lines of JSON, so that both are read alike; and one line.
 
-Receives the text of a file by pieces, gives its elements, each on a line of its own.
+Receives the text of a file by pieces, gives its elements, each on a line of its own; of a block
+of lines, whether Arrow's reader may have it; of one line, the object with every digit of numbers.
 """
 
 from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from relay.errors import ConfigError
+from relay.produce.arrow_columns import repeated
 
 _BLANKS = " \t\r\n"
 _DECODER = json.JSONDecoder()
+_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r]*\{")
+_NEXT = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
+_NULL_BEHIND = re.compile(rb"\}[ \t\r]*null")
 
 
 def is_array(beginning: bytes) -> bool:
     """Return whether a text that begins like this is an array, not one object per line."""
     return beginning.lstrip()[:1] == b"["
+
+
+def are_objects(block: bytes, lines: int) -> bool:
+    """Return whether each line begins and ends as an object does, and none is followed by null.
+
+    Arrow's reader takes null for an object without columns, or ends the process where a block
+    begins with it. No valid object has a line end between a closing and an opening brace, so that
+    as many rows as lines are then one in each. A text with `} null` in it makes that False, too:
+    such a block is read more slowly.
+
+    Args:
+        block: whole lines; only the last may lack its line end.
+        lines: how many they are.
+    """
+    return bool(
+        _FIRST.match(block)
+        and len(_NEXT.findall(block)) == lines - 1
+        and not _NULL_BEHIND.search(block)
+    )
+
+
+def parse_object(line: bytes) -> dict[str, object]:
+    """Return the object that a line holds.
+
+    Raises:
+        ConfigError: the line holds another value, or a name twice.
+        ValueError: the line is no JSON.
+    """
+    row = json.loads(line, object_pairs_hook=_object, parse_float=_number)
+    if not isinstance(row, dict):
+        raise ConfigError(f"not a JSON object: {line[:80]!r}", "write one object in each line")
+    return row
+
+
+def _number(text: str) -> object:
+    """As json.loads makes it, unless that is another number than was written.
+
+    A Decimal column may take all of its digits.
+    """
+    value = float(text)
+    try:
+        exact = Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"{text} is beyond every type's numbers") from error
+    return value if Decimal(repr(value)) == exact else exact
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; json.loads alone would take the last value of a name that occurs twice."""
+    if doubled := repeated(name for name, _ in pairs):
+        raise ConfigError(f"{', '.join(map(repr, doubled))} occurs twice", "rename or drop one")
+    return dict(pairs)
 
 
 class ArrayLines:
