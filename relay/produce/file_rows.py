@@ -25,7 +25,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
-from relay.produce.json_lines import ArrayLines, are_objects, is_array, parse_object
+from relay.produce.json_lines import TOO_DEEP, ArrayLines, are_objects, is_array, parse_object
 from relay.produce.nested_conversion import holds_infinity
 from relay.program.spelling import did_you_mean
 
@@ -236,7 +236,7 @@ def _json_block(
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     if are_objects(block, lines):
         # A value that does not fit is found again below, with what the line holds.
-        with contextlib.suppress(pa.ArrowInvalid, ConfigError):
+        with contextlib.suppress(pa.ArrowInvalid, ConfigError, RecursionError):
             batch = _json_columns(block, pinned)
             if batch.num_rows == lines:
                 if not source.options.ignore_unknown:
@@ -282,8 +282,9 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         try:
             rows.append(encoder.encode(_chosen(source, encoder, parse_object(line))))
         except (ValueError, RecursionError) as error:
+            reason = TOO_DEEP if isinstance(error, RecursionError) else error
             raise ConfigError(
-                f"{source.label}, row {number}: {error}", "correct the line"
+                f"{source.label}, row {number}: {reason}", "correct the line"
             ) from error
         except ConfigError as error:
             error.message = f"{source.label}, row {number}: {error.message}"

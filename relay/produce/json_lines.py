@@ -17,6 +17,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import repeated
 
 _BLANKS = " \t\r\n"
+TOO_DEEP = "a value is nested too deep"
 _DECODER = json.JSONDecoder()
 _FIRST = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r]*\{")
 _NEXT = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
@@ -69,7 +70,7 @@ def _number(text: str) -> object:
     try:
         exact = Decimal(text)
     except InvalidOperation as error:
-        raise ValueError(f"{text} is beyond every type's numbers") from error
+        raise ValueError(f"{text[:40]!r} has too large an exponent") from error
     return value if Decimal(repr(value)) == exact else exact
 
 
@@ -130,6 +131,8 @@ class ArrayLines:
                     raise self._wrong(error.msg) from error
                 size *= 2  # so that a large object is not tried at each small step
                 continue
+            except RecursionError as error:
+                raise self._wrong(TOO_DEEP) from error
             # Within texts JSON has no line ends: these stand between values.
             line = self._text[self._at : end].replace("\n", " ").replace("\r", " ")
             self._at = end

@@ -65,3 +65,28 @@ def test_lines_with_objects_are_left_to_arrow(text: str) -> None:
 def test_a_text_that_looks_like_null_behind_an_object_is_read(tmp_path: Path) -> None:
     """Row by row, and with the same result."""
     assert read(tmp_path / "f.jsonl", '{"a": 1, "b": "} null"}\n{"a": 2}\n') == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": ' + "[" * 5000 + "]" * 5000 + "}\n",
+        '{"a": ' + '{"b": ' * 5000 + "1" + "}" * 5000 + "}\n",
+        '{"a": 1}\n{"a": ' + "[" * 5000,
+        '[{"a": ' + "[" * 5000,
+        '{"a": 1e' + "9" * 30 + "}\n",
+        '{"a": 1e-' + "9" * 30 + "}\n",
+        '{"a": ' + "1" * 5000 + "}\n",
+    ],
+)
+def test_what_python_cannot_hold_is_refused_with_its_row(tmp_path: Path, text: str) -> None:
+    """Values that are nested too deep, and numbers with too many digits, are no bug of ours."""
+    row = 1 + text.count("\n{")
+    with pytest.raises(ConfigError, match=f"row {row}: "):
+        read(tmp_path / "f.jsonl", text)
+
+
+def test_a_deep_value_of_an_unknown_column_is_left_out(tmp_path: Path) -> None:
+    """As one that is not deep; Arrow's type of it is too deep for Python to compare."""
+    text = '{"a": 1, "b": ' + "[" * 900 + "]" * 900 + "}\n"
+    assert read(tmp_path / "f.jsonl", text) == [1]
