@@ -56,8 +56,9 @@ class FileOptions:
         allow_missing: columns that are not in the file take their DEFAULT.
         ignore_unknown: columns that the table does not have are left out.
         columns: of a file by its own name, with the table's name for it.
-        date_format: of text in columns of dates and times, as strptime has it; empty: ISO 8601
-            and other dates that can be meant in one way only.
+        date_format: of texts and whole numbers in columns of dates and times, as strptime has it;
+            empty: ISO 8601 and other dates that can be meant in one way only, and numbers are
+            those of the row message.
 
     Raises:
         ConfigError: the format says no year, a week without its day, a zone's name, or a day in two
@@ -122,10 +123,10 @@ def is_date(type_: ColumnType) -> bool:
 def with_dates(
     batch: pa.RecordBatch, codec: RowCodec, options: FileOptions, origin: BatchOrigin
 ) -> pa.RecordBatch:
-    """Return the batch with texts of date and time columns as times, by the format named.
+    """Return the batch with texts and whole numbers of date and time columns as times.
 
     Raises:
-        BadValue: a text is not written so, or there is no such day or second.
+        BadValue: one is not written by the format named, or there is no such day or second.
     """
     if not options.date_format:
         return batch
@@ -135,9 +136,12 @@ def with_dates(
         if type_ is None or not is_date(type_):
             continue
         array = as_strings(batch.column(place))
+        whole = pa.types.is_integer(array.type)
+        if whole:
+            array = array.cast(pa.string())
         if not pa.types.is_string(array.type):
             continue
-        times = _times(array, options.date_format)
+        times = _times(array, options.date_format, whole=whole)
         if times.null_count > array.null_count:
             failed: Any = pc.and_(pc.is_null(times), pc.is_valid(array))
             row = pc.index(failed, value=True).as_py()
@@ -148,13 +152,19 @@ def with_dates(
 
 
 @lru_cache(maxsize=1024)
-def time_of(text: str, date_format: str, column: str) -> object:
+def time_of(text: str, date_format: str, column: str, *, whole: bool = False) -> object:
     """Return one text of a date or time column as a datetime.
+
+    Args:
+        text: or the digits of a number.
+        date_format: as strptime has it.
+        column: for errors.
+        whole: it was a number.
 
     Raises:
         BadValue: it is not written so, or there is no such day or second.
     """
-    (found,) = _times(pa.array([text]), date_format).to_pylist()
+    (found,) = _times(pa.array([text]), date_format, whole=whole).to_pylist()
     if found is None:
         raise _misfit(f"column {column!r}", text, date_format)
     time: object = found
@@ -165,13 +175,20 @@ def _misfit(where: str, value: object, date_format: str) -> BadValue:
     reason = f"{value!r} is not written as {date_format!r}"
     if isinstance(value, str) and not _parsed(pa.array([value]), date_format).null_count:
         reason = f"{value!r}, read as {date_format!r}, is a day or second that does not exist"
+        if not _times(pa.array([value]), date_format).null_count:
+            reason = (
+                f"{value!r} has too few digits for {date_format!r}: a number has no zeros ahead"
+            )
     error = BadValue(f"{where}: {reason}", "correct the value, or name another --date-format")
     error.value = value
     return error
 
 
-def _times(texts: Any, date_format: str) -> Any:
+def _times(texts: Any, date_format: str, *, whole: bool = False) -> Any:
     """Null where a text is not written so, or says a day or second that does not exist.
+
+    Of a whole number the format has to make the same digits again: without the zero ahead that
+    numbers lose, 1022024 would be the tenth, by %d%m%Y, and not the first of February.
 
     The C library makes 1 May of 31 April, and takes a second 60. The same text with another day
     and second behind it, of which the last one counts, is at the beginning of the text's own
@@ -195,6 +212,10 @@ def _times(texts: Any, date_format: str) -> Any:
         new_year = _parsed(_joined(texts, " 1 1"), f"{date_format} %m %d")
         year: Any = pc.year(_middle(_naive(new_year).cast(pa.int64())))
         exists = pc.and_(exists, pc.equal(pc.year(within), year))
+    # Arrow does not write seconds since the epoch; they have no zeros ahead.
+    if whole and "s" not in _DIRECTIVE.findall(_without_percent(date_format)):
+        again: Any = pc.strftime(_naive(times), format=date_format)
+        exists = pc.and_(exists, pc.equal(again, texts))
     return pc.if_else(exists, times, pa.scalar(None, times.type))
 
 

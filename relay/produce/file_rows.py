@@ -310,8 +310,10 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
         type_ = types.get(name)
         if type_ is None and options.ignore_unknown:
             continue
-        if options.date_format and isinstance(value, str) and type_ and is_date(type_):
-            chosen[name] = time_of(value, options.date_format, name)
+        whole = type(value) is int
+        dated = options.date_format and type_ and is_date(type_)
+        if dated and (whole or isinstance(value, str)):
+            chosen[name] = time_of(str(value), options.date_format, name, whole=whole)
         else:
             chosen[name] = value
     return chosen

@@ -22,6 +22,7 @@ from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 TYPES = ("Date", "Date32", "DateTime", "DateTime('Asia/Tokyo')", "DateTime64(3)", "DateTime64(9)")
@@ -29,9 +30,13 @@ WAYS = ("csv", "parquet", "columns.jsonl", "rows.jsonl")
 
 
 def read(
-    folder: Path, way: str, texts: list[str], date_format: str, type_: str = "DateTime64(0)"
+    folder: Path,
+    way: str,
+    texts: Sequence[str | int],
+    date_format: str,
+    type_: str = "DateTime64(0)",
 ) -> list[int]:
-    """What is sent for the texts; a blank line makes JSON be read row by row."""
+    """What is sent for texts or whole numbers; a blank line makes JSON be read row by row."""
     path = folder / f"f.{way}"
     if way == "csv":
         path.write_text("\n".join(["d,a", *(f'"{text}",1' for text in texts)]), encoding="utf-8")
@@ -127,14 +132,67 @@ def test_iso_is_no_way_out_where_a_format_is_named(tmp_path: Path, way: str) -> 
         read(tmp_path, way, ["2024-02-01", "2024-05-31"], "%Y-%d-%m")
 
 
+@pytest.mark.parametrize("way", ["parquet", "columns.jsonl", "rows.jsonl"])
 @pytest.mark.parametrize(
-    "column", [pa.array(["2024-02-01"], kind) for kind in (pa.large_string(), pa.binary())]
-    + [pa.array(["2024-02-01"]).dictionary_encode()]
+    ("number", "date_format", "time"),
+    [
+        (20240131, "%Y%m%d", (2024, 1, 31)),
+        (20240131010203, "%Y%m%d%H%M%S", (2024, 1, 31, 1, 2, 3)),
+        (2024366, "%Y%j", (2024, 12, 31)),
+        (10022024, "%d%m%Y", (2024, 2, 10)),
+        (2024, "%Y", (2024, 1, 1)),
+        (1706659323, "%s", (2024, 1, 31, 0, 2, 3)),
+    ],
+)
+@pytest.mark.parametrize("type_", ["DateTime", "DateTime64(0)", "Nullable(DateTime)"])
+def test_a_format_is_for_whole_numbers_too(
+    tmp_path: Path, way: str, number: int, date_format: str, time: tuple[int, ...], type_: str
+) -> None:
+    """Red before: 20240131 was so many seconds, a day of August 1970."""
+    assert read(tmp_path, way, [number] * 2, date_format, type_) == [second(*time)] * 2
+
+
+@pytest.mark.parametrize("way", ["parquet", "columns.jsonl", "rows.jsonl"])
+@pytest.mark.parametrize(
+    ("number", "date_format", "reason"),
+    [
+        (20240230, "%Y%m%d", "is a day or second that does not exist"),
+        (1706659323, "%Y-%m-%d", "is not written as"),
+        (-20240131, "%Y%m%d", "is not written as"),
+        (1022024, "%d%m%Y", "has too few digits"),
+        (2024210, "%Y%m%d", "has too few digits"),
+        (40131, "%y%m%d", "is not written as"),
+    ],
+)
+def test_a_whole_number_that_the_format_does_not_say_is_refused(
+    tmp_path: Path, way: str, number: int, date_format: str, reason: str
+) -> None:
+    """As a text; a number has lost its zeros, without which the first of February is the 10th."""
+    with pytest.raises(BadValue) as error:
+        read(tmp_path, way, [number], date_format)
+    assert "row 1" in error.value.message
+    assert f"column 'd': '{number}'" in error.value.message
+    assert reason in error.value.message
+
+
+def test_a_format_is_for_whole_numbers_beside_texts(tmp_path: Path) -> None:
+    """Which JSON alone can have in one column, and are read row by row."""
+    assert read(tmp_path, "columns.jsonl", [20240131, "20240201"], "%Y%m%d") == [
+        second(2024, 1, 31),
+        second(2024, 2, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array(["20240201"], kind) for kind in (pa.large_string(), pa.binary())]
+    + [pa.array(["20240201"]).dictionary_encode()]
+    + [pa.array([20240201]).dictionary_encode()]
+    + [pa.array([20240201], kind) for kind in (pa.int32(), pa.uint64())]
 )  # fmt: skip
-def test_a_format_is_for_every_text_of_parquet(tmp_path: Path, column: Any) -> None:
+def test_a_format_is_for_every_type_of_parquet(tmp_path: Path, column: Any) -> None:
     pyarrow.parquet.write_table(pa.table({"d": column}), tmp_path / "f.parquet")
     table = encoder(ColumnDef("d", "Date"))
-    source = RowFile.of(tmp_path / "f.parquet", None, FileOptions(date_format="%Y-%d-%m"))
+    source = RowFile.of(tmp_path / "f.parquet", None, FileOptions(date_format="%Y%d%m"))
     (piece,) = source.rows(table)
     assert table.codec.decode_rows(piece.rows).to_pylist() == [{"d": second(2024, 1, 2) // 86_400}]
 
