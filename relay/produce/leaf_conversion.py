@@ -27,6 +27,8 @@ _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
 _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _INFINITY = r"^[+-]?inf(inity)?$"
+_DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
+"""Digits that are a day, or a second, of the years that ClickHouse holds."""
 _DIGITS_MOST = 76
 """Of a Decimal, in ClickHouse and in Arrow."""
 
@@ -226,9 +228,24 @@ def _time_texts(texts: Any, base: str) -> Array:
     none = pa.scalar(None, pa.string())
     if base.startswith("Time"):
         return _whole(texts, pa.int64())
+    if pc.any(digits).as_py():
+        _refuse_days(texts)
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
         ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
         ticks(pc.if_else(plain, texts, none).cast(pa.timestamp(fine)), base),
     )
     return counts
+
+
+def _refuse_days(texts: Any) -> None:
+    """Raise ArrowInvalid where digits are more likely a day as ISO 8601 has it, 20240131.
+
+    As the number of seconds or ticks that they may be, too, they are a moment of 1970.
+    """
+    days: Any = pc.match_substring_regex(texts, _DAY)
+    row = pc.index(days, value=True).as_py()
+    if row >= 0:
+        raise pa.ArrowInvalid(
+            f"{texts[row].as_py()!r} may be a day or a number: write 2024-01-31 for a day"
+        )

@@ -290,6 +290,27 @@ def test_iso_is_read_alike_in_every_file(
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("text", ["20240131", "19991231", "20240131235959"])
+def test_digits_that_look_like_a_day_are_refused(
+    tmp_path: Path, way: str, text: str, type_: str
+) -> None:
+    """Red before: 20240131 seconds, a day of August 1970, though ISO 8601 has such dates."""
+    with pytest.raises(BadValue, match=rf"'{text}' may be a day or a number") as error:
+        read(tmp_path, way, ["2024-01-01", text], "", type_)
+    assert "row 2" in error.value.message
+    assert "--date-format" in error.value.next_step
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("digits", ["20241301", "1706659323", "18991231", "-20240131", "240131"])
+def test_other_digits_are_the_number_of_the_row_message(
+    tmp_path: Path, way: str, digits: str
+) -> None:
+    assert read(tmp_path, way, [digits], "", "DateTime64(3)") == [int(digits)]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_time_of_day_is_more_than_a_date(tmp_path: Path, way: str) -> None:
     with pytest.raises(BadValue, match="a time of day is more than the type holds"):
         read(tmp_path, way, ["2024-02-01 00:00:01"], "", "Date")
