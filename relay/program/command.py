@@ -7,6 +7,7 @@ when asked to. Knows nothing of any command.
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import select
@@ -97,6 +98,7 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
         0 (or the int a command returned) when it ended well; the status of the
         RelayError; 2 for wrong usage; 130 when interrupted; 70 for what nobody foresaw.
     """
+    _escape_what_cannot_be_shown()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if f"_{prog_name.upper()}_COMPLETE" in os.environ:
         command.main(given, prog_name)  # click answers the shell's completion and exits
@@ -118,6 +120,13 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
     except Exception as bug:  # noqa: BLE001 - the last place that can say something
         return _unforeseen(prog_name, bug)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _escape_what_cannot_be_shown() -> None:
+    """Print `\\u2192` for an arrow where the terminal's encoding has none, as Latin-1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def end(status: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import signal
 import subprocess
 import sys
@@ -60,6 +61,26 @@ def test_what_nobody_foresaw_is_one_apologetic_line_and_status_70(
     assert "a bug in block-relay" in err
     assert "KeyError: 'a\\nb'" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_what_the_terminal_cannot_show_is_escaped(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """An arrow, and a byte of a path that is not UTF-8; by click and without it."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding))
+
+    @click.command()
+    def command() -> None:
+        print("1 → 2 \udcff")
+        click.echo("3 → 4")
+
+    assert run_main(command, "relay", []) == 0
+    sys.stdout.flush()
+    shown = written.getvalue()
+    assert b"\\udcff" in shown
+    assert "1 → 2".encode(encoding, "backslashreplace") in shown
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), errors.Refused("no")])
