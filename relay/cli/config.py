@@ -19,6 +19,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from relay.cli.dev.directory import directory_option
+from relay.cli.named_files import write_file
 from relay.cli.options import config_argument
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
@@ -122,7 +123,7 @@ def init(  # noqa: PLR0913 - one for each setting
     if file is None:
         click.echo(text)
         return
-    file.write_text(f"{text}\n", encoding="utf-8")
+    write_file(file, f"{text}\n".encode())
     click.echo(f"wrote {file}; next: relay config check {file}", err=True)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
 
+from relay.cli.named_files import copy_tree
 from relay.errors import ConfigError, MissingTool
 from relay.program import shared_files
 from relay.program.command import WholeGroup
@@ -73,9 +73,7 @@ def kubernetes(directory: Path, *, force: bool) -> None:
             f"{directory} already has files",
             "name another directory, or overwrite those of the same name with --force",
         )
-    # pip compiles what is Python among them.
-    compiled = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(manifests, directory, ignore=compiled, dirs_exist_ok=True)
+    copy_tree(manifests, directory, without="__pycache__")  # pip compiles what is Python in it
     click.echo(f"wrote {directory}; begin with {directory / 'README.md'}")
 
 

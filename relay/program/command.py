@@ -6,6 +6,7 @@ when asked to. Knows nothing of any command.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import logging
@@ -25,6 +26,23 @@ from relay.program.spelling import meant
 
 TRACEBACK = "RELAY_TRACEBACK"
 """Environment variable: at 1 every error shows its stack trace."""
+
+OTHER_PATH = "name another path, or mend this one"
+"""Next step of errors of a file that a person named."""
+_OF_A_PATH = frozenset(
+    {
+        errno.EACCES,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
+"""What is wrong with a path until a person mends it. A full disk, or too many open files, pass: a
+supervisor starts the program again."""
 
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells count it."""
@@ -155,10 +173,14 @@ def show_error(prog_name: str, error: RelayError) -> None:
 
 
 def _unforeseen(prog_name: str, bug: Exception) -> int:
-    """Print an unexpected error in one line, with a stack trace if asked for."""
+    """Print an error that is none of ours, with a stack trace if asked for; return its status."""
     if isinstance(bug, BrokenPipeError) and _output_is_closed():
         return EXIT_PIPE_CLOSED
     _show_trace()
+    if isinstance(bug, OSError) and bug.filename and bug.errno in _OF_A_PATH:
+        wrong = ConfigError(f"{os.fsdecode(bug.filename)}: {bug.strerror}", OTHER_PATH)
+        show_error(prog_name, wrong)
+        return wrong.exit_code
     what = " ".join(str(bug).split()) or "no message"
     click.echo(
         f"{prog_name}: a bug in block-relay: {type(bug).__name__}: {what} ({TRACEBACK}=1 shows "

@@ -16,6 +16,7 @@ from rich.table import Table
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.cli.arguments import TABLE
 from relay.cli.dead.options import PLACE, selecting
+from relay.cli.named_files import refuse_unwritable, write_file
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
 from relay.config.settings import Settings
@@ -169,12 +170,14 @@ def show(
     relay dead show 0:17 --raw message.bin
     """
     settings = settings_of(config_file)
+    if raw is not None:
+        refuse_unwritable(raw)
     with _reader(settings) as reader:
         letter = next(reader.letters([place]))
         mark = reader.marks().get(place)
     rows = _rows(settings, letter, as_table or letter.table)
     if raw is not None:
-        raw.write_bytes(letter.value or b"")
+        write_file(raw, letter.value or b"")
     if as_json:
         click.echo(json.dumps(output_dead.whole_as_json(letter, mark, rows), ensure_ascii=False))
         return
