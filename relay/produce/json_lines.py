@@ -26,7 +26,7 @@ _NULL_BEHIND = re.compile(rb"\}[ \t\r]*null")
 
 def is_array(beginning: bytes) -> bool:
     """Return whether a text that begins like this is an array, not one object per line."""
-    return beginning.lstrip()[:1] == b"["
+    return beginning.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def are_objects(block: bytes, lines: int) -> bool:
@@ -92,7 +92,7 @@ class ArrayLines:
     def __init__(self, stream: Any, name: str) -> None:
         self._stream, self._name = stream, name
         self._text, self._at, self._ended = "", 0, False
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._lines = self._elements()
         self._row = 0
 

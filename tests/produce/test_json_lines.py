@@ -90,3 +90,9 @@ def test_a_deep_value_of_an_unknown_column_is_left_out(tmp_path: Path) -> None:
     """As one that is not deep; Arrow's type of it is too deep for Python to compare."""
     text = '{"a": 1, "b": ' + "[" * 900 + "]" * 900 + "}\n"
     assert read(tmp_path / "f.jsonl", text) == [1]
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}]', ' \n[{"a": 1}\n]\n', "[]"])
+def test_an_array_behind_a_byte_order_mark_is_read(tmp_path: Path, text: str) -> None:
+    """Editors on Windows write it."""
+    assert read(tmp_path / "f.json", f"\ufeff{text}") == read(tmp_path / "g.json", text)
