@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4 << 20  # of text read at a time
 PARQUET_ROWS = 65_536
 
+_CSV_LONG = "straddling object"
+"""Arrow's word for a row that does not end in the block behind the one where it begins."""
 _CSV_ERROR = re.compile(r"CSV parse error: Row #(\d+): (.*)")
 
 SUFFIXES = {
@@ -103,9 +105,11 @@ class RowFile:
             yield from _READERS[self.format](self, encoder)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0]
-            raise ConfigError(
-                f"{self.label}: {reason}", f"check that the file is {self.format}, and correct it"
-            ) from error
+            next_step = f"check that the file is {self.format}, and correct it"
+            if _CSV_LONG in reason:
+                reason = f"a row is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed"
+                next_step = "close the quote, or write such rows as JSON lines or Parquet"
+            raise ConfigError(f"{self.label}: {reason}", next_step) from error
         except BadValue as error:
             advise(error, self.options, csv=self.format == "csv")
             raise

@@ -209,3 +209,11 @@ def test_a_damaged_row_far_into_a_file_of_one_column_is_named_by_its_line(tmp_pa
     path = written(tmp_path / "f.csv", "note\n" + "1\n\n" * lines + "1,1\n")
     with pytest.raises(ConfigError, match=f"line {2 * lines + 2}: Expected 1 columns, got 2"):
         list(RowFile.of(path).rows(NOTES))
+
+
+@pytest.mark.parametrize("quote", ['"', ""])
+def test_a_row_of_csv_that_is_too_long_is_told_as_that(tmp_path: Path, quote: str) -> None:
+    """What is valid, and a quote that is never closed, look alike."""
+    text = f'c,a,e\n1,1,1\n"{"x" * 2 * BLOCK_BYTES}{quote},1,1\n'
+    with pytest.raises(ConfigError, match="a row is longer than 4 MiB, or a quote is not closed"):
+        read(written(tmp_path / "f.csv", text))
