@@ -24,7 +24,7 @@ from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
-from relay.schema.types.proto_shape import widened
+from relay.schema.types.proto_shape import ProtoField, Shape, widened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
-    from relay.schema.types.proto_shape import ProtoField, Shape
 
 _ASCII = 0x7F
 _GONE_BYTES = 8
@@ -116,6 +115,8 @@ class RowCodec:
             for field, kind in zip(self.row_fields, kinds, strict=True)
         )
         self._counter = _handler([one.field for one in self._counted]) if self._counted else None
+        self.row_parts = MessageParts(self.row_fields)
+        """Of `row_fields`: what of a row lies behind one length."""
 
     @property
     def counts_in_rows(self) -> bool:
@@ -186,20 +187,12 @@ class RowCodec:
             for column, kind in zip(batch.columns, self.types, strict=False)  # gone ones follow
         ]
 
-    def encode_all(self, batch: pa.RecordBatch, numbers: list[int] | None = None) -> pa.BinaryArray:
-        """Return what `decode_all` gave, serialized again as protobuf itself would.
-
-        Args:
-            batch: as `decode_all` gives it.
-            numbers: of the fields to serialize; None: all.
-        """
-        arrays = [
-            column
-            if numbers is None or field.number in numbers
-            else left_out(len(column), column.type)
-            for field, column in zip(self.row_fields, batch.columns, strict=True)
+    def encode_all(self, batch: pa.RecordBatch) -> pa.BinaryArray:
+        """Return what `decode_all` gave, serialized again as protobuf itself would."""
+        raw = [
+            as_bytes(column) if text else column
+            for column, text in zip(batch.columns, self._text, strict=True)
         ]
-        raw = [as_bytes(a) if text else a for a, text in zip(arrays, self._text, strict=True)]
         whole: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
         encoded: pa.BinaryArray = self._handler.record_batch_to_array(whole)
         return encoded
@@ -228,6 +221,46 @@ class RowCodec:
         named: Any = pa.RecordBatch.from_arrays(arrays, names=self._codec_names[: len(arrays)])
         encoded: pa.BinaryArray = self._encoder.record_batch_to_array(named)
         return encoded
+
+
+class MessageParts:
+    """What lies in a message behind one length: messages and packed lists, as the bytes they are.
+
+    Args:
+        fields: of the message.
+    """
+
+    def __init__(self, fields: Sequence[ProtoField]) -> None:
+        self.fields = fields
+        """All of them, in their order."""
+        self.messages = {
+            one.number: MessageParts(one.shape.message.fields)
+            for one in fields
+            if one.shape.message is not None
+        }
+        """The same of the messages in it, by their field's number."""
+        held = [one for one in fields if one.shape.message is not None or one.shape.packable]
+        self._numbers = sorted(one.number for one in held)
+        as_bytes = [
+            ProtoField(
+                f"f{one.number}",
+                one.number,
+                Shape("bytes", repeated=one.shape.repeated and not one.shape.packable),
+            )
+            for one in held
+        ]
+        self._handler = _handler(as_bytes) if as_bytes else None
+
+    def read(self, messages: pa.BinaryArray) -> dict[int, Any]:
+        """Return columns of bytes, by field number; of a list what is not packed is left out.
+
+        Args:
+            messages: serialized, without nulls, each of which parses.
+        """
+        if self._handler is None:
+            return {}
+        columns = decoded(self._handler, messages).columns
+        return dict(zip(self._numbers, columns, strict=True))
 
 
 def _is_text(shape: Shape) -> bool:

@@ -5,9 +5,9 @@ explain (relay.rows.wire_scan). The bytes that the decoded values take are count
 never has fewer, so where the sums agree, and no number is wider than its field, nothing is
 unexplained. That is the usual case and costs a few percent of decoding.
 
-Not seen by the sum, and by nothing but a scan of every row: bytes that a producer saves by an
-encoding shorter than protobuf's own (a repeated number that is not packed, alone in its row)
-and spends again, exactly as many, in a field that is unknown.
+Lists of numbers count as far as they are packed, and messages as long as they are. What protobuf
+itself would make of the decoded values does not do as a measure: a list of one number that is not
+packed takes a byte less than that, so that two of them would hide a stranger of two bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from relay.schema.dead_reason import DeadKind
 from relay.schema.types.nested import list_lengths
 
 if TYPE_CHECKING:
-    from relay.rows.row_codec import RowCodec
+    from collections.abc import Callable, Sequence
+
+    from relay.rows.row_codec import MessageParts, RowCodec
     from relay.schema.types.proto_shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}
@@ -41,14 +43,15 @@ def find_unexplained(
         wire: what `codec.decode_all` made of them.
         codec: of the table.
     """
-    total = int(np.diff(offsets_of(rows)[[0, -1]])[0])
-    if total == _explained(wire, codec):
+    if _is_explained(rows, wire.columns, codec.row_parts):
         return []
     again = codec.encode_all(wire)
     differ: Any = pc.not_equal(pc.binary_length(rows), pc.binary_length(again))
-    suspect = differ.to_numpy(zero_copy_only=False)
+    unlike: Any = pc.not_equal(rows, again)
+    suspect, unlike = (one.to_numpy(zero_copy_only=False) for one in (differ, unlike))
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
-        suspect = suspect | _too_wide(column, field.shape)
+        suspect = suspect | _anywhere(_too_wide, column, field.shape)
+        suspect |= unlike & _anywhere(_has_one, column, field.shape)
     suspects = np.flatnonzero(suspect)
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
@@ -95,41 +98,82 @@ def _is_given(column: Any, shape: Shape) -> bool:
     return bool(column.null_count < len(column))
 
 
-def _explained(wire: pa.RecordBatch, codec: RowCodec) -> int | None:
-    """Bytes that protobuf takes for the decoded columns; None: a number is wider than its field."""
-    total, parts = 0, []
-    for column, field in zip(wire.columns, codec.row_fields, strict=True):
+def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) -> bool:
+    """Whether the decoded values are all that messages hold, and fit their fields."""
+    size, whole = 0, parts.read(messages)
+    for column, field in zip(columns, parts.fields, strict=True):
         shape = field.shape
-        if shape.message is not None or shape.repeated:
-            parts.append(field.number)
-            if _too_wide(column, shape).any():
-                return None
-            continue
-        size = _values_size(column, shape.scalar)
-        if size is None:
-            return None
-        given = len(column) - column.null_count
+        values = whole.get(field.number, column)
+        if shape.repeated and not shape.packable:
+            values = values.flatten()
+        of_values = _values_size(values, "bytes" if field.number in whole else shape.scalar)
+        if of_values is None or (shape.packable and _is_cut(column, shape, values)):
+            return False
         tag = 1 + sum(field.number >= 1 << bits for bits in (4, 11, 18, 25))
-        total += given * tag + size
-    if parts:
-        total += int(np.diff(offsets_of(codec.encode_all(wire, parts))[[0, -1]])[0])
-    return total
+        size += tag * (len(values) - values.null_count) + of_values
+    if size != int(np.diff(offsets_of(messages)[[0, -1]])[0]):
+        return False
+    # None of these fields came twice, which would take more: each of the bytes is a whole value.
+    for column, field in zip(columns, parts.fields, strict=True):
+        if field.shape.message is None:
+            continue
+        inner, values = whole[field.number], column
+        if field.shape.repeated:
+            inner, values = inner.flatten(), values.flatten()
+        of_inner = [pc.struct_field(values, one.name) for one in field.shape.message.fields]
+        if not _is_explained(inner.fill_null(b""), of_inner, parts.messages[field.number]):
+            return False
+    return True
+
+
+def _is_cut(column: Any, shape: Shape, packed: Any) -> bool:
+    """Whether lists may hold more than their numbers show.
+
+    Args:
+        column: of lists.
+        shape: of the field.
+        packed: their bytes.
+    """
+    if shape.scalar == "bool":  # which is true, whatever number it was; usually each is a byte
+        return int(np.diff(offsets_of(packed)[[0, -1]])[0]) != len(column.flatten())
+    return bool(_too_wide(column, shape).any())
+
+
+def _anywhere(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> Any:
+    """Rows in which a field has what `judge` finds, be it within messages."""
+    if shape.message is None:
+        return judge(column, shape)
+    if shape.repeated:
+        inner = _anywhere(judge, column.flatten(), replace(shape, repeated=False))
+        return _with_elements(column, inner)
+    found = np.zeros(len(column), np.bool_)
+    for field in shape.message.fields:
+        found |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
+    return found
+
+
+def _with_elements(column: Any, chosen: Any) -> Any:
+    """Lists with any of the chosen elements."""
+    found = np.zeros(len(column), np.bool_)
+    if chosen.any():
+        found[np.repeat(np.arange(len(column)), list_lengths(column))[chosen]] = True
+    return found
+
+
+def _has_one(column: Any, shape: Shape) -> Any:
+    """Rows with a list of one number, which may take less than protobuf itself needs for it."""
+    return list_lengths(column) == 1 if shape.packable else np.zeros(len(column), np.bool_)
 
 
 def _too_wide(column: Any, shape: Shape) -> Any:
     """Rows with a whole number that the field cannot hold."""
-    found = np.zeros(len(column), np.bool_)
     if shape.repeated:
-        inner = _too_wide(column.flatten(), replace(shape, repeated=False))
-        found[np.repeat(np.arange(len(column)), list_lengths(column))[inner]] = True
-    elif shape.message is not None:
-        for field in shape.message.fields:
-            found |= _too_wide(pc.struct_field(column, field.name), field.shape)
-    elif shape.scalar in WIDTHS and shape.scalar != "bool" and len(column):
-        low, high = WIDTHS[shape.scalar]
-        values = _whole_numbers(column)
-        found = (values < low) | (values > high)
-    return found
+        return _with_elements(column, _too_wide(column.flatten(), replace(shape, repeated=False)))
+    if shape.scalar not in WIDTHS or shape.scalar == "bool" or not len(column):
+        return np.zeros(len(column), np.bool_)
+    low, high = WIDTHS[shape.scalar]
+    values = _whole_numbers(column)
+    return (values < low) | (values > high)
 
 
 def _values_size(column: Any, scalar: str) -> int | None:

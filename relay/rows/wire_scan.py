@@ -92,9 +92,7 @@ class _Plan:
         self.packed = np.zeros(size, np.bool_)
         for number, one in self.fields.items():
             self.wire[number] = wire_type(one.shape)
-            self.packed[number] = one.shape.repeated and self.wire[number] in {
-                VARINT, FIXED64, FIXED32,
-            }  # fmt: skip
+            self.packed[number] = one.shape.packable
 
 
 class _Part(NamedTuple):

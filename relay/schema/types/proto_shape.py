@@ -41,6 +41,11 @@ class Shape:
             and entry.fields[0].shape.scalar in MAP_KEYS
         )
 
+    @property
+    def packable(self) -> bool:
+        """Whether it is a list of numbers: behind one tag and length, or each behind a tag."""
+        return self.repeated and self.message is None and self.scalar not in {"string", "bytes"}
+
     def __str__(self) -> str:
         if self.is_map:
             assert self.message is not None
