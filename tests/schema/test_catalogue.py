@@ -12,7 +12,7 @@ from loader.clickhouse.tables import Tables as Looked
 from relay.clickhouse.errors import About, about
 from relay.clickhouse.replica_log import MAY_HAVE_READ_LOG, READ_WHOLE_LOG
 from relay.config.settings import ClickHouse
-from relay.errors import Refused, Unavailable
+from relay.errors import ClickHouseAway, Refused, Unavailable
 from relay.schema.catalogue import Catalogue, TableColumns, translated
 from relay.schema.evolution import ColumnDef
 
@@ -111,9 +111,9 @@ def test_no_names_ask_nobody() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (OperationalError("connection refused"), Unavailable),
-        (DatabaseError("too many", code=202, name="TOO_MANY_SIMULTANEOUS_QUERIES"), Unavailable),
-        (DatabaseError("keeper", code=999, name="KEEPER_EXCEPTION"), Unavailable),
+        (OperationalError("connection refused"), ClickHouseAway),
+        (DatabaseError("too many", code=202, name="TOO_MANY_SIMULTANEOUS_QUERIES"), ClickHouseAway),
+        (DatabaseError("keeper", code=999, name="KEEPER_EXCEPTION"), ClickHouseAway),
         (DatabaseError("password", code=516, name="AUTHENTICATION_FAILED"), Refused),
         (DatabaseError("rights", code=497, name="ACCESS_DENIED"), Refused),
     ],

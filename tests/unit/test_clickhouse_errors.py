@@ -13,7 +13,7 @@ from loader.clickhouse.client import failure, is_permanent, table_failure
 from relay.clickhouse import errors
 from relay.clickhouse.errors import CODES, About, about, number
 from relay.config.settings import ClickHouse
-from relay.errors import Refused, Unavailable
+from relay.errors import ClickHouseAway, Refused, Unavailable
 from relay.schema.catalogue import translated
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_relay_and_loader_go_by_the_same_table(code: errors.Code) -> None:
     assert type(failure(error, "the ledger")) is kind
     of_relay = translated(error, ClickHouse(url="http://ch:8123"), "read")
     of_one_table = code.about is About.TABLE and code.number not in errors.RIGHTS
-    assert type(of_relay) is (Unavailable if passes or of_one_table else Refused)
+    assert type(of_relay) is (ClickHouseAway if passes or of_one_table else Refused)
 
 
 def test_a_right_on_a_system_table_is_no_single_tables() -> None:
