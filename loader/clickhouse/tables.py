@@ -271,6 +271,8 @@ class Tables:
                 fewer = "queries now show other rows of it than a moment ago"
         inserted = inserted_since(of, run.since, newest, parts)
         margin = self._margin(target, still.definitions, claimed)
+        if self.evidence.deletes(block.table, claimed.at_ms, self._block_column):
+            margin = -1  # a part that a mutation empties goes, and its token with it
         if of.views and inserted is not None and inserted <= margin:
             about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))

@@ -25,10 +25,10 @@ Why it is safe, however many loaders run and whenever they pause or die:
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written.
 * What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
-  number means something and the server keeps them; the same statement again under the same token
-  while the table surely remembers it; what the server recorded of the statement; none of its
-  rows. Where nothing proves it, or rows are there that by the record nobody inserted, the block is
-  parked.
+  number means something and the server keeps them; that the server recorded the statement as
+  finished; the same statement again under the same token while the table surely remembers it; what
+  else the server recorded; none of its rows. Where nothing proves it, or rows are there that by the
+  record nobody inserted, the block is parked.
 * Tables and ledger may be restored from a backup, together or the ledger's older than the table's.
   So what a statement wrote has to be where it wrote it, and a statement under a claim that the
   ledger does not have shows that the ledger was set back.

@@ -55,6 +55,7 @@ class Guards:
     same: bool = True  # a repeat asks whether the table was altered since it was looked at
     confirmed: bool = True  # that Keeper may not have what is shown is known
     unanswered: bool = True  # that an INSERT ended without Keeper's answer is known
+    emptied: bool = True  # that rows were deleted since the oldest claim is known
     marked: bool = True  # a mark whose claim holds no more is told from one that was written
 
 
@@ -378,9 +379,10 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
     bounded = (table.bounded or not guards.bounded) and not dropped
     bounded = bounded and 0 <= run.since <= world.counter
     altered = guards.altered and loader.looked > world.claimed >= 0
+    emptied = guards.emptied and world.deleted
     return plan.InsertFacts(
         inserted=world.counter - run.since if bounded else None,
-        margin=-1 if altered else table.remembers(loader.looked) // 2,
+        margin=-1 if altered or emptied else table.remembers(loader.looked) // 2,
         newest=world.counter,
         counted=counted if table.stamped else None,
         fewer="rows may be gone" if fewer and guards.fewer else "",
@@ -601,9 +603,21 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
         window = table.remembers(world.altered + 1)
         tokens = world.tokens[-window:] if window else ()
         yield replace(world, alters=world.alters - 1, altered=world.altered + 1, tokens=tokens)
-    if world.deletes and any(world.copies) and not world.flying:
-        gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
-        yield gone  # ALTER TABLE ... DELETE: tokens stay
+    yield from _deleted(world)
+
+
+def _deleted(world: World) -> Iterator[World]:
+    """A person deletes the rows: tokens stay until a part that was emptied is cleaned up.
+
+    A condition of the design: that takes longer (old_parts_lifetime) than a loader from its look to
+    its repeat.
+    """
+    if not world.deletes or not any(world.copies) or world.flying:
+        return
+    gone = replace(world, deletes=world.deletes - 1, gone=True, deleted=True)
+    yield gone
+    if not any(isinstance(one.effect, plan.AskRecord | plan.Insert) for one in world.loaders):
+        yield replace(gone, tokens=())
 
 
 def forget() -> None:

@@ -150,7 +150,8 @@ def test_without_a_bound_of_other_inserts_the_search_finds_it(guards: Guards) ->
     [
         (Guards(told=False), Table(lags=True), 0),
         (Guards(fewer=False), STAMPED, 1),
-        (Guards(sent=False), Table(window=6), 1),
+        (Guards(sent=False, emptied=False), Table(window=6), 1),
+        (Guards(emptied=False), Table(stamped=False, window=6), 1),
     ],
 )
 def test_without_a_guard_of_evidence_the_search_finds_it(
@@ -386,8 +387,9 @@ def test_without_a_guard_of_confirmed_rows_the_search_finds_it(
     [
         (Table(window=0), {"loaded", "parked"}),
         (Table(window=0, logged=True), {"loaded", "parked"}),
-        (Table(stamped=False, window=6), {"loaded"}),
-        (Table(window=6, viewed=True), {"loaded"}),
+        (Table(stamped=False, window=6), {"loaded", "parked"}),
+        (Table(stamped=False, window=6, logged=True), {"loaded", "parked"}),
+        (Table(window=6, viewed=True), {"loaded", "parked"}),
     ],
 )
 def test_rows_that_a_person_deleted_stay_deleted(table: Table, wanted: set[str]) -> None:

@@ -338,11 +338,12 @@ def test_without_block_column_outside_the_window_is_parked(
     assert copies(client, bare) == (1000, 1000)
 
 
+@pytest.mark.usefixtures("without_logs")
 @pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
 def test_without_block_column_inside_the_window(
     journal: Journal, worker: Worker, client: Client, database: str, point: str
 ) -> None:
-    """The window decides while the block is surely inside it."""
+    """Where no log tells, the window decides while the block is surely inside it."""
     bare = make(client, f"{database}.bare", stamped=False, window=100)
     blocks = journal.seal(bare, batch(0, 1000))
     killed(journal, blocks, point)
