@@ -268,7 +268,7 @@ def test_as_many_rows_of_others_hide_no_policy(
 ) -> None:
     """Between the two questions whose answers are compared, others insert as many as are hidden."""
     table, blocks = interrupted(journal, admin, stamped=True)
-    asked = server_records.ServerRecords._ask
+    asked = server_records.ServerRecords.ask
 
     def insert_between(
         self: server_records.ServerRecords, sql: str, *more: Any, **named: Any
@@ -277,7 +277,7 @@ def test_as_many_rows_of_others_hide_no_policy(
             others_insert(admin, table, 30)
         return asked(self, sql, *more, **named)
 
-    monkeypatch.setattr(server_records.ServerRecords, "_ask", insert_between)
+    monkeypatch.setattr(server_records.ServerRecords, "ask", insert_between)
     with working(as_user("narrow")) as worker:
         (done,) = worker.load(blocks)
     assert (done.outcome, "it sees those where" in done.reason) == ("parked", True), done

@@ -211,8 +211,8 @@ def test_a_server_that_began_since_is_asked_for_its_defaults_again(
         rows = ask(self, sql, **parameters)
         if "uptime()" not in sql:
             return rows
-        # The third column from the end is when the server began.
-        return [(*row[:-3], row[-3] + started[0], *row[-2:]) for row in rows]
+        # The fourth column from the end is when the server began.
+        return [(*row[:-4], row[-4] + started[0], *row[-3:]) for row in rows]
 
     monkeypatch.setattr(Tables, "_ask", counted)
     looks.look({table})
