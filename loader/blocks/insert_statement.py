@@ -19,7 +19,7 @@ import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, one_line, rows_written
-from loader.clickhouse.tables import altered_sql, counter_sql, shape_sql
+from loader.clickhouse.table_state_sql import altered_sql, counter_sql, shape_sql
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay import names

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import is_denied, is_permanent, one_line
-from loader.clickhouse.tables import THIS_TABLE, shape_sql
+from loader.clickhouse.table_state_sql import THIS_TABLE, shape_sql
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.error_text import error_line

@@ -14,6 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
+from loader.clickhouse.table_state_sql import ALTERED, SHAPE
 from loader.clickhouse.tables_behind import room_behind
 from loader.clickhouse.unconfirmed_parts import (
     LOG_COUNTER,
@@ -42,14 +43,8 @@ if TYPE_CHECKING:
     from loader.clickhouse.running_statements import Definition
     from loader.clickhouse.server_records import Parts
     from loader.core.plan import Run
-    from loader.core.table_rules import Counter
     from relay.records_pb2 import Block
 
-_COUNTERS = {
-    # Inactive parts count too, they were inserted as well.
-    "parts": "SELECT max(max_block_number) FROM system.parts",
-    "log": "SELECT max(log_max_index) FROM system.replicas",
-}
 _ALL_COUNTERS = {
     "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
     "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
@@ -60,10 +55,6 @@ _ALL_COUNTERS = {
 """The same of several tables in one statement."""
 _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
-THIS_TABLE = "database = {database:String} AND table = {name:String}"
-"""SQL about a row of a system table."""
-_SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
-_ALTERED = "toUnixTimestamp(metadata_modification_time)"
 _INSERTABLE = (
     "default_kind NOT IN ('MATERIALIZED', 'ALIAS') "
     "AND NOT (name = {stamp:String} AND default_kind = 'EPHEMERAL')"
@@ -120,21 +111,6 @@ class Target:
         return self.nature.is_countable and self.stamped(block_column)
 
 
-def counter_sql(kind: Counter) -> str:
-    """Return the insert counter of {database:String}.{name:String} as an SQL expression."""
-    return f"({_COUNTERS[kind]} WHERE {THIS_TABLE})"
-
-
-def shape_sql() -> str:
-    """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
-    return f"(SELECT {_SHAPE} FROM system.columns WHERE {THIS_TABLE})"  # noqa: S608 - constants
-
-
-def altered_sql() -> str:
-    """Return when {database:String}.{name:String} was last altered, in seconds, as SQL."""
-    return f"(SELECT {_ALTERED} FROM system.tables WHERE {THIS_TABLE})"  # noqa: S608 - constants
-
-
 class Tables:
     """Questions about tables, through one client.
 
@@ -181,7 +157,7 @@ class Tables:
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             "toUnixTimestamp(now()) - uptime(), create_table_query, "
-            f"{_ALTERED}, version() FROM system.tables "
+            f"{ALTERED}, version() FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
             names=plain,
@@ -227,7 +203,7 @@ class Tables:
             table: _Columns(dict(some), shape, dict(made), every)
             for table, some, shape, made, every in self._ask(
                 "SELECT database || '.' || table, "  # noqa: S608 - two constants
-                f"groupArrayIf((name, type), {_INSERTABLE}), {_SHAPE}, "
+                f"groupArrayIf((name, type), {_INSERTABLE}), {SHAPE}, "
                 "groupArrayIf((name, default_expression), default_expression != ''), "
                 "groupArray(name) FROM system.columns "
                 "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "

@@ -1,0 +1,39 @@
+"""SQL that tells how a table is now: what came into it, its columns, and when it was altered.
+
+Gives expressions, for questions about tables and for the conditions of an INSERT. Each is about the
+table {database:String}.{name:String}, which whoever uses it binds, or replaces by literals.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from loader.core.table_rules import Counter
+
+_COUNTERS = {
+    # Inactive parts count too, they were inserted as well.
+    "parts": "SELECT max(max_block_number) FROM system.parts",
+    "log": "SELECT max(log_max_index) FROM system.replicas",
+}
+THIS_TABLE = "database = {database:String} AND table = {name:String}"
+"""SQL about a row of a system table."""
+SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"
+"""SQL over the rows of system.columns: a hash of a table's columns."""
+ALTERED = "toUnixTimestamp(metadata_modification_time)"
+"""SQL about a row of system.tables: Unix seconds of the last change of its definition."""
+
+
+def counter_sql(kind: Counter) -> str:
+    """Return the insert counter of {database:String}.{name:String} as an SQL expression."""
+    return f"({_COUNTERS[kind]} WHERE {THIS_TABLE})"
+
+
+def shape_sql() -> str:
+    """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
+    return f"(SELECT {SHAPE} FROM system.columns WHERE {THIS_TABLE})"  # noqa: S608 - constants
+
+
+def altered_sql() -> str:
+    """Return when {database:String}.{name:String} was last altered, in seconds, as SQL."""
+    return f"(SELECT {ALTERED} FROM system.tables WHERE {THIS_TABLE})"  # noqa: S608 - constants
