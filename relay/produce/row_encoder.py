@@ -53,6 +53,8 @@ _SAME = frozenset({bool, bytes, date, int, str})
 though `fold` says that one is an hour later, or though their zones have other dates, and so are
 0.0 and -0.0."""
 
+_PLAIN = frozenset({bool, bytes, dict, float, int, list, str, tuple})
+"""Types of values of which none is a null."""
 _TIMES = (date, timedelta, np.datetime64, np.timedelta64)
 """Types with a value NaT; pandas' are subclasses of Python's."""
 
@@ -278,6 +280,8 @@ def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:
 
 def _is_null(value: Any) -> bool:
     """Whether it is None, or NaT as pandas and numpy have it."""
+    if type(value) in _PLAIN:  # most are, and a lookup takes half as long
+        return False
     if isinstance(value, _TIMES):
         return bool(value != value)  # noqa: PLR0124 - only NaT is not equal to itself
     return value is None
