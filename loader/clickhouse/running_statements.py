@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, one_line
+from loader.clickhouse.table_state_sql import ALTERED
 from relay import names
 from relay.clickhouse.quoting import table_parameters
 from relay.clickhouse.replicas import connected, own_pool
@@ -47,7 +48,7 @@ BALANCER_SECONDS = 30.0
 _INSERTS = names.is_of_block("Settings['log_comment']")
 _RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
 _DEFINED = (
-    "SELECT any((engine, engine_full, toUnixTimestamp(metadata_modification_time))) "
+    f"SELECT any((engine, engine_full, {ALTERED})) "  # noqa: S608 - a constant
     "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 )
 _OF_APP = (

@@ -23,7 +23,7 @@ from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -332,38 +332,36 @@ def earliest(block: Block) -> int:
     return max(block.sealed_at_ms - _CLOCKS_MS, 0)
 
 
-def why_removed(
-    table: str,
-    since_ms: int,
-    evidence: ServerRecords,
-    parts: Parts | None,
-    of: Nature,
-    stamp: str,
-) -> Iterator[str]:
-    """Yield why rows of the table, or their block's id, may have been removed by somebody.
+def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str) -> str:
+    """Return why rows of a table, or their block's id, may have been removed since a claim.
+
+    "": none were.
 
     Args:
-        table: as database.table.
-        since_ms: Unix time of the oldest claim.
-        evidence: is asked.
-        parts: of the table since then.
         of: the table.
+        parts: of the table since then; None where the log may lack some.
+        deletes: mutations since then that removed some; None where that is not known.
         stamp: name of the block-id column.
     """
+    reasons = []
     if parts is not None and parts.dropped:
-        yield "the table or partitions of it were dropped, detached or replaced since then"
+        reasons.append(
+            "the table or partitions of it were dropped, detached or replaced since then"
+        )
     if parts is not None and parts.patches:
-        yield "rows were updated or deleted since then"
+        reasons.append("rows were updated or deleted since then")
     if parts is None and of.patched:
-        yield "whether rows were updated or deleted since then is not known (it has no part log)"
-    deletes = evidence.deletes(table, since_ms, stamp)
+        reasons.append(
+            "whether rows were updated or deleted since then is not known (it has no part log)"
+        )
     if deletes:
-        yield f"rows were deleted since then, or lost their {stamp}"
+        reasons.append(f"rows were deleted since then, or lost their {stamp}")
     if deletes is None:
-        yield (
+        reasons.append(
             "whether rows were deleted since then is not known (the user needs SELECT on "
             "system.mutations)"
         )
+    return ", ".join(reasons)
 
 
 def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from loader.clickhouse.ledger import Claimed
     from loader.clickhouse.running_statements import Definition
-    from loader.clickhouse.server_records import Parts
     from loader.core.plan import Run
     from relay.records_pb2 import Block
 
@@ -234,22 +233,26 @@ class Tables:
         if counted:
             about = block.table, block.id, self._block_column, claimed.at_ms
             unconfirmed = why_unconfirmed(self._allowed, replica, *about)
-        removed = ""
-        if (counted is not None and counted < block.rows) or of.repeatable:
-            removed = self._removed(block.table, of, claimed.at_ms, parts)
+        is_fewer = counted is not None and counted < block.rows
+        inserted = inserted_since(of, run.since, newest, parts)
+        margin = self._margin(target, still.definitions, claimed)
+        may_repeat = inserted is not None and inserted <= margin
+        deletes, removed = None, ""
+        if is_fewer or of.repeatable or may_repeat:
+            deletes = self.evidence.deletes(block.table, claimed.at_ms, self._block_column)
+        if is_fewer or of.repeatable:
+            removed = why_removed(of, parts, deletes, self._block_column)
         fewer = ""
-        if counted is not None and counted < block.rows:
+        if is_fewer:
             known = [of.vanish, removed]
             if 0 <= newest < run.since:
                 known.append("its newest parts disappeared")
             fewer = why_fewer(block.table, known, self.evidence)
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
-        inserted = inserted_since(of, run.since, newest, parts)
-        margin = self._margin(target, still.definitions, claimed)
-        if self.evidence.deletes(block.table, claimed.at_ms, self._block_column):
+        if deletes:
             margin = -1  # a part that a mutation empties goes, and its token with it
-        if of.views and inserted is not None and inserted <= margin:
+        elif inserted is not None and may_repeat and of.views:
             about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))
         return InsertFacts(
@@ -274,10 +277,8 @@ class Tables:
             since_ms: by the server's clock.
         """
         parts = self.evidence.parts(table_parameters(table), since_ms)
-        return self._removed(table, of, since_ms, parts)
-
-    def _removed(self, table: str, of: Nature, since_ms: int, parts: Parts | None) -> str:
-        return ", ".join(why_removed(table, since_ms, self.evidence, parts, of, self._block_column))
+        deletes = self.evidence.deletes(table, since_ms, self._block_column)
+        return why_removed(of, parts, deletes, self._block_column)
 
     def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:
         """Return the insert counter, and what a replica says beside it."""

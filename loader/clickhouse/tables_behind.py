@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from loader.clickhouse.table_state_sql import ALTERED
 from relay.clickhouse.table_engine import TableEngine
 from relay.clickhouse.view_target import view_target
 
@@ -24,9 +25,9 @@ KEEPS_NOTHING = "Null"
 _UNBOUND = 1 << 62
 _VIEW = "MaterializedView"
 _TABLES = (
-    "SELECT database, name, engine, toString(uuid), create_table_query, "
+    "SELECT database, name, engine, toString(uuid), create_table_query, "  # noqa: S608 - a constant
     "arrayZip(dependencies_database, dependencies_table), engine_full, partition_key, "
-    "toUnixTimestamp(metadata_modification_time) FROM system.tables "
+    f"{ALTERED} FROM system.tables "
     "WHERE database || '.' || name IN {tables:Array(String)}"
 )
 _VIEWS = (

@@ -568,8 +568,8 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     own = [entry for entry in claims if entry.claim == run.claim]
     asked = [*before, *own] if run.rejected or not before else before
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
-    own_token = any(entry.sent == TOGETHER for entry in own)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
+    own_token = any(entry.sent == TOGETHER for entry in own)
     return replace(run, own_token=own_token, human=_word(run, entries)), Ask()
 
 
@@ -743,9 +743,8 @@ def _remembered(run: Run) -> int | None:
 def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     """What the server recorded, then the token, then what a count means, else a person.
 
-    A token goes without a trace: with the parts that mutations emptied, with a partition that was
-    dropped on another replica, in the windows of the tables that views fill. What the server
-    recorded says of all of these that the INSERT was carried out.
+    A token may go without a trace, as with a partition that is dropped from a Replicated table.
+    The record says that the INSERT was carried out all the same.
     """
     facts = run.facts
     known = _knows(run, record.claim)
