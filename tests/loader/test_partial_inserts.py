@@ -75,6 +75,12 @@ def interrupted(
     return block
 
 
+def parked_before(ledger: Ledger, block: Block) -> None:
+    """By a loader of an earlier version."""
+    reason = "60 of its 70 rows"
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason=reason))])
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 def test_the_token_adds_what_is_missing(
     journal: Journal, worker: Worker, client: Client, database: str, *, stamped: bool
@@ -90,7 +96,7 @@ def test_a_person_says_retry(
 ) -> None:
     """A loader of before parked it; asked again, it was parked again."""
     block = interrupted(journal, client, f"{database}.t", stamped=stamped)
-    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason="60 of its 70 rows"))])
+    parked_before(ledger, block)
     ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "retry")
     assert (state, copies(client, block.table)) == ("loaded", (ROWS, ROWS)), reason
 
@@ -125,7 +131,7 @@ def test_a_person_says_that_none_of_its_rows_are_there(
 ) -> None:
     """Six of seven are: the token knows them, as nobody has removed any since."""
     block = interrupted(journal, client, f"{database}.t", stamped=stamped)
-    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason="60 of its 70 rows"))])
+    parked_before(ledger, block)
     ((_, state, reason),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert (state, copies(client, block.table)) == ("loaded", (ROWS, ROWS)), reason
 
@@ -136,7 +142,7 @@ def test_a_person_took_the_rows_and_the_answer_is_lost(
 ) -> None:
     """Who says it again has not looked again: what became of the INSERT is found out first."""
     block = interrupted(journal, client, f"{database}.t", stamped=stamped)
-    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 9, "x", reason="60 of its 70 rows"))])
+    parked_before(ledger, block)
     client.command(f"ALTER TABLE {block.table} DELETE WHERE 1 SETTINGS mutations_sync = 2")
     with unheard_once():
         ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")

@@ -53,33 +53,32 @@ def sums(client: Client, name: str, more: str) -> str:
     return name
 
 
-def partitioned(client: Client, table: str) -> str:
-    """Its view's table gets 24 parts of each INSERT."""
-    made = sums(client, f"{table}_rows", f"PARTITION BY id % 24 ORDER BY id {window(100)}")
+def filled(client: Client, table: str, more: str) -> str:
+    """A table that a view fills from this one, and its name."""
+    made = sums(client, f"{table}_rows", more)
     fills(client, table, made)
     return made
 
 
+def partitioned(client: Client, table: str) -> str:
+    """Its view's table gets 24 parts of each INSERT."""
+    return filled(client, table, f"PARTITION BY id % 24 ORDER BY id {window(100)}")
+
+
 def shared(client: Client, table: str) -> str:
     """Another table fills its view's table, too."""
-    made = sums(client, f"{table}_rows", f"ORDER BY id {window(10)}")
-    other = create(client, f"{table}_other")
-    fills(client, table, made)
-    fills(client, other, made, 1)
+    made = filled(client, table, f"ORDER BY id {window(10)}")
+    fills(client, create(client, f"{table}_other"), made, 1)
     return made
 
 
 def smaller(client: Client, table: str) -> str:
     """Its view's table remembers less."""
-    made = sums(client, f"{table}_rows", f"ORDER BY id {window(4)}")
-    fills(client, table, made)
-    return made
+    return filled(client, table, f"ORDER BY id {window(4)}")
 
 
 def none(client: Client, table: str) -> str:
-    made = sums(client, f"{table}_rows", f"ORDER BY id {window(0)}")
-    fills(client, table, made)
-    return made
+    return filled(client, table, f"ORDER BY id {window(0)}")
 
 
 def behind_another(client: Client, table: str) -> str:
@@ -131,8 +130,7 @@ def test_what_a_view_surely_remembers_is_repeated(
     client.command(
         f"CREATE TABLE {table} (id Int64, name String) ENGINE = MergeTree ORDER BY id {window(100)}"
     )
-    behind = sums(client, f"{table}_rows", f"ORDER BY id {window(20)}")
-    fills(client, table, behind)
+    behind = filled(client, table, f"ORDER BY id {window(20)}")
     (block,) = journal.seal(table, batch(0, ROWS))
     killed(journal, [block], "after_insert")
     others(client, table, 6)

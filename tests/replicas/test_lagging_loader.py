@@ -16,12 +16,24 @@ from tests.loader.test_work import outcomes
 from tests.replicas.server import SEEING, UNSEEING
 
 if TYPE_CHECKING:
+    from relay.records_pb2 import Block
     from tests.replicas.journal import Replicated
-    from tests.replicas.rig import Rig
+    from tests.replicas.rig import Replica, Rig
 
 pytestmark = pytest.mark.long  # three servers and their coordinator, a minute or more
 
 ROWS = 300
+
+
+def waits_for(lags: Replica, goes_on: str, worker: Worker, block: Block) -> None:
+    """The block stands aside until this statement has the replica make the ALTER."""
+    for _ in range(2):
+        (found,) = worker.load([block])
+        assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
+    lags.command(goes_on)
+    wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
+    values = f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {block.table}"
+    assert lags.rows(values) == [(ROWS, ROWS)]
 
 
 @pytest.mark.parametrize(
@@ -45,13 +57,7 @@ def test_no_value_is_lost_on_a_replica_that_lags(
     journal.quorum = None
     settings = journal.settings(url=second.url, rejected="dead")
     with contextlib.closing(Worker(settings, isolates=True)) as worker:
-        for _ in range(2):
-            (found,) = worker.load([block])
-            assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
-        second.command(f"SYSTEM START REPLICATION QUEUES {table}")
-        wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
-    found_rows = second.rows(f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {table}")
-    assert found_rows == [(ROWS, ROWS)]
+        waits_for(second, f"SYSTEM START REPLICATION QUEUES {table}", worker, block)
 
 
 @pytest.mark.parametrize("user", [SEEING, UNSEEING])
@@ -70,13 +76,7 @@ def test_no_value_is_lost_where_an_alter_is_the_first_entry(
     journal.quorum, journal.user = None, user
     settings = journal.settings(url=second.url)
     with contextlib.closing(Worker(settings)) as worker:
-        for _ in range(2):
-            (found,) = worker.load([block])
-            assert (found.outcome, found.cause) == ("retry", RetryCause.REPLICA_BEHIND)
-        second.command(f"SYSTEM START PULLING REPLICATION LOG {table}")
-        wait_until(lambda: outcomes(worker.load([block])) == ["loaded"], "its rows")
-    found_rows = second.rows(f"SELECT uniqExact(id), countIf(name LIKE 'name %') FROM {table}")
-    assert found_rows == [(ROWS, ROWS)]
+        waits_for(second, f"SYSTEM START PULLING REPLICATION LOG {table}", worker, block)
 
 
 @pytest.mark.parametrize("user", [SEEING, UNSEEING])
