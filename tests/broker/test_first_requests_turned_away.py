@@ -61,7 +61,13 @@ def send(pipeline: ProxiedPipeline, producer: TransactionalProducer) -> set[byte
         member.close()
         turned_away = pipeline.proxy.counts()["turned_away"] - before
     assert turned_away == TURNED_AWAY
-    return {value for records in pipeline.read(topic, 1).values() for _, value, _ in records}
+
+    def visible() -> set[bytes | None]:
+        return {value for records in pipeline.read(topic, 1).values() for _, value, _ in records}
+
+    # It is committed before its marker is in the log.
+    pipeline.until(lambda: bool(visible()), "what is left of the transaction")
+    return visible()
 
 
 def test_the_transaction_is_not_committed(

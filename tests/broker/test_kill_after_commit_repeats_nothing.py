@@ -16,8 +16,11 @@ def test_kill_after_commit_repeats_nothing(pipeline: Pipeline) -> None:
     pipeline.send(range(100))
     pipeline.until(lambda: first.poll() is not None, "the kill")
     assert first.returncode == -signal.SIGKILL
-    blocks = sum(len(c.blocks) for commits in pipeline.journal().values() for c in commits)
-    assert blocks > 0
+
+    def blocks() -> int:
+        return sum(len(c.blocks) for commits in pipeline.journal().values() for c in commits)
+
+    pipeline.until(lambda: blocks() > 0, "the markers of its transaction")
 
     pipeline.start("a")
     pipeline.send(range(100, 200), partition=1)

@@ -178,4 +178,5 @@ def test_what_was_rewound_while_a_batch_filled_is_not_sent(pipeline: Pipeline) -
         assert replay.send(batch) == [(batch[1], Why.READ_AGAIN)]
         rewound.clear()
         assert [why for _, why in replay.send(batch)] == [Why.DONE, Why.DONE]
+    pipeline.until(lambda: in_source(pipeline).total() >= len(values), "the transaction's markers")
     assert in_source(pipeline) == Counter(values)

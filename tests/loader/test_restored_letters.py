@@ -11,7 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from loader.blocks.worker import Worker
 from loader.core import plan
@@ -24,6 +25,7 @@ from relay.kafka.partition_reader import records
 from relay.names import LEFT_OUT
 from relay.operate.verify.judge.contents import LetterJudge, LoaderLetter
 from relay.operate.verify.read.landed_rows import LandedRows
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
 from tests.loader.restored import Backup
 from tests.loader.test_left_out import WAYS, make
@@ -272,15 +274,16 @@ def test_an_open_transaction_of_another_holds_up_no_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As of a relay that was killed in the midst of one; when it has ended, letters are read."""
-    monkeypatch.setattr(partition_reader, "_STABLE_SECONDS", 0.1)
-    monkeypatch.setattr(past_letters, "_UNSURE_SECONDS", 0.1)
     is_left_out(loader, table)
     looked = ledger.noted().letters
     with another_producer(loader.journal) as producer:
         producer.begin_transaction()
         producer.produce(names.dead_topic(loader.journal.app), "x", partition=0)
         producer.flush()
-        said = started(loader.journal)
+        with monkeypatch.context() as patch:
+            patch.setattr(partition_reader, "_STABLE_SECONDS", 0.1)
+            patch.setattr(past_letters, "_UNSURE_SECONDS", 0.1)
+            said = started(loader.journal)
         assert "has an open transaction" in said[-1]
         assert "the next start looks" in said[-1]
         assert ledger.noted().letters == looked
@@ -302,6 +305,18 @@ def others_letters(journal: Journal, count: int) -> None:
     with journal.transaction():
         for _ in range(count):
             journal.producer.produce(names.dead_topic(journal.app), "x", partition=0)
+    admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})
+    place = TopicPartition(names.dead_topic(journal.app), 0)
+
+    def end(level: IsolationLevel) -> int:
+        asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
+        return asked[place].result(30).offset
+
+    # A transaction is committed before its markers are in the log.
+    wait_until(
+        lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
+        "the marker",
+    )
 
 
 def started(journal: Journal) -> list[str]:

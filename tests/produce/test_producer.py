@@ -315,7 +315,8 @@ def test_a_transaction_is_seen_as_a_whole_or_not_at_all(bootstrap: str, topic: s
             producer.write("d.t", {"n": 4})
         producer.begin()
         producer.write("d.t", {"n": 5})
-    assert numbers(messages(bootstrap, topic)) == [1, 4]
+    # It is committed before its markers are in the log.
+    wait_until(lambda: numbers(messages(bootstrap, topic)) == [1, 4], "what was committed")
     # The control: what was aborted had reached the topic.
     assert numbers(messages(bootstrap, topic, "read_uncommitted"))[:3] == [1, 2, 4]
 
@@ -335,7 +336,7 @@ def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
             first.commit()
     with pytest.raises(Fenced):
         first.close()
-    assert numbers(messages(bootstrap, topic)) == [2]
+    wait_until(lambda: numbers(messages(bootstrap, topic)) == [2], "what was committed")
 
 
 @pytest.fixture
