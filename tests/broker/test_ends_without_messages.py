@@ -115,7 +115,13 @@ def test_an_end_in_front_of_an_open_transaction(pipeline: Pipeline) -> None:
     """What it commits later is read: the end is that of a read_committed reader."""
     config = pipeline.config(flush_point_interval_seconds=1.0)
     servers = {"bootstrap.servers": pipeline.source_bootstrap}
-    late = Producer({**servers, "transactional.id": f"{pipeline.app}.late"})
+    late = Producer(
+        {
+            **servers,
+            "transactional.id": f"{pipeline.app}.late",
+            "transaction.timeout.ms": 300_000,  # the test ends it, not the broker
+        }
+    )
     late.init_transactions(30)
     transaction(pipeline, range(10), 0, commit=True)
     late.begin_transaction()

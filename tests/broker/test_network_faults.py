@@ -80,6 +80,7 @@ def test_a_transaction_that_its_coordinator_ended(
     """Its end comes late, and is refused as an older producer's would be: the relay goes on by
     itself, where it ended with status 7. Where another process has its member, it still ends."""
     pipeline, proxy = proxied_pipeline, proxied_pipeline.proxy
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     # Its client does not give the held request up before the coordinator does.
     relay = pipeline.start("a", pipeline.config('[kafka.client]\n"socket.timeout.ms" = 5000'))
     pipeline.started()
@@ -91,7 +92,6 @@ def test_a_transaction_that_its_coordinator_ended(
         other = pipeline.start("a", Pipeline.config(pipeline))
         pipeline.until(lambda: pipeline.floor(0) == 100, "the other process has the partition")
     journal = TopicPartition(names.journal_topic(pipeline.app), 0)
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
 
     def end(level: IsolationLevel) -> int:
         asked = admin.list_offsets({journal: OffsetSpec.latest()}, isolation_level=level)

@@ -104,7 +104,8 @@ class Reader:
 def test_a_reader_takes_the_new_password(server: Server, held: Path) -> None:
     reader = Reader(brokers(server, held))
     with contextlib.closing(reader.client):
-        reader.poll_for(2)
+        # Connected: no time to lose, the broker asks again within four seconds.
+        assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
         change_password(server, "second")
         held.write_text("second\n", encoding="utf-8")
         reader.poll_for(2 * AGAIN_SECONDS)

@@ -62,10 +62,10 @@ def forgotten(pipeline: Pipeline) -> int:
 
 def test_a_transactional_id_that_the_coordinator_has_forgotten(pipeline: Pipeline) -> None:
     """The relay rested for longer than ids are kept: it goes on, each row once."""
+    before = forgotten(pipeline)
     relay = pipeline.start("a")
     pipeline.send(range(100))
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "the rows before the rest")
-    before = forgotten(pipeline)
     pipeline.until(lambda: forgotten(pipeline) > before, "the coordinator forgets the id")
 
     pipeline.send(range(100, 200))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.broker.pipeline import Pipeline
 
 GROWN = PARTITIONS + 2
-TAKEN_SECONDS = 30.0
+TAKEN_SECONDS = 120.0
 """From the growth to the rows; a client that nobody told asks every five minutes."""
 
 
@@ -53,7 +53,8 @@ def recorded(pipeline: Pipeline) -> None:
 
 def all_taken(pipeline: Pipeline, widest: int = 1) -> None:
     """All rows came; of a block topic small blocks need the lowest partition of each relay."""
-    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows of all partitions")
+    rows = lambda: pipeline.rows() == pipeline.sent  # noqa: E731
+    pipeline.until(rows, "rows of all partitions", TAKEN_SECONDS)
     pipeline.exactly_once()
     for topic in (names.journal_topic(pipeline.app), names.dead_topic(pipeline.app)):
         assert width(pipeline, topic) == GROWN, topic

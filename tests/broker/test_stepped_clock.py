@@ -33,11 +33,11 @@ def test_the_clock_is_set_under_way(
     written = [commit.written_at_ms for commit in pipeline.journal()[0]]
     for row in range(1, 6):
         pipeline.send([row])
-        pipeline.until(lambda row=row: pipeline.rows()[row] == 1, f"row {row}", 10)  # type: ignore[misc]
+        pipeline.until(lambda row=row: pipeline.rows()[row] == 1, f"row {row}")  # type: ignore[misc]
         assert [got(address, f"/{one}")[0] for one in ("healthz", "readyz")] == [200, 200]
     pipeline.exactly_once()
     commits = [c for c in pipeline.journal()[0] if c.blocks]
     assert len(commits) == 6
     shown = commits[-1].written_at_ms - written[-1]
-    assert abs(shown / 1000 - seconds) < 60, "the relay has not seen the step"
-    assert abs(commits[-1].written_at_ms / 1000 - time.time() - seconds) < 60
+    assert abs(shown / 1000 - seconds) < 300, "the relay has not seen the step"
+    assert abs(commits[-1].written_at_ms / 1000 - time.time() - seconds) < 300

@@ -100,7 +100,9 @@ def test_retention_passed_what_was_never_read(pipeline: Pipeline, admin: AdminCl
 
 def test_retention_passes_a_relay_that_is_behind(pipeline: Pipeline, admin: AdminClient) -> None:
     """Status 6, the topic and partition: what is left is not taken for what comes next."""
-    relay = pipeline.start("a")
+    # It stays a member while it is stopped.
+    patient = pipeline.config(session_timeout_seconds=45.0, transaction_timeout_seconds=40.0)
+    relay = pipeline.start("a", patient)
     pipeline.send(range(10))
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows")
     relay.send_signal(signal.SIGSTOP)

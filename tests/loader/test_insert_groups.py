@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
@@ -286,17 +288,23 @@ def test_a_statement_that_still_runs_is_waited_for(
     killed(journal, blocks, "after_prepare")
     monkeypatch.setattr(blocks_worker.Tables, "facts", asked)
     comment = ",".join(block.id for block in blocks)
-    running = threading.Thread(
-        target=connect().command,
-        args=("SELECT sum(sleepEachRow(0.1)) FROM numbers(60) SETTINGS max_block_size = 1",),
-        kwargs={"settings": {"log_comment": comment}},
-    )
+    sleeping = connect()
+
+    def sleep() -> None:
+        with contextlib.suppress(ClickHouseError):
+            sleeping.command(
+                "SELECT sum(sleepEachRow(0.1)) FROM numbers(600) SETTINGS max_block_size = 1",
+                settings={"log_comment": comment},
+            )
+
+    running = threading.Thread(target=sleep)
     running.start()
     try:
         wait_until(lambda: any(running_now(client, comment)), "the statement runs")
         assert outcomes(worker.load(blocks)) == ["retry"] * 3
         assert seen == [True] * 3
     finally:
+        client.command(f"KILL QUERY WHERE Settings['log_comment'] = '{comment}' SYNC")
         running.join()
     assert outcomes(worker.load(blocks)) == ["loaded"] * 3
     assert copies(client, table) == (300, 300)

@@ -85,10 +85,16 @@ def test_what_a_window_or_a_counter_decides_is_asked_for_each_time(
 
 @pytest.mark.parametrize("change", ["DROP COLUMN name", "ADD COLUMN more Int8", "made anew"])
 def test_a_table_altered_since_the_look_is_looked_at_again(
-    journal: Journal, worker: Worker, client: Client, database: str, change: str
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
 ) -> None:
     """An INSERT on an old look inserts nothing, and the next attempt everything; where another
     table of the same columns has taken its place, its rows are there once."""
+    monkeypatch.setattr("loader.clickhouse.table_cache.LOOK_SECONDS", 3_600.0)
     table = make(client, f"{database}.stamped", stamped=True)
     sealed = journal.seal(table, *(batch(at * 10, 10) for at in range(4)))
     new = {block.id for block in sealed}

@@ -54,6 +54,8 @@ def test_nobody_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A relay that is gone, blocks that no loader takes, and messages behind them."""
+    monkeypatch.setattr("relay.operate.view.oldest_unread.SECONDS", 60.0)
+    monkeypatch.setattr(missing_programs, "LOADER_MS", 600_000)
     config = pipeline.config()
     process = pipeline.start("a", config)
     pipeline.send([1])
@@ -85,6 +87,7 @@ def test_what_is_known_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A stretch that grows begins with the same message; one that was only markers is looked at."""
+    monkeypatch.setattr("relay.operate.view.oldest_unread.SECONDS", 60.0)
     settings = load_config(pipeline.config())
     behind(pipeline, 0, commit=False)
     behind(pipeline, 1, commit=True)
