@@ -102,6 +102,9 @@ class ReadTruth:
 class Begin:
     """Take the consumer group's metadata, then begin a transaction; answered by Begun.
 
+    The source topic is looked at before: where it is not listed, nothing is begun, and the answer
+    is SourceUnseen.
+
     Attributes:
         tables: whose buffers it will seal; their row messages have to be known first. Where they
             cannot be, nothing is begun, and the answer is TablesUndecided.

@@ -98,9 +98,17 @@ class Begun:
 
     Attributes:
         alone: of the tables that it will seal, those whose blocks the loader inserts one by one.
+        source_topic_id: that the source had when all that it will seal was polled; empty: nobody
+            asked.
     """
 
     alone: frozenset[str] = frozenset()
+    source_topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUnseen:
+    """Answer to Begin where nothing was begun: the brokers do not list the source topic now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +171,6 @@ class Failed:
 
 Event = (
     Assigned | Revoked | PredecessorsFenced | TruthRead | Polled | SchemaChanged | StopRequested
-    | Begun | TablesUndecided | TablesDecided | Produced | JournalWritten | OffsetsSent | Committed
-    | Aborted | Replaced | Failed
+    | Begun | SourceUnseen | TablesUndecided | TablesDecided | Produced | JournalWritten
+    | OffsetsSent | Committed | Aborted | Replaced | Failed
 )  # fmt: skip

@@ -273,27 +273,47 @@ def _begin(state: RelayState, due: tuple[Transaction, ...], cut: int = 0) -> Ste
 
 
 def _begun(state: RelayState, event: ev.Begun) -> Step:
+    if _is_other_source(state, event.source_topic_id):
+        # Some of what was polled may be of that one, at offsets of the old one: none of it is
+        # committed, and the truth, which is read next, says the rest.
+        return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
     seals = _open(state).seals
     alone = state.alone.difference(seal.table for seal in seals) | event.alone
     return replace(state, phase=Phase.PRODUCING, alone=alone), (ef.Produce(seals),)
+
+
+def _is_other_source(state: RelayState, topic_id: str) -> bool:
+    taken_over = {state.partitions[index].source_topic_id for index in _open(state).partitions}
+    return topic_id != "" and taken_over != {topic_id}
+
+
+def _unseen(state: RelayState, _: ev.SourceUnseen) -> Step:
+    """Poll on, and ask again: it comes, or the consumer hears that it is gone."""
+    state = _not_begun(state)
+    return _exit(state, None) if state.stopping else (state, ())
 
 
 def _undecided(state: RelayState, event: ev.TablesUndecided) -> Step:
     """Hold these tables back and begin again without them: nothing stops for a neighbour."""
     if not event.tables - state.held:
         raise AssertionError(f"held back already, and asked again: {sorted(event.tables)}")
+    cut = _open(state).cut
+    state = replace(_not_begun(state), held=state.held | event.tables)
+    state, effects = _begin_if_due(state, at_once=True, cut=cut)
+    return _exit(state, None) if state.stopping and not effects else (state, effects)
+
+
+def _not_begun(state: RelayState) -> RelayState:
+    """The state without the transaction; what it was to seal for a changed table is due again."""
     transaction = _open(state)
     seals = (seal for one in (transaction, *transaction.then) for seal in one.seals)
     changed = {seal.table for seal in seals if seal.reason is SealReason.SCHEMA}
-    state = replace(
+    return replace(
         state,
         phase=Phase.READY,
         transaction=None,
-        held=state.held | event.tables,
         schema_changed=state.schema_changed | changed,
     )
-    state, effects = _begin_if_due(state, at_once=True, cut=transaction.cut)
-    return _exit(state, None) if state.stopping and not effects else (state, effects)
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
@@ -505,6 +525,7 @@ def _table() -> dict[tuple[Phase, type[Any]], Handler]:
             (Phase.READY, ev.SchemaChanged): _schema_changed,
             (Phase.READY, ev.TablesDecided): _decided,
             (Phase.BEGINNING, ev.Begun): _begun,
+            (Phase.BEGINNING, ev.SourceUnseen): _unseen,
             (Phase.BEGINNING, ev.TablesUndecided): _undecided,
             (Phase.PRODUCING, ev.Produced): _produced,
             (Phase.JOURNALLING, ev.JournalWritten): _journal_written,

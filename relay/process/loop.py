@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
@@ -164,6 +165,7 @@ class RelayProcess:
         self._source.learn_size(messages, poll.bytes)
         self._observer.polled(seconds, messages, poll.bytes)
         self._performer.polled(poll)
+        self._ownership.polled()
         if self._state.phase is not Phase.STOPPED:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
             asked = self._state.reading if full or self._state.turns else ()
@@ -276,11 +278,19 @@ class RelayProcess:
                 if error is not None:
                     self._error = error_of(error)
                 return None
+            case ef.Begin():
+                return self._begin(effect)
             case ef.Replace():
                 self._wait(self._topics.still_there)
                 return self._performer.perform(effect)
             case _:
                 return self._performer.perform(effect)
+
+    def _begin(self, effect: ef.Begin) -> ev.Event | None:
+        if not (topic_id := self._wait(self._ownership.source_id)):
+            return ev.SourceUnseen()
+        answer = self._performer.perform(effect)
+        return replace(answer, source_topic_id=topic_id) if isinstance(answer, ev.Begun) else answer
 
     def _leave(self) -> None:
         """Leave the group and close the producer, whatever happened before."""

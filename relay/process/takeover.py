@@ -41,6 +41,7 @@ class Ownership:
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
         self._topics = topics
+        self._source_id: str | None = None
         reader = HeadReader if settings.crosses else TruthReader
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
@@ -82,6 +83,22 @@ class Ownership:
         found = self._truth.read(partitions, self._source.consumer, ends)
         self._source.epochs.remember(found)
         return found
+
+    def polled(self) -> None:
+        """Note a poll: of which topic its messages are has to be asked after it."""
+        self._source_id = None
+
+    def source_id(self) -> str:
+        """Return the id of the topic that was polled until now; empty: the brokers do not list it.
+
+        Under the source's name another may stand since, which the client reads on at the offset
+        of the old one, if it is that long. An id that is still the old one's after a poll says that
+        all of it is of the old one. Transactions with no poll in between share one question.
+        """
+        if self._source_id is None:
+            facts = self._topics.describe(self._settings.source.topic)
+            self._source_id = "" if facts is None else facts.topic_id
+        return self._source_id
 
     def _follow(self, partitions: frozenset[int]) -> None:
         """Else the truth of partitions that are new would be waited for in vain."""

@@ -1,4 +1,6 @@
-"""A topic that is deleted, emptied or narrowed while a relay works: a named end, and rows once."""
+"""A topic that is deleted, made anew, emptied or narrowed while a relay works.
+
+A named end, and rows once."""
 
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
+    from tests.broker.cross_pipeline import CrossPipeline
     from tests.broker.pipeline import Pipeline
 
 
@@ -74,6 +77,44 @@ def delete(admin: AdminClient, topic: str) -> None:
 
 def topics(admin: AdminClient) -> set[str]:
     return set(admin.list_topics(timeout=10).topics)
+
+
+# ---- made anew -------------------------------------------------------------------------------
+
+
+def test_a_source_made_anew_and_longer_than_the_position(pipeline: Pipeline) -> None:
+    """Status 6 and both ids, as at a start; the client itself reads on at the old offset.
+
+    The relay took the 20 new messages from offset 10 on for rows, and nobody heard of the first 10.
+    """
+    config = pipeline.config()
+    stops_at_another_source(pipeline, config)
+
+    accept = pipeline.watch("accept", config, "--run", "--why", "a test")
+    assert accept.wait(60) == 0, pipeline.log(accept)
+    pipeline.start("a", config)
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "each message of both, once")
+
+
+@pytest.mark.long
+def test_a_source_made_anew_in_another_cluster(crossing: CrossPipeline) -> None:
+    stops_at_another_source(crossing, crossing.config())
+
+
+def stops_at_another_source(pipeline: Pipeline, config: Path) -> None:
+    """A relay that has read the old one takes nothing of the new one."""
+    relay = pipeline.start("a", config)
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows")
+    relay.send_signal(signal.SIGSTOP)
+    pipeline.delete_source()
+    pipeline.create_source()
+    pipeline.send(range(100, 130))
+    relay.send_signal(signal.SIGCONT)
+
+    status, log = ended(pipeline, relay)
+
+    assert (status, "topic id changed from" in log) == (6, True), log
 
 
 # ---- emptied: the 29th ------------------------------------------------------------------------

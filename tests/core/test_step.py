@@ -15,7 +15,7 @@ from relay.core import events as ev
 from relay.core.buffering import parted
 from relay.core.offsets import CommittedOffset
 from relay.core.records import SealResult
-from relay.core.state import Guards, Phase, RelayState, SealReason
+from relay.core.state import Fencing, Guards, Phase, RelayState, SealReason
 from relay.core.step import (
     IN_TRANSACTION,
     MAX_CUT,
@@ -48,6 +48,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.SchemaChanged(frozenset({"d.x"})),
     ev.StopRequested(),
     ev.Begun(),
+    ev.SourceUnseen(),
     ev.TablesUndecided(frozenset({"d.x"})),
     ev.TablesDecided(frozenset({"d.x"})),
     ev.Produced(()),
@@ -370,6 +371,37 @@ def test_a_transaction_goes_its_whole_way() -> None:
     assert (after.n, after.floor, after.position, after.reference) == (2, 2, 2, 2)
     assert (after.buffers, after.marks, after.polled, after.count) == ({}, {}, (), 0)
     assert state.tokens == 99.0
+
+
+@pytest.mark.parametrize("fencing", Fencing)
+def test_nothing_of_a_source_made_anew_is_committed(fencing: Fencing) -> None:
+    """What was polled since may be of it, at offsets of the old one: the take-over decides."""
+    state = replace(in_phase(Phase.READY), fencing=fencing)
+    state, _ = step(state, polled(3, arrival("d.x", 0, 1)))
+    assert step(state, ev.Begun(source_topic_id="id"))[0].phase is Phase.PRODUCING
+    state, effects = step(state, ev.Begun(source_topic_id="another"))
+    assert (state.phase, state.transaction, effects) == (Phase.ABORTING, None, (ef.Abort(),))
+    state, effects = step(state, ev.Aborted())
+    owned = frozenset({0})
+    ask = ef.ReadTruth(owned) if fencing is Fencing.GROUP else ef.Fence(owned)
+    assert (state.partitions, effects) == ({}, (ef.Drop(owned), ask))
+    anew = found(source_topic_id="another")
+    state, (end,) = step(state, ev.TruthRead((anew,), 4))
+    assert isinstance(end, ef.Exit)
+    assert end.error is not None
+    assert "topic id changed from id to another" in end.error.message
+
+
+def test_a_source_that_is_not_listed_is_asked_for_again() -> None:
+    """Nothing is begun, nor lost: it may be on its way, or the consumer hears that it is gone."""
+    state = with_limits(limits(max_rows=9), p0=partition(0, 1, buffers={"d.x": buffer(0)}))
+    state, begin = step(state, ev.SchemaChanged(frozenset({"d.x"})))
+    state, effects = step(state, ev.SourceUnseen())
+    assert (state.phase, state.transaction, effects) == (Phase.READY, None, ())
+    assert step(state, ev.Polled(1))[1] == begin == (ef.Begin(frozenset({"d.x"})),)
+
+    state, _ = through(state, ev.StopRequested(), ev.SourceUnseen())
+    assert state.phase is Phase.STOPPED
 
 
 def test_a_begun_transaction_says_whose_blocks_of_its_tables_are_inserted_one_by_one() -> None:

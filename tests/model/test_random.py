@@ -109,7 +109,9 @@ def test_the_histories_go_everywhere(seen: Seen) -> None:
 
 IN_POLL_ONLY = {Phase.ABORTING, Phase.REPLACING, *IN_TRANSACTION}
 """Partitions are given inside a poll, and no relay polls in these phases."""
-NEVER = {(phase, ev.Assigned) for phase in IN_POLL_ONLY} | {
-    (Phase.STOPPED, event) for event in (ev.Assigned, ev.Polled, ev.Failed)
+NEVER = {
+    (Phase.BEGINNING, ev.SourceUnseen),
+    *((phase, ev.Assigned) for phase in IN_POLL_ONLY),
+    *((Phase.STOPPED, event) for event in (ev.Assigned, ev.Polled, ev.Failed)),
 }
 """Allowed by step, never seen here: tests/core has them."""

@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from relay.errors import ContractBroken, Refused
 from relay.kafka.admin import in_requests
 from relay.kafka.topics import Topics
+from relay.process.takeover import Ownership
 from tests import reach
 
 
@@ -98,6 +99,21 @@ def test_who_is_the_controller_is_asked_before_it_is_needed(
     apps = ("shop.dead", "shop.journal", "shop.schemas")
     expected = [one for app in apps for one in ("metadata of shop.journal", f"describe {app}")]
     assert admin.asked == expected
+
+
+@pytest.mark.parametrize(("absent", "found"), [([], "id"), (["rows"], "")])
+def test_the_sources_id_is_asked_for_once_after_each_poll(
+    topics: Topics, absent: list[str], found: str
+) -> None:
+    """Not for each transaction: across clusters every partition has one of its own."""
+    admin = Admin(absent=absent)
+    topics._admin.client = cast("Any", admin)
+    producers: Any = SimpleNamespace(deadline_seconds=1.0)
+    ownership = Ownership(reach.nobody(), topics, cast("Any", None), producers)
+    for _ in range(2):
+        ownership.polled()
+        assert [ownership.source_id() for _ in range(3)] == [found] * 3
+    assert admin.asked == ["describe rows"] * 2
 
 
 class Ends:

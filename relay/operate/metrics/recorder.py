@@ -220,7 +220,7 @@ def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:
             return "committed"
         case ev.Aborted():
             return "aborted"
-        case ev.TablesUndecided():
+        case ev.SourceUnseen() | ev.TablesUndecided():
             return ""  # none was begun
     if left not in {*IN_TRANSACTION, Phase.ABORTING} or entered in IN_TRANSACTION:
         return ""
