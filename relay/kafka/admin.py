@@ -167,7 +167,7 @@ class TopicRequests:
         grant = f"grant {needed} on topic {topic} to the user of kafka.client, then start again"
         elsewhere = self._of_source if topic == self._settings.source.topic else None
         admin = elsewhere or self._admin
-        self._look_for_controller()
+        self._look_for_controller(elsewhere)
         future = description(admin, [topic])[topic]
         found = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
         if found is None:
@@ -190,12 +190,18 @@ class TopicRequests:
         values = [int(entries[name].value) for name in known if name in entries]
         return min(values, default=None)
 
-    def _look_for_controller(self) -> None:
-        """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone."""
-        journal = names.journal_topic(self._settings.app)
+    def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
+        """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.
+
+        Args:
+            elsewhere: of the source's cluster, if that is another and is to be asked.
+        """
+        topic = journal = names.journal_topic(self._settings.app)
+        if elsewhere is not None:
+            topic = self._settings.source.topic
         if journal in self._ready:  # before, the client has just begun and knows no broker as gone
             with contextlib.suppress(KafkaException):  # the request itself says what is wrong
-                self._admin.client.list_topics(journal, timeout=METADATA_SECONDS)
+                (elsewhere or self._admin).client.list_topics(topic, timeout=METADATA_SECONDS)
 
     def _growable(self, topics: Collection[str]) -> set[str]:
         """Return those of these topics, none of which exists yet, that this user may grow later.

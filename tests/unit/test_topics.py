@@ -101,6 +101,21 @@ def test_who_is_the_controller_is_asked_before_it_is_needed(
     assert admin.asked == expected
 
 
+def test_the_controller_of_the_sources_own_cluster_is_asked_for_there() -> None:
+    """Its client waited for a broker that is gone, and the other cluster's was asked."""
+    given = reach.nobody()
+    source = given.source.model_copy(update={"kafka": given.kafka})
+    topics = Topics(given.model_copy(update={"source": source}))
+    ours, theirs = Admin(), Admin()
+    assert topics._of_source is not None
+    topics._admin.client, topics._of_source.client = cast("Any", ours), cast("Any", theirs)
+    topics.ensure_own()
+    ours.asked.clear()
+    theirs.asked.clear()
+    topics.describe("rows")
+    assert (ours.asked, theirs.asked) == ([], ["metadata of rows", "describe rows"])
+
+
 @pytest.mark.parametrize(("absent", "found"), [([], "id"), (["rows"], "")])
 def test_the_sources_id_is_asked_for_once_after_each_poll(
     topics: Topics, absent: list[str], found: str
