@@ -44,6 +44,7 @@ from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
 from relay.program.waiting import CredentialsWait, ServerWait, StoppedWaiting
 from relay.rows.codecs_of_tables import TableCodecs
+from relay.schema.beside import Beside
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
@@ -102,7 +103,7 @@ class RelayProcess:
         topics = Topics(settings)
         self._topics = topics
         self._tables = TableCodecs(
-            Catalogue(settings.clickhouse),
+            Catalogue(settings.clickhouse, Beside()),
             Registry(settings.kafka, settings.app),
             BlockTopics(settings.app, topics),
             settings.loader.block_column,

@@ -28,7 +28,7 @@ from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from clickhouse_connect.driver.client import Client
 
@@ -109,10 +109,16 @@ class Catalogue:
 
     Args:
         clickhouse: how to reach it.
+        ask: calls what asks the server one question; for who cannot wait as long as that may take,
+            relay.schema.beside.
     """
 
-    def __init__(self, clickhouse: ClickHouse) -> None:
-        self._clickhouse = clickhouse
+    def __init__(
+        self,
+        clickhouse: ClickHouse,
+        ask: Callable[[Callable[[], Any]], Any] = lambda question: question(),
+    ) -> None:
+        self._clickhouse, self._ask = clickhouse, ask
         self._client: Client | None = None
         self._known: dict[str, tuple[Digest, TableColumns]] = {}
         self._may_ask_replicas = True
@@ -255,15 +261,21 @@ class Catalogue:
         return found
 
     def _query(self, sql: str, parameters: dict[str, Any]) -> Any:
+        sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
+        sql = sql.replace("{replicated}", _REPLICATED)
+        try:
+            return self._ask(lambda: self._answer(sql, parameters))
+        except (ClickHouseError, TimeoutError) as error:
+            raise translated(error, self._clickhouse, "read the tables' columns") from error
+
+    def _answer(self, sql: str, parameters: dict[str, Any]) -> Any:
         try:
             if self._client is None:
                 self._client = connect(self._clickhouse)
-            sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
-            sql = sql.replace("{replicated}", _REPLICATED)
             return self._client.query(sql, parameters=parameters).result_rows
-        except ClickHouseError as error:
+        except ClickHouseError:
             self.close()
-            raise translated(error, self._clickhouse, "read the tables' columns") from error
+            raise
 
 
 def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
@@ -287,12 +299,12 @@ def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
 
 
 def translated(
-    error: ClickHouseError, clickhouse: ClickHouse, doing: str
+    error: ClickHouseError | TimeoutError, clickhouse: ClickHouse, doing: str
 ) -> ClickHouseAway | Refused:
     """Return what an error of the client means to the reader.
 
     Args:
-        error: from the client.
+        error: from the client; or no answer came so far.
         clickhouse: where it came from.
         doing: what was wanted, as an infinitive.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,10 @@ from tests.broker.pipeline import Pipeline, row_batch
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+LATE = 20.0
+"""Seconds; a relay that waits for ClickHouse's answer gives it thirty."""
 
 
 class OwnServer:
@@ -34,6 +39,18 @@ class OwnServer:
     def stop(self) -> None:
         process.end(self._directory, dev_clickhouse.NAME)
 
+    def pause(self) -> None:
+        """From now on it takes connections, and answers nobody."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        running = process.find(self._directory, dev_clickhouse.NAME)
+        assert running is not None
+        running.send_signal(number)
+
     def command(self, sql: str) -> None:
         client = reach.client(self.settings)
         client.command(sql)
@@ -45,6 +62,7 @@ def server(tmp_path: Path) -> Iterator[OwnServer]:
     made = OwnServer(tmp_path / "clickhouse")
     made.start()
     yield made
+    made.resume()
     made.stop()
 
 
@@ -99,3 +117,30 @@ def test_one_message_for_an_unknown_table_stops_no_other(
     assert "unknown table away.typo" in headers["reason"]
     second.send_signal(signal.SIGTERM)
     assert second.wait(60) == 0, pipeline.log(second)
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_says_nothing_keeps_nobody(pipeline: Pipeline, server: OwnServer) -> None:
+    """Red before: the relay waited half a minute for each answer, and polled for 2 s between two.
+
+    Three times longer than the time between two questions, so that each of them is met.
+    """
+    pipeline.start("a", pipeline.config(wait_for_servers_seconds=0.0))
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows before the silence")
+    server.pause()
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    pipeline.produce(producer, row_batch([10]), 0, [("table", b"away.new")])
+    assert producer.flush(30) == 0
+
+    begun = time.monotonic()
+    first = 20
+    while time.monotonic() < begun + 3 * 2.0:
+        pipeline.send(range(first, first + 10), partition=1)
+        pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows in the silence", LATE)
+        first += 10
+
+    server.resume()
+    pipeline.sent[10] += 1
+    pipeline.exactly_once()
+    assert pipeline.dead() == []

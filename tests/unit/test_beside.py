@@ -1,0 +1,114 @@
+"""relay.schema.beside: nobody waits longer for a server that says nothing than for others."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from relay.config.settings import ClickHouse
+from relay.errors import ClickHouseAway
+from relay.schema.beside import Beside
+from relay.schema.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = 0.2
+
+
+class SlowServer:
+    """Answers each question once it is let; counts them."""
+
+    def __init__(self) -> None:
+        self.let, self.asked = threading.Event(), 0
+        self.error: Exception | None = None
+
+    def answer(self) -> int:
+        self.asked += 1
+        assert self.let.wait(30)
+        if self.error is not None:
+            raise self.error
+        return self.asked
+
+
+@pytest.fixture
+def server() -> Iterator[SlowServer]:
+    made = SlowServer()
+    yield made
+    made.let.set()
+
+
+def late(beside: Beside, server: SlowServer) -> float:
+    """Seconds after which the question was given up."""
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError, match="no answer for"):
+        beside(server.answer)
+    return time.monotonic() - begun
+
+
+def ended(beside: Beside) -> None:
+    """The question that was left with the server has its answer, or its error."""
+    assert beside._left is not None
+    assert beside._left.ended.wait(30)
+
+
+def test_what_answers_in_time_is_as_if_asked_directly(server: SlowServer) -> None:
+    server.let.set()
+    beside = Beside(30.0)
+    assert [beside(server.answer) for _ in range(3)] == [1, 2, 3]
+    server.error = ValueError("no")
+    with pytest.raises(ValueError, match="no"):
+        beside(server.answer)
+    server.error = None
+    assert beside(server.answer) == 5
+
+
+def test_one_question_at_a_time_stays_with_a_silent_server(server: SlowServer) -> None:
+    """The others are refused at once: they would only wait behind it."""
+    beside = Beside(PATIENCE)
+    assert late(beside, server) >= PATIENCE
+    assert sum(late(beside, server) for _ in range(100)) < 100 * PATIENCE / 2
+    assert server.asked == 1
+
+
+def test_a_slow_answer_is_late_once(server: SlowServer) -> None:
+    """Then it has the time that it takes; its first answer is not used, as it may be old."""
+    beside = Beside(PATIENCE)
+    late(beside, server)
+    threading.Timer(2 * PATIENCE, server.let.set).start()
+    ended(beside)
+    server.let.clear()
+    threading.Timer(2 * PATIENCE, server.let.set).start()
+    assert beside(server.answer) == 2
+
+
+def test_a_server_that_gave_no_answer_is_waited_for_less(server: SlowServer) -> None:
+    """Until it gives one."""
+    beside = Beside(2.0)
+    server.error = OSError("timed out")
+    late(beside, server)
+    server.let.set()
+    ended(beside)
+    server.let.clear()
+    assert late(beside, server) < 1.0
+    server.error = None
+    server.let.set()
+    ended(beside)
+    assert beside(server.answer) == 3
+    server.let.clear()
+    assert late(beside, server) >= 2.0
+
+
+def test_the_catalogue_of_a_socket_that_never_answers() -> None:
+    """As of a server behind a firewall that drops packets: it is away, with its address."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        catalogue, begun = Catalogue(ClickHouse(url=url), Beside(PATIENCE)), time.monotonic()
+        for _ in range(10):
+            with pytest.raises(ClickHouseAway, match=f"{url}.* no answer for"):
+                catalogue.read(["d.t"])
+        assert time.monotonic() - begun < 10 * PATIENCE
