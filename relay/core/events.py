@@ -163,10 +163,15 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Answer to any effect that did not succeed."""
+    """Answer to any effect that did not succeed.
+
+    Attributes:
+        dark: whether a partition that the relay writes has no leader; `why` names it.
+    """
 
     kind: Failure
     why: str
+    dark: bool = False
 
 
 Event = (

@@ -392,7 +392,8 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
     if not clean and state.guards.epoch_bump_after_unknown:
         # The answer may belong to a request that was sent twice; the copy still under way
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
-        return _replace(state, "transport error inside a transaction that committed")
+        why = "transport error inside a transaction that committed"
+        return _replace(state, ev.Failed(ev.Failure.UNKNOWN, why))
     if transaction.then:
         return _begin(state, transaction.then, transaction.cut)
     if 0 < transaction.cut < MAX_CUT:
@@ -416,20 +417,20 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
             return _exit(state, _wrong_credentials(event.why))
         case ev.Failure.LEARNED:
             # Each time it is another table, or less that is taken: it comes to an end.
-            return _replace(replace(state, failures=0), event.why)
+            return _replace(replace(state, failures=0), event)
         case ev.Failure.ABORT if state.phase in IN_TRANSACTION:
             return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
         case ev.Failure.ABORT | ev.Failure.UNKNOWN:
             if state.phase in IN_TRANSACTION and not state.guards.epoch_bump_after_unknown:
                 return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
-            return _replace(state, event.why)
+            return _replace(state, event)
 
 
-def _replace(state: RelayState, why: str) -> Step:
+def _replace(state: RelayState, after: ev.Failed) -> Step:
     if state.failures >= MAX_FAILURES:
-        return _exit(state, _gave_up(state.failures, why))
+        return _exit(state, _gave_up(state.failures, after))
     state = replace(state, phase=Phase.REPLACING, transaction=None, failures=state.failures + 1)
-    return state, (ef.Replace(why),)
+    return state, (ef.Replace(after.why),)
 
 
 def _recover(state: RelayState, _: ev.Event) -> Step:
@@ -496,12 +497,19 @@ def _wrong_credentials(why: str) -> ef.StopError:
     )
 
 
-def _gave_up(failures: int, why: str) -> ef.StopError:
+def _gave_up(failures: int, last: ev.Failed) -> ef.StopError:
+    coordinators = (
+        "check the brokers' transaction coordinators (their logs, and the state of topic "
+        "__transaction_state), then start again"
+    )
+    leaders = (
+        "start the brokers that have copies of the partitions that nobody leads (kafka-topics "
+        "--describe --unavailable-partitions), then start again"
+    )
     return ef.StopError(
         ef.StopKind.UNAVAILABLE,
-        f"{failures} producers in a row could not commit one transaction; the last one: {why}",
-        "check the brokers' transaction coordinators (their logs, and the state of topic "
-        "__transaction_state), then start again",
+        f"{failures} producers in a row could not commit one transaction; the last one: {last.why}",
+        leaders if last.dark else coordinators,
     )
 
 

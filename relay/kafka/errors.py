@@ -164,14 +164,23 @@ class TransactionFailed(Exception):
         why: the call and the error, for people.
         code: of the error; 0 where there is none.
         lost: records that were refused for what they or their topics are.
+        dark: topics and partitions with records that are not acknowledged, and that nobody leads.
     """
 
-    def __init__(self, kind: Failure, why: str, code: int = 0, lost: tuple[Lost, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: Failure,
+        why: str,
+        code: int = 0,
+        lost: tuple[Lost, ...] = (),
+        dark: frozenset[tuple[str, int]] = frozenset(),
+    ) -> None:
         super().__init__(why)
         self.kind = kind
         self.why = why
         self.code = code
         self.lost = lost
+        self.dark = dark
 
 
 _LOST_END = re.compile(r"broker end offset is (-?\d+) \(offset leader epoch")

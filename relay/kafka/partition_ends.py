@@ -1,6 +1,7 @@
 """Asks leaders where a topic's partitions begin and end for read_committed readers.
 
-Receives partitions, gives offsets. Asked by an admin client: a member's consumer cannot be asked in
+Receives partitions, gives offsets; or those of them that nobody leads, which any client can be
+asked for. Asked for offsets is an admin client: a member's consumer cannot be asked in
 an assignment. It is in a callback of its own, where nothing can refresh what it knows, and a
 partition that had no leader for a moment stays unknown to it until it asks by the clock, minutes
 later (librdkafka 2.16).
@@ -19,7 +20,36 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from confluent_kafka import Producer
     from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
+
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+def listed_places(places: Collection[Place]) -> str:
+    """Return partitions as people know them."""
+    return ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(places))
+
+
+def without_leader(
+    client: AdminClient | Producer, places: Collection[Place], deadline_seconds: float
+) -> frozenset[Place]:
+    """Return those of these partitions that nobody leads: no broker that is there may.
+
+    Args:
+        client: is asked.
+        places: that exist.
+        deadline_seconds: for each topic.
+
+    Raises:
+        KafkaException: no broker answered.
+    """
+    found: set[Place] = set()
+    for topic in sorted({topic for topic, _ in places}):
+        listed = client.list_topics(topic, timeout=deadline_seconds).topics[topic].partitions
+        found |= {(topic, index) for index, one in listed.items() if one.leader < 0}
+    return frozenset(found.intersection(places))
 
 
 def listed_offset(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:

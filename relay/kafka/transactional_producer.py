@@ -7,6 +7,7 @@ an error: relay.kafka.errors classifies, relay.core.step decides.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,13 @@ from relay.kafka.errors import (
     without_frames,
 )
 from relay.kafka.hang_guard import armed, within
+from relay.kafka.partition_ends import Place, listed_places, without_leader
 from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import record_bytes
 from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from confluent_kafka import Message
 
@@ -69,9 +71,9 @@ class TransactionalProducer:
         self._producer: Producer | None = None
         self._group: Any = None
         self._fatal: KafkaError | None = None
-        self._unacknowledged = 0
+        self._unacknowledged = Counter[Place]()
         self._lost: KafkaError | None = None
-        self._lost_topics: set[str] = set()
+        self._lost_places: set[Place] = set()
         self._refused: list[Lost] = []
 
     def replace(self) -> None:
@@ -91,7 +93,7 @@ class TransactionalProducer:
             raise _unknown(
                 f"the outcome of the last transaction is in doubt: {self._evidence.doubt}"
             )
-        self._unacknowledged, self._lost, self._lost_topics = 0, None, set()
+        self._unacknowledged, self._lost, self._lost_places = Counter(), None, set()
         self._refused = []
         self._group = group
         if self._group is None:
@@ -111,8 +113,9 @@ class TransactionalProducer:
         acknowledged: Callable[[int], None],
     ) -> None:
         """Queue one record; `acknowledged` gets its offset, by the end of `flush`."""
-        size = record_bytes(value, key, headers)
-        refused = self._refused  # of this transaction, however late the report comes
+        size, where = record_bytes(value, key, headers), (place.topic, place.partition)
+        # Of this transaction, however late the report comes.
+        refused, unacknowledged = self._refused, self._unacknowledged
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
@@ -120,9 +123,9 @@ class TransactionalProducer:
                 self._lost = error or NOWHERE
                 if self._lost.code() in TOO_LARGE | OF_TOPIC:
                     refused.append(Lost(place.topic, size, self._lost))
-                self._lost_topics.add(message.topic() or "")
+                self._lost_places.add(where)
             else:
-                self._unacknowledged -= 1
+                unacknowledged[where] -= 1
                 acknowledged(offset)
 
         producer = self._open()
@@ -133,7 +136,7 @@ class TransactionalProducer:
                     producer.produce(
                         place.topic, value, key, place.partition, on_delivery, headers=headers
                     )
-                    self._unacknowledged += 1
+                    unacknowledged[where] += 1
                     return
             except KafkaException as error:
                 cause = without_frames(error).args[0]
@@ -144,7 +147,7 @@ class TransactionalProducer:
                     raise self._failed(f"produce to {place.topic}", cause) from error
                 self._look_again()
             if time.monotonic() > deadline:
-                raise _unknown("produce: the client's queue stays full")
+                raise _silent("produce: the client's queue stays full", self._dark())
             self.serve(QUEUE_FULL_SECONDS)
 
     def _look_again(self) -> None:
@@ -158,15 +161,23 @@ class TransactionalProducer:
         deadline = time.monotonic() + self._deadline_seconds
         while len(producer) and self._lost is None:
             if time.monotonic() > deadline:
-                raise _unknown(f"flush: {self._unacknowledged} records were not acknowledged")
+                left = self._unacknowledged.total()
+                raise _silent(f"flush: {left} records were not acknowledged", self._dark())
             self._call("flush", lambda: producer.flush(SLICE_SECONDS))
+            # By now somebody would lead it who may: to wait on brings nothing.
+            if len(producer) and self._lost is None and (dark := self._dark()):
+                raise _silent("flush", dark)
         if self._lost is not None:
-            topics = ", ".join(sorted(self._lost_topics))
-            raise self._failed(f"delivery to {topics}", self._lost)
-        if self._unacknowledged:
-            raise TransactionFailed(
-                Failure.ABORT, f"{self._unacknowledged} records were never acknowledged"
-            )
+            raise self._failed(f"delivery to {listed_places(self._lost_places)}", self._lost)
+        if left := self._unacknowledged.total():
+            raise TransactionFailed(Failure.ABORT, f"{left} records were never acknowledged")
+
+    def _dark(self) -> frozenset[Place]:
+        """Return partitions that have not acknowledged all, and that nobody leads now."""
+        waiting = [place for place, count in self._unacknowledged.items() if count]
+        with suppress(KafkaException):  # then nothing is known of any partition
+            return without_leader(self._open(), waiting, SLICE_SECONDS)
+        return frozenset()
 
     def send_offsets(
         self, topic: str, offsets: Offsets, group: Any = None, epochs: Epochs | None = None
@@ -208,7 +219,7 @@ class TransactionalProducer:
         if self._lost is not None:
             # librdkafka would purge the next transaction's records as well (seen with
             # MSG_SIZE_TOO_LARGE), so this producer is of no more use.
-            raise _unknown(describe("delivery", self._lost))
+            raise _silent(describe("delivery", self._lost), self._dark())
 
     def serve(self, wait_seconds: float = 0.0) -> None:
         """Hear what librdkafka has to say; unheard, its lines would pile up in memory."""
@@ -268,12 +279,22 @@ class TransactionalProducer:
         if kind is Failure.REFUSED and cause.code() in TOO_LARGE | OF_TOPIC and not self._refused:
             with suppress(KafkaException):  # which record it was, its report says
                 self._open().flush(SLICE_SECONDS)
-        lost = tuple(self._refused)
-        return TransactionFailed(kind, describe(name, cause), cause.code(), lost)
+        dark = self._dark() if cause.code() in TRANSPORT else frozenset[Place]()
+        why, lost = f"{describe(name, cause)}{_leaderless(dark)}", tuple(self._refused)
+        return TransactionFailed(kind, why, cause.code(), lost, dark)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal() or error.code() in CREDENTIALS:
             self._fatal = error
+
+
+def _leaderless(dark: Collection[Place]) -> str:
+    return f"; nobody leads {listed_places(dark)}" if dark else ""
+
+
+def _silent(what: str, dark: frozenset[Place]) -> TransactionFailed:
+    """Records are not acknowledged."""
+    return TransactionFailed(Failure.UNKNOWN, f"{what}{_leaderless(dark)}", dark=dark)
 
 
 def _unknown(why: str) -> TransactionFailed:

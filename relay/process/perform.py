@@ -128,7 +128,7 @@ class Performer:
                 "a transactional call failed",
                 extra={"effect": name, "kind": kind.name, "why": why},
             )
-            return ev.Failed(kind, why)
+            return ev.Failed(kind, why, dark=bool(failed.dark))
         reached(f"after_{name}")
         self._concerning.after(effect)
         return answer

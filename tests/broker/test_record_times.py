@@ -73,7 +73,7 @@ def test_a_relay_whose_records_are_refused_for_their_time_says_so(
 
     assert relay.wait(40) == 5
     said = pipeline.log(relay)
-    assert f"delivery to {topic}: INVALID_TIMESTAMP" in said
+    assert f"delivery to {topic}[0]: INVALID_TIMESTAMP" in said
     assert "set the clocks by NTP" in said
     alter(pipeline, topic, "message.timestamp.type", "LogAppendTime")
     pipeline.start("b")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from relay import cli
@@ -84,7 +85,7 @@ def acked() -> None:
         except transactional_producer.TransactionFailed as failed:
             if "delivery" not in failed.why and "never acknowledged" not in failed.why:
                 raise
-        self._unacknowledged, self._lost = 0, None
+        self._unacknowledged, self._lost = Counter(), None
 
     transactional_producer.TransactionalProducer.flush = uncounted  # type: ignore[method-assign]
 

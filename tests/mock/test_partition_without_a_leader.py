@@ -11,11 +11,12 @@ from confluent_kafka.admin import AdminClient
 from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
+from relay.kafka import transactional_producer
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader
 from relay.schema.registry import Registry
-from tests.mock.cluster import Cluster
-from tests.mock.rig import SOURCE, relay_settings
+from tests.mock.cluster import Api, Cluster
+from tests.mock.rig import LEADER, SOURCE, Course, Rig, relay_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,3 +102,33 @@ def test_a_relay_hears_of_the_new_leader(cluster: Cluster, settings: Settings) -
     cluster.set_leader(SOURCE, 0, 2)
 
     assert ends.bounds([0]) == {0: (0, 0)}
+
+
+@pytest.mark.parametrize("slice_seconds", [0.5, 60.0], ids=["while it waits", "timed out"])
+def test_a_transaction_that_fails_of_it_names_it(
+    monkeypatch: pytest.MonkeyPatch, slice_seconds: float
+) -> None:
+    """Red before: "delivery to app.journal: _MSG_TIMED_OUT", or nothing for two minutes."""
+    monkeypatch.setattr(transactional_producer, "SLICE_SECONDS", slice_seconds)
+    with Rig("app", 4.0 if slice_seconds > 1 else 60.0) as rig:
+        course = Course()
+        assert rig.start(course)
+        rig.cluster.set_leader(rig.journal, 0, NOBODY)
+
+        rig.transaction(course)
+
+    kind, why, _ = course.failures[0]
+    assert kind == "UNKNOWN"
+    assert why.endswith("; nobody leads app.journal[0]")
+    assert course.did == ["replace"]
+
+
+def test_a_slow_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_producer, "SLICE_SECONDS", 0.5)
+    with Rig("app") as rig:
+        course = Course()
+        assert rig.start(course)
+        rig.cluster.delay(Api.PRODUCE, [1_500, 1_500], LEADER)
+        rig.transaction(course)
+
+    assert (course.did, course.failures) == (["commit"], [])
