@@ -170,6 +170,14 @@ def transactional_id(app: str, member: str) -> str:
     return f"{app}.relay.{member}"
 
 
+def spare_transactional_id(app: str, member: str, number: int) -> str:
+    """Return an id for while a transaction of the process's own cannot be ended; number from 1.
+
+    No member's name has a "#".
+    """
+    return f"{transactional_id(app, member)}#{number}"
+
+
 def instance_id(app: str, member: str) -> str:
     """Return the group.instance.id of the process `member`: a restart keeps its partitions."""
     return f"{app}.{member}"

@@ -76,8 +76,14 @@ class TransactionalProducer:
         self._lost_places: set[Place] = set()
         self._refused: list[Lost] = []
 
-    def replace(self) -> None:
-        """Make a new producer; init_transactions fences the old and ends what it left open."""
+    def replace(self, *, waits: bool = True) -> None:
+        """Make a new producer; init_transactions fences the old and ends what it left open.
+
+        Args:
+            waits: whether, for as long as for any call, for the end of a transaction that is
+                decided: a partition in it may have no leader now to write so. Else it raises, with
+                CONCURRENT_TRANSACTIONS.
+        """
         self.close()
         self._fatal = None
         self._evidence.forget()
@@ -85,7 +91,8 @@ class TransactionalProducer:
         self._producer = Producer({**given, "error_cb": self._on_error})
         producer = self._producer
         name = f"init_transactions of {self._config['transactional.id']}"
-        self._call(name, lambda: producer.init_transactions(SLICE_SECONDS))
+        final = None if waits else KafkaError.CONCURRENT_TRANSACTIONS
+        self._call(name, lambda: producer.init_transactions(SLICE_SECONDS), final)
 
     def begin(self, group: Any) -> None:
         """Begin under the group metadata of now: a rebalance from then on aborts."""
@@ -245,8 +252,14 @@ class TransactionalProducer:
             raise _unknown("there is no producer yet")
         return self._producer
 
-    def _call(self, name: str, call: Callable[[], Any]) -> None:
-        """Call, and again with the same arguments while that is what the error asks for."""
+    def _call(self, name: str, call: Callable[[], Any], final: int | None = None) -> None:
+        """Call, and again with the same arguments while that is what the error asks for.
+
+        Args:
+            name: for messages to people.
+            call: what is called.
+            final: code of an error that is passed on at once, though it asks for that.
+        """
         deadline = time.monotonic() + self._deadline_seconds
         with armed(self._deadline_seconds + HANGING_SECONDS):
             while True:
@@ -259,8 +272,9 @@ class TransactionalProducer:
                     self.serve()  # error_cb gets wrong credentials; calls only time out
                     if classify(cause) is not None or self._fatal is not None:
                         raise self._failed(name, cause) from error
-                    if time.monotonic() > deadline:
-                        raise _unknown(f"{describe(name, cause)}, for too long") from error
+                    if time.monotonic() > deadline or cause.code() == final:
+                        why = f"{describe(name, cause)}, for too long"
+                        raise TransactionFailed(Failure.UNKNOWN, why, cause.code()) from error
                 except TimeoutError as error:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception

@@ -8,9 +8,10 @@ of its own. That record is aborted: nobody sees it.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.operate.metrics.observer import RelayObserver
 
+log = logging.getLogger(__name__)
+
+SPARE_IDS = 5
+"""Each was left with a transaction that lasts until a broker is back: there are few of them."""
 _NO_GROUP = "no consumer group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
 
@@ -41,18 +46,42 @@ class OfMember:
     def __init__(self, settings: Settings, observer: RelayObserver) -> None:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer = settings, observer
+        self._spare = 0
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
 
     def start(self) -> None:
         """Start a new producer; it ends whatever a predecessor left open.
 
+        A transaction is decided by one record, and over when each partition in it has a marker of
+        it. While one has no leader its id takes no other; but nothing can change any more what it
+        comes to, and the group fences whoever has no right to commit, under any id. So the relay
+        goes on under a spare one, as if another member had taken over its partitions.
+
         Raises:
             Unavailable, Refused, Fenced: init_transactions did not succeed.
         """
-        try:
-            self._producer.replace()
-        except TransactionFailed as failed:
-            raise _error(failed, ONE_PROCESS) from failed
+        for left in reversed(range(1 + SPARE_IDS)):
+            try:
+                self._producer.replace(waits=False)
+            except TransactionFailed as failed:
+                if failed.code != KafkaError.CONCURRENT_TRANSACTIONS or not left:
+                    raise _error(failed, ONE_PROCESS) from failed
+                log.warning(
+                    "a transaction of this relay does not end, going on under another id",
+                    extra={"why": failed.why},
+                )
+                self._go_on_under_another_id()
+            else:
+                return
+
+    def _go_on_under_another_id(self) -> None:
+        self._producer.close()
+        self._spare = (self._spare + 1) % (1 + SPARE_IDS)
+        whose = self._settings.app, self._settings.relay.member
+        identity = names.transactional_id(*whose)
+        if self._spare:
+            identity = names.spare_transactional_id(*whose, self._spare)
+        self._producer = self._made(identity)
 
     def of(self, _partition: int | None) -> TransactionalProducer:
         """Return the producer for a transaction of this source partition; None: of several."""

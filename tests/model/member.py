@@ -168,11 +168,17 @@ class Member:
 
     def _boot(self, kafka: Kafka) -> None:
         if self.state.fencing is Fencing.GROUP:
-            try:
-                self.producer.init(kafka)
-            except NotNowError:
-                return
+            self._init(kafka)
         self.process = kafka.join(self.name)
+
+    def _init(self, kafka: Kafka) -> None:
+        """Under a spare id where a decided transaction of the last one has not all its markers."""
+        while True:
+            try:
+                return self.producer.init(kafka)
+            except NotNowError:
+                known = self.producer.unclean_abort_is_unknown
+                self.producer = Producer(f"{self.producer.tid}#", known)
 
     def _poll(self, kafka: Kafka, now_ms: int) -> None:
         if kafka.processes[self.name] != self.process:
@@ -320,7 +326,7 @@ class Member:
                     kafka.show_offsets(metadata, dict(offsets))
             case ef.Replace():
                 if self.state.fencing is Fencing.GROUP:
-                    self.producer.init(kafka)
+                    self._init(kafka)
                 return failure(fault) or ev.Replaced()
             case ef.Exit(error):
                 self.ended, self.error = True, error
