@@ -166,8 +166,8 @@ class Relay(Section):
     max_reread: Annotated[int, Field(gt=0)] = Field(
         1_000_000,
         description="how many offsets of a partition a restart may have to read again; beyond it "
-        "the oldest buffers are sealed first. A partition with messages that are held back while "
-        "ClickHouse is away is not polled beyond it",
+        "the oldest buffers are sealed first. A partition with messages that are held back is "
+        "not polled beyond it",
     )
     flush_point_interval_seconds: Seconds = Field(
         300.0,

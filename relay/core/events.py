@@ -113,14 +113,17 @@ class SourceUnseen:
 
 @dataclass(frozen=True, slots=True)
 class TablesUndecided:
-    """Answer to Begin where nothing was begun: nobody knows these tables, as ClickHouse is away."""
+    """Answer to Begin where nothing was begun, as a server is away that these tables need.
+
+    Nobody knows whether ClickHouse has them, or nobody leads where their blocks go.
+    """
 
     tables: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class TablesDecided:
-    """It is known now whether ClickHouse has these tables, which were held back."""
+    """These tables, which were held back, may be sealed now."""
 
     tables: frozenset[str]
 

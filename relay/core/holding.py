@@ -1,9 +1,10 @@
-"""What is held back: buffers of tables of which nothing can be said now, and who waits for them.
+"""What is held back: buffers of tables that cannot become blocks now, and who waits for them.
 
 Receives the state, gives what may be sealed without them, and which partitions are not polled
 since they hold too much of it. While ClickHouse is away a relay cannot know whether a table that
-it has not met exists. Its messages stay in their buffers, so the floor stays before them; all
-other tables, and all other partitions, go on.
+it has not met exists; and while brokers are away there may be nobody who takes a table's blocks.
+Its messages stay in their buffers, so the floor stays before them; all other tables, and all other
+partitions, go on.
 """
 
 from __future__ import annotations

@@ -224,7 +224,8 @@ class RelayState:
         tokens: INSERTs' worth of blocks that may be sealed by age now (see relay.core.sealing).
         alone: tables, as far as they were sealed, whose blocks the loader inserts one by one.
         schema_changed: tables whose buffers have to be sealed next.
-        held: tables whose buffers are not sealed until it is known whether ClickHouse has them.
+        held: tables whose buffers are not sealed until it is known whether ClickHouse has them, and
+            until somebody leads where their blocks go.
         stalled: partitions that are not polled because of what they hold of these.
     """
 

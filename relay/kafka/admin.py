@@ -29,6 +29,7 @@ from relay.config import kafka_clients, topic_settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
+from relay.kafka.partition_ends import Place, without_leader
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -189,6 +190,12 @@ class TopicRequests:
         known = ("max.message.bytes", "segment.bytes")
         values = [int(entries[name].value) for name in known if name in entries]
         return min(values, default=None)
+
+    def leaderless(self, places: Collection[Place]) -> frozenset[Place] | None:
+        """Return those of these partitions that nobody leads; None where no broker says so."""
+        with contextlib.suppress(KafkaException):
+            return without_leader(self._admin.client, places, METADATA_SECONDS)
+        return None
 
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.

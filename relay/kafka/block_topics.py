@@ -1,7 +1,9 @@
 """Finds or creates the block topic of each table, and remembers which tables have none and why.
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
-table's affair: its messages become dead letters with the reason, and the others' rows go on.
+table's affair: its messages become dead letters with the reason, and the others' rows go on. So it
+is if a partition of it is dark: nobody leads it, as the brokers with its copies are away. Then the
+table's messages wait.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from relay import names
-from relay.errors import ConfigError, Refused
+from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.errors import TOO_LARGE, describe
+from relay.kafka.partition_ends import Place, listed_places
 from relay.kafka.record_limits import RecordLimits
+from relay.program.waiting import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,6 +53,11 @@ class BlockTopics:
         self._grow_soon: set[str] = set()
         self._stay_narrow: set[str] = set()
         self._limits = RecordLimits()
+        self._dark: dict[str, frozenset[Place]] = {}
+        self._led: set[str] = set()
+        self._journal_led = False
+        self._owned = frozenset[int]()
+        self._leaders = Retry()
 
     def of(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
@@ -145,6 +154,67 @@ class BlockTopics:
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh; None where none was refused."""
         return self._limits.most(topic)
+
+    def dark(self, tables: Collection[str], owned: frozenset[int]) -> frozenset[str]:
+        """Return those of these tables that have to wait, as nobody leads where their blocks go.
+
+        The brokers are asked about a table once, and again behind `doubt`: a record for such a
+        partition keeps its transaction from ending, and the transaction its id from all others.
+
+        Args:
+            tables: whose blocks are to be written, all of which have topics or are refused.
+            owned: partitions that this relay writes, where a topic has them.
+
+        Raises:
+            Unavailable: nobody leads one of them of the journal, which no table does without.
+        """
+        if owned != self._owned:
+            self._owned = owned
+            self.doubt()
+        if not self._journal_led:
+            self._see_journal(owned)
+        topics = {self.of(table): table for table in set(tables) - self._led if self.of(table)}
+        asked = [(t, p) for t, table in topics.items() for p in owned if p < self.width(table)]
+        self._led.update(tables)
+        found = self._topics.leaderless(asked) if asked else None
+        for topic in {topic for topic, _ in found or ()}:
+            self._hold(topics[topic], frozenset(p for p in found or () if p[0] == topic))
+        return frozenset(self._dark.keys() & set(tables))
+
+    def still_dark(self, tables: Collection[str]) -> frozenset[str]:
+        """Return those of these tables that `dark` gave and that have to wait on."""
+        waiting = self._dark.keys() & set(tables)
+        if waiting and self._leaders.due:
+            places = frozenset[Place]().union(*(self._dark[table] for table in waiting))
+            found = self._topics.leaderless(places)
+            left = places if found is None else found
+            self._dark = {t: of for t, of in self._dark.items() if t not in waiting or left & of}
+            if left:
+                self._leaders.failed()
+            else:
+                self._leaders.answered()
+        return frozenset(self._dark.keys() & waiting)
+
+    def doubt(self) -> None:
+        """Have `dark` ask about everything again: a transaction has failed."""
+        self._led, self._journal_led = set(), False
+
+    def _see_journal(self, owned: Collection[int]) -> None:
+        places = {(names.journal_topic(self._app), partition) for partition in owned}
+        if found := self._topics.leaderless(places):
+            raise Unavailable(
+                f"nobody leads {listed_places(found)}",
+                "start the brokers that have copies of these partitions",
+            )
+        self._journal_led = True
+
+    def _hold(self, table: str, places: frozenset[Place]) -> None:
+        log.warning(
+            "nobody leads a partition of a table's block topic, so the table's messages wait in "
+            "the source until the brokers with its copies are back",
+            extra={"table": table, "partitions": listed_places(places)},
+        )
+        self._dark[table] = places
 
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
         """Return whether a transaction failed of one table or record; it is left out from now on.

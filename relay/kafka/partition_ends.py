@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""
+_SINGLY = 20
+"""Topics that are asked about one by one; of more, one request about all of a cluster is less."""
 
 
 def listed_places(places: Collection[Place]) -> str:
@@ -40,15 +42,18 @@ def without_leader(
     Args:
         client: is asked.
         places: that exist.
-        deadline_seconds: for each topic.
+        deadline_seconds: for each request.
 
     Raises:
         KafkaException: no broker answered.
     """
+    topics = {topic for topic, _ in places}
     found: set[Place] = set()
-    for topic in sorted({topic for topic, _ in places}):
-        listed = client.list_topics(topic, timeout=deadline_seconds).topics[topic].partitions
-        found |= {(topic, index) for index, one in listed.items() if one.leader < 0}
+    for one in [""] if len(topics) > _SINGLY else sorted(topics):
+        listed = client.list_topics(one or None, timeout=deadline_seconds).topics
+        for topic in topics & listed.keys():
+            partitions = listed[topic].partitions.items()
+            found |= {(topic, index) for index, led in partitions if led.leader < 0}
     return frozenset(found.intersection(places))
 
 

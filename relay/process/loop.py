@@ -202,12 +202,12 @@ class RelayProcess:
             self._tables.adopt()
 
     def _ask_about_held(self) -> None:
-        """Ask again about tables that were held back while ClickHouse was away."""
+        """Ask again about tables that are held back while a server is away."""
         if held := self._state.held:
             decided = held - self._tables.still_undecided(held)
             if decided:
                 log.info(
-                    "messages of tables that were unknown while ClickHouse was away go on",
+                    "messages of tables that were held back while a server was away go on",
                     extra={"tables": len(decided)},
                 )
                 self._dispatch(ev.TablesDecided(decided))

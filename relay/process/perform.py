@@ -123,6 +123,7 @@ class Performer:
         try:
             answer = self._attempt(effect)
         except TransactionFailed as failed:
+            self._tables.topics.doubt()
             kind, why = self._kind(failed)
             log.warning(
                 "a transactional call failed",
@@ -136,7 +137,7 @@ class Performer:
     def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:
         """Classify a failure; remember a refused record, so that it is left out next time."""
         if failed.kind is ev.Failure.REFUSED:
-            known = self._wait(lambda: self._tables.learn(failed, self._sealing))
+            known = self._wait(lambda: self._tables.topics.learn(failed, self._sealing))
             return (ev.Failure.LEARNED if known else failed.kind), failed.why
         if failed.kind is ev.Failure.FENCED and (timed_out := self._timed_out()):
             return ev.Failure.UNKNOWN, f"{failed.why}; {timed_out}"
@@ -188,6 +189,9 @@ class Performer:
                 if undecided := self._wait(lambda: self._tables.undecided(tables)):
                     return ev.TablesUndecided(undecided)
                 self._wait(lambda: self._tables.have_topics(tables, self._home))
+                writes = owned | {self._home}
+                if dark := self._wait(lambda: self._tables.topics.dark(tables, writes)):
+                    return ev.TablesUndecided(dark)
                 self._sealing = tables
                 self._producer = self.producers.of(partition)
                 self._under_way = frozenset() if partition is None else frozenset({partition})
@@ -233,7 +237,7 @@ class Performer:
         in_order = [sent[seal.block_id] for seal in seals]
         for one in in_order:
             self._written.add(one)
-        topics = ((one, self._tables.topic(one.seal.table)) for one in in_order)
+        topics = ((one, self._tables.topics.of(one.seal.table)) for one in in_order)
         return ev.Produced(tuple(one.result(topic) for one, topic in topics))
 
     def _send(self, seals: Sequence[Seal], queue: ChunkQueue) -> Iterator[Sent]:
@@ -265,10 +269,10 @@ class Performer:
     def _place(self, seal: Seal) -> TopicPartition:
         """Return where the chunks of a seal go; a large one asks for a partition of its own."""
         table, own = seal.table, seal.partition
-        partition = placement.chosen(own, self._home, self._tables.width(table))
+        partition = placement.chosen(own, self._home, self._tables.topics.width(table))
         if partition != own and seal.buffer.bytes > _TOGETHER_BYTES:
-            self._tables.widen_soon(table)
-        return TopicPartition(self._tables.topic(table), partition)
+            self._tables.topics.widen_soon(table)
+        return TopicPartition(self._tables.topics.of(table), partition)
 
     def _form(self, table: str, held: Sequence[Held]) -> list[Formed]:
         """Form chunks and dead letters of each buffer.
@@ -284,7 +288,7 @@ class Performer:
             codec = self._tables.codec(table)
             if isinstance(codec, DeadReason):
                 return [refuse(one, codec) for one in buffers]
-            most = self._tables.most(self._tables.topic(table))
+            most = self._tables.topics.most(self._tables.topics.of(table))
             by = codec, source.framing, self._encoders[table], source.unknown_fields, most
             formed = BlockFormer(*by, self._settings.block.max_decoded_bytes).form_all(buffers)
             unread = any(one.dead or one.facts.unknown for one in formed)
@@ -305,7 +309,7 @@ class Performer:
         for offset, reason in dead:
             source, value = RecordPlace(seal.partition, offset), held.value(offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
-            key, most = str(source).encode(), self._tables.most(place.topic)
+            key, most = str(source).encode(), self._tables.topics.most(place.topic)
             kept: bytes | None = value
             if most is not None and record_bytes(value, key, headers) > most:
                 size = len(value or b"")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from relay.config.allowed_tables import Targets
     from relay.kafka.block_topics import BlockTopics
-    from relay.kafka.errors import TransactionFailed
     from relay.records_pb2 import TableSchema
     from relay.schema.catalogue import Catalogue, TableColumns
     from relay.schema.registry import Registry
@@ -47,6 +46,9 @@ PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no rac
 
 class TableCodecs:
     """Codecs by table.
+
+    Attributes:
+        topics: of the tables' blocks.
 
     Raises (resolve and refresh):
         Unavailable: ClickHouse or Kafka did not answer.
@@ -66,7 +68,7 @@ class TableCodecs:
         self._ledgers: set[str] = set()
         self._catalogue = catalogue
         self._registry = registry
-        self._topics = topics
+        self.topics = topics
         self._block_column = block_column
         self._clock = clock
         self._pause_until = -float("inf")
@@ -87,7 +89,7 @@ class TableCodecs:
             return table_refused(refusal)
         if table in self._ledgers:
             return table_refused(ledger_refusal(table))
-        if why := self._topics.refusal(table):
+        if why := self.topics.refusal(table):
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
         return self._known.get(table) or self._unknown(table)
 
@@ -126,11 +128,15 @@ class TableCodecs:
         return frozenset(unmet - self._known.keys() - self._ledgers)
 
     def still_undecided(self, tables: frozenset[str]) -> frozenset[str]:
-        """Return what `undecided` does, if it is time to ask; all if the registry is away, too."""
+        """Return what `undecided` does, if it is time to ask; all if the registry is away, too.
+
+        Those whose block topics are dark are undecided as well.
+        """
+        dark = self.topics.still_dark(tables)
         if not self._clickhouse.due:
-            return tables
+            return dark | self._unmet(tables - dark)
         try:
-            return self.undecided(tables)
+            return dark | self.undecided(tables - dark)
         except Unavailable as error:
             self._clickhouse.failed()
             log.warning("cannot read the schema registry topic", extra={"why": error.message})
@@ -144,9 +150,9 @@ class TableCodecs:
             partition: that the topics have to have from now on; None: as before.
         """
         if partition is not None:
-            self._topics.need(partition + 1)
-        self._topics.ensure(self._topics.lacking(self._known.keys() & set(tables)))
-        self._topics.widen(set(tables) - {NO_TABLE})
+            self.topics.need(partition + 1)
+        self.topics.ensure(self.topics.lacking(self._known.keys() & set(tables)))
+        self.topics.widen(set(tables) - {NO_TABLE})
 
     def _unmet(self, tables: Collection[str]) -> set[str]:
         unmet = set(tables) - self._known.keys() - {NO_TABLE}
@@ -177,14 +183,6 @@ class TableCodecs:
         refusal = self._targets.refusal(table)
         return table_refused(refusal) if refusal else None
 
-    def most(self, topic: str) -> int | None:
-        """Return the most that a record of the topic may weigh, where that was learned."""
-        return self._topics.most(topic)
-
-    def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
-        """Learn as relay.kafka.block_topics.BlockTopics.learn does."""
-        return self._topics.learn(failed, tables)
-
     def alone(self, tables: Collection[str]) -> frozenset[str]:
         """Return those of them whose blocks the loader inserts one by one, as last seen.
 
@@ -192,24 +190,12 @@ class TableCodecs:
         """
         return frozenset(self._alone.intersection(tables))
 
-    def topic(self, table: str) -> str:
-        """Return the table's block topic; empty where it has none."""
-        return self._topics.of(table)
-
-    def width(self, table: str) -> int:
-        """Return how many partitions the table's block topic has; 0 where it has none."""
-        return self._topics.width(table)
-
-    def widen_soon(self, table: str) -> None:
-        """Have the table's block topic as wide as the source, from a later `refresh` on."""
-        self._topics.widen_soon(table)
-
     def refresh(self) -> frozenset[str]:
         """Return tables whose row message changed since adopted; `codec` still gives the old."""
         self._meant.clear()
         if not self._known:
             return frozenset()
-        self._topics.retry()
+        self.topics.retry()
         found = self._schemas(self._known.keys())
         self._changed = {}
         for table, known in self._known.items():

@@ -213,7 +213,10 @@ class _NoMember:
 
 
 class _NoTables:
-    """In the place of relay.rows.codecs_of_tables: no block is sealed here."""
+    """In the place of relay.rows.codecs_of_tables, and of the block topics: no block is sealed."""
+
+    def __init__(self) -> None:
+        self.topics = self
 
     def undecided(self, tables: frozenset[str]) -> frozenset[str]:
         assert not tables
@@ -225,6 +228,12 @@ class _NoTables:
 
     def learn(self, *_: object) -> bool:
         return False
+
+    def dark(self, tables: frozenset[str], _: object) -> frozenset[str]:
+        return tables
+
+    def doubt(self) -> None:
+        """None is known."""
 
     def alone(self, _: object) -> frozenset[str]:
         return frozenset()

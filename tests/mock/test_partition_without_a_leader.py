@@ -12,7 +12,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka import transactional_producer
-from relay.kafka.partition_ends import TopicEnds
+from relay.kafka.partition_ends import TopicEnds, without_leader
 from relay.kafka.partition_reader import PartitionReader
 from relay.schema.registry import Registry
 from tests.mock.cluster import Api, Cluster
@@ -132,3 +132,17 @@ def test_a_slow_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         rig.transaction(course)
 
     assert (course.did, course.failures) == (["commit"], [])
+
+
+@pytest.mark.parametrize("topics", [3, 25], ids=["one by one", "by one request"])
+def test_those_that_nobody_leads_are_found(
+    cluster: Cluster, settings: Settings, topics: int
+) -> None:
+    """Of those that are asked about: SOURCE has no leader either."""
+    places = [(f"t{number}", 0) for number in range(topics)]
+    for topic, _ in places:
+        cluster.create_topic(topic, 2)
+    cluster.set_leader("t0", 0, NOBODY)
+    cluster.set_leader("t1", 1, NOBODY)
+    client = AdminClient(kafka_clients.admin(settings.kafka))
+    assert without_leader(client, places, SECONDS) == {("t0", 0)}

@@ -98,6 +98,7 @@ class Topics:
     def __init__(self) -> None:
         self.silent = 0
         self.found: set[str] = set()
+        self.dark: frozenset[str] = frozenset()
 
     def lacking(self, tables: Collection[str]) -> set[str]:
         return {*tables} - self.found
@@ -119,6 +120,9 @@ class Topics:
 
     def refusal(self, _: str) -> str:
         return ""
+
+    def still_dark(self, tables: Collection[str]) -> frozenset[str]:
+        return self.dark.intersection(tables)
 
 
 def tables(
@@ -406,6 +410,23 @@ def test_in_an_outage_a_ledger_stays_one() -> None:
     clickhouse.away = True
     assert relay.undecided(["d.ledger"]) == frozenset()
     assert "ledger" in str(relay.codec("d.ledger"))
+
+
+def test_a_table_waits_for_the_leader_of_its_topic_too() -> None:
+    """Whatever ClickHouse says; and while it is away, a table that was met goes on without it."""
+    topics = Topics()
+    clickhouse, registry = ClickHouse(met=[N]), Registry()
+    relay = tables(clickhouse, registry, topics, clock=lambda: 0.0)
+    relay.resolve(["d.met"])
+    held = frozenset({"d.met"})
+    topics.dark = held
+    assert relay.still_undecided(held) == held
+
+    clickhouse.away = True
+    assert relay.undecided(["d.new"]) == {"d.new"}
+    assert relay.still_undecided(held | {"d.new"}) == held | {"d.new"}
+    topics.dark = frozenset()
+    assert relay.still_undecided(held | {"d.new"}) == {"d.new"}
 
 
 def test_a_registry_that_is_away_too_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:

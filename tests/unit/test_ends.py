@@ -38,6 +38,7 @@ ONE_TABLE = "one table, and it still ends the program"
 
 WAYS = {
     "relay.kafka.block_topics._learn Refused": CAUGHT,
+    "relay.kafka.block_topics._see_journal Unavailable": SERVER,
     "relay.process.suitability.brake.error ConfigError": (
         "the app's first start, of a source without a good message"
     ),
