@@ -20,6 +20,7 @@ from loader.core.bad_messages import TableRefusal
 from relay import names
 from relay.clickhouse.errors import About, about
 from relay.clickhouse.quoting import quoted, quoted_table
+from relay.clickhouse.table_engine import split_items
 from relay.errors import Unavailable
 from relay.failpoints import reached
 
@@ -38,10 +39,19 @@ _OWN = f"^{PREFIX}[0-9a-f]{{32}}$"
 """Names of such tables alone: a user may have others that begin like this."""
 _ROOM = ("parts_to_delay_insert = 1000000", "parts_to_throw_insert = 1000000")
 """Each trial leaves a part, and merges may not keep up with trials."""
-_OVERRULED = re.compile(
-    r"(?:^|, )(?:parts_to_(?:delay|throw)_insert"
-    r"|(?:non_)?replicated_deduplication_window(?:_seconds)?) = \d+"
+_OVERRULED = frozenset(
+    {
+        "parts_to_delay_insert",
+        "parts_to_throw_insert",
+        "non_replicated_deduplication_window",
+        "replicated_deduplication_window",
+        "replicated_deduplication_window_seconds",
+    }
 )
+_OWN_DISK = frozenset({"disk", "table_disk"})
+"""Where the table lies: with `table_disk` no other may lie there, or the two overwrite each other's
+parts, and the DROP of one takes the other's. And a disk that the table made is told with its values
+hidden."""
 _REPLICATED = re.compile(
     # Path and replica come first, as texts; the engine's own arguments follow.
     r"^(?:Replicated|Shared)(\w*MergeTree)(?:(\()'(?:[^'\\]|\\.)*', '(?:[^'\\]|\\.)*'(?:, )?)?"
@@ -66,8 +76,12 @@ def engine_of(engine: str, engine_full: str) -> str:
         return "Null"  # CHECKs and DEFAULTs are judged before the engine gets the rows
     clauses, _, kept = engine_full.partition(" SETTINGS ")
     alone = _REPLICATED.sub(r"\1\2", clauses)
-    others = _OVERRULED.sub("", kept).removeprefix(", ")
-    return f"{alone} SETTINGS {', '.join(filter(None, [others, *_ROOM]))}"
+    found = {one.partition(" = ")[0]: one for one in map(str.strip, split_items(kept))}
+    left_out = _OVERRULED | _OWN_DISK
+    if "table_disk" in found:
+        left_out |= {"storage_policy"}  # else it stays: a TTL may move parts to its volumes
+    others = (one for name, one in found.items() if name not in left_out)
+    return f"{alone} SETTINGS {', '.join(filter(None, [*others, *_ROOM]))}"
 
 
 @contextlib.contextmanager

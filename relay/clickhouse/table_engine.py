@@ -104,7 +104,7 @@ class TableEngine:
         if begin is None:
             return
         end = bare.rfind(" SETTINGS ", begin.end())
-        for rule in _items(self.full[begin.end() : None if end < 0 else end]):
+        for rule in split_items(self.full[begin.end() : None if end < 0 else end]):
             if deletes_rows(rule):
                 yield rule.strip()
 
@@ -127,7 +127,7 @@ def has_ttl(create: str, column: str) -> bool:
         column: the column's name.
     """
     at = create.find(f"`{column}` ")
-    return at >= 0 and _TTL.search(_blanked(next(_items(create[at:])))) is not None
+    return at >= 0 and _TTL.search(_blanked(next(split_items(create[at:])))) is not None
 
 
 @lru_cache(2_048)  # a loader looks every few seconds at definitions that seldom change
@@ -138,13 +138,13 @@ def columns_of(create: str) -> frozenset[str]:
         create: system.tables.create_table_query.
     """
     at = _blanked(create).find("(")
-    items = _items(create[at + 1 :]) if at >= 0 else ()
+    items = split_items(create[at + 1 :]) if at >= 0 else ()
     found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
     return frozenset(unquoted(match[0]) for match in found if match)
 
 
-def _items(text: str) -> Iterator[str]:
-    """The items of a list that begins here, up to a bracket that ends it."""
+def split_items(text: str) -> Iterator[str]:
+    """Yield the items of a list that begins here, up to a bracket that ends it."""
     depth, first = 0, 0
     for at, sign in enumerate(_blanked(text)):
         if depth == 0 and sign in ",)":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from loader.blocks import scratch_table
 from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
 from relay.clickhouse.statement_settings import FEW_ROWS
@@ -33,6 +34,17 @@ SHARDS = (
     "<remote_servers><away><shard><replica><host>127.0.0.1</host><port>1</port></replica></shard>"
     "</away></remote_servers>"
 )
+DISKS = (
+    "<custom_local_disks_base_directory>{path}/</custom_local_disks_base_directory>"
+    "<storage_configuration><disks><whole><type>object_storage</type>"
+    "<object_storage_type>local</object_storage_type><metadata_type>plain_rewritable</metadata_type>"
+    "<path>{path}/whole/</path></whole></disks></storage_configuration>"
+)
+ON_DISKS = {
+    "the whole of one": "disk = 'whole', table_disk = 1",
+    "made by the table": "disk = disk(type = local, path = '{path}/made/')",
+}
+"""Settings of tables that name their disk: as the whole of it is theirs, or as they made it."""
 PROFILES = {
     # The date there is always one, or two, after that in the server's logs.
     "time zone": {"session_timezone": "Pacific/Kiritimati"},
@@ -81,9 +93,9 @@ def opened(
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with running(
-        NOW, tmp_path_factory.mktemp("odd"), [PLAIN, *USERS], more=ZONE + SHARDS
-    ) as server:
+    directory = tmp_path_factory.mktemp("odd")
+    more = ZONE + SHARDS + DISKS.format(path=directory / "disks")
+    with running(NOW, directory, [PLAIN, *USERS], more=more) as server:
         with contextlib.closing(server.client()) as admin:
             admin.command("CREATE DATABASE shop")
         yield server
@@ -153,3 +165,32 @@ def test_a_shard_that_is_away_has_no_rows(engine: Engine, bootstrap: str, tmp_pa
         admin.command("CREATE TABLE shop.shards (id Int64) ENGINE = Distributed(away, shop, t, id)")
         (done,) = worker.load(journal.seal("shop.shards", batch(0, 100)))
         assert (done.outcome, "127.0.0.1:1" in done.reason) == ("retry", True), done
+
+
+@pytest.mark.parametrize("disk", ON_DISKS.values(), ids=ON_DISKS)
+def test_rows_are_tried_on_no_disk_of_the_table(
+    engine: Engine, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    """Two tables that have the whole of one disk overwrite each other's parts; and what a table
+    says of a disk that it made is hidden, so that no other can be made by it."""
+    app = f"disk{next(_apps)}"
+    table = f"shop.{app}"
+    with opened(engine, bootstrap, tmp_path, app, PLAIN) as (journal, admin, _):
+        place = disk.format(path=engine.directory / "disks")
+        admin.command(
+            f"CREATE TABLE {table} (id Int64, name String, CONSTRAINT small CHECK id != 17) "
+            f"ENGINE = MergeTree ORDER BY id SETTINGS {place}"
+        )
+
+        def another(_: str) -> None:
+            admin.command(f"INSERT INTO {table} VALUES (1000, 'of another')")
+
+        monkeypatch.setattr(scratch_table, "reached", another)
+        (block,) = journal.seal(table, batch(0, 100), each=1)
+        with contextlib.closing(Worker(journal.settings(), isolates=True)) as isolating:
+            (done,) = isolating.load([block])
+        assert (done.outcome, done.left_out) == ("loaded", 1), done.reason
+        for step in ("DETACH", "ATTACH"):
+            admin.command(f"{step} TABLE {table}")
+        assert number(admin, table) == 100
+        assert admin.command(f"SELECT sum(length(name)) > 0 FROM {table}") == 1

@@ -38,6 +38,17 @@ ROOM = "parts_to_delay_insert = 1000000, parts_to_throw_insert = 1000000"
             ),
             f"CollapsingMergeTree(sign) ORDER BY id SETTINGS allow_nullable_key = 1, {ROOM}",
         ),
+        (
+            (
+                "MergeTree ORDER BY id SETTINGS disk = disk(type = cache, path = '[HIDDEN]', "
+                "disk = disk(type = local, path = 'a, b) = (')), index_granularity = 8192"
+            ),
+            f"MergeTree ORDER BY id SETTINGS index_granularity = 8192, {ROOM}",
+        ),
+        (
+            "MergeTree ORDER BY id SETTINGS table_disk = 1, storage_policy = 'whole'",
+            f"MergeTree ORDER BY id SETTINGS {ROOM}",
+        ),
         ("SharedMergeTree ORDER BY id", f"MergeTree ORDER BY id SETTINGS {ROOM}"),
     ],
 )
