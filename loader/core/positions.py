@@ -159,6 +159,20 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded), letters, began)
 
 
+def newest(known: Noted) -> dict[str, int]:
+    """Return of each `block` that rows are appended to again and again the greatest attempt.
+
+    Nobody reads those below it. Of what is unsure, "lost" and "back" count as "unsure", too.
+    """
+    found = {position(journal, p): at for (journal, p), at in known.positions.items()}
+    found |= {_noted_row(journal, _BEGAN, p): at for (journal, p), at in known.began.items()}
+    found |= {_noted_row(topic, _LETTERS, p): at for (topic, p), at in known.letters.items()}
+    for (journal, p), one in known.unsure.items():
+        ends: dict[Why, int] = {"unsure": one.end, "back": one.back, "lost": one.lost}
+        found |= {_noted_row(journal, why, p): end for why, end in ends.items()}
+    return found
+
+
 def only_a_marker(at: int, low: int, began: int) -> bool:
     """Return whether nothing but a transaction's marker lay between a position and the log's start.
 
@@ -177,6 +191,10 @@ def only_a_marker(at: int, low: int, began: int) -> bool:
 def position(journal: str, partition: int) -> str:
     """Return the `block` of a position row."""
     return f"{journal}:{partition}"
+
+
+def _noted_row(topic: str, kind: str, partition: int) -> str:
+    return f"{topic}#{kind}:{partition}"
 
 
 def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) -> dict[str, Any]:
@@ -198,12 +216,12 @@ def rows_of(
         for p, offset in positions.items()
     ]
     rows += [
-        {"block": f"{journal}#{_BEGAN}:{p}", "state": "position", "attempt": offset}
+        {"block": _noted_row(journal, _BEGAN, p), "state": "position", "attempt": offset}
         for p, offset in positions.items()
         if offset
     ]
     rows += [
-        {"block": f"{journal}#{why}:{p}", "state": "position", "attempt": end}
+        {"block": _noted_row(journal, why, p), "state": "position", "attempt": end}
         for p, end in unsure.items()
     ]
     return rows
@@ -212,14 +230,14 @@ def rows_of(
 def letters_rows(topic: str, ends: Mapping[int, int]) -> list[dict[str, object]]:
     """Return the rows that record how far a topic of dead letters, by its id, was looked at."""
     return [
-        {"block": f"{topic}#{_LETTERS}:{p}", "state": "position", "attempt": end}
+        {"block": _noted_row(topic, _LETTERS, p), "state": "position", "attempt": end}
         for p, end in ends.items()
     ]
 
 
 def gone_row(journal: str) -> dict[str, object]:
     """Return the row that records the deletion of a journal."""
-    return {"block": f"{journal}#{_GONE}:0", "state": "position"}
+    return {"block": _noted_row(journal, _GONE, 0), "state": "position"}
 
 
 def superseded_row(journal: str, partition: int, offset: int) -> dict[str, object]:

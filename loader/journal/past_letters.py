@@ -86,7 +86,7 @@ class FoundLetters(NamedTuple):
 
     Attributes:
         letters: by the block that they are of.
-        looked: rows that say how far the dead letters were looked at.
+        looked: rows that say how far the dead letters were looked at, where that is news.
     """
 
     letters: Mapping[str, Sequence[PastLetter]]
@@ -288,13 +288,15 @@ def _read(
             contextlib.closing(_CheckingReader(config, check)) as reader,
             contextlib.closing(_CheckingReader(uncommitted, check)) as ends,
         ):
-            stretches = []
+            stretches, ends_of = [], {}
             for partition in range(facts.partitions):
                 place = TopicPartition(topic, partition, since_ms)
                 end = ends.get_watermark_offsets(place, _SECONDS)[1]
                 low = begin_once_stable(reader, place, end, _SECONDS)
                 known = looked.get((facts.topic_id, partition), 0)
                 stretch = _stretch(reader, place, max(low, known), end)
+                if end > known:
+                    ends_of[partition] = end
                 if back and known < low == stretch.begin.offset:
                     tell(
                         f"retention has deleted dead letters of {topic}[{partition}] before {low}, "
@@ -308,7 +310,6 @@ def _read(
     except KafkaException as error:
         grant = f"grant Read on topic {topic} to the loader's user"
         raise answered(f"read {topic}", error.args[0], grant) from error
-    ends_of = {one.begin.partition: one.end for one in stretches}
     return FoundLetters(letters, letters_rows(facts.topic_id, ends_of))
 
 

@@ -6,7 +6,8 @@ Receives what ledger and journal say, gives conditions in SQL about the ledger's
   journal records retention has deleted, and that nothing has been said of for a while: no loader
   meets such a block again, but one that was paused since (loader.spark.known_blocks says why it
   does nothing);
-* positions, but for the newest of each journal partition;
+* positions, but for the newest of each journal partition, and what starts noted likewise: how far
+  they looked at dead letters, and up to where the ledger may lack entries;
 * everything of a journal that was deleted, once a person has named it.
 
 All else stays: entries of blocks that the journal still holds, or that wait for a person.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loader.core.positions import Noted, position
+from loader.core.positions import Noted, newest
 from relay.clickhouse.quoting import literal
 from relay.names import FIRST_EPOCHS, SUPERSEDED, BlockId, first_epoch
 
@@ -61,7 +62,7 @@ class Conditions:
 
     Attributes:
         before: blocks whose journal records are gone.
-        positions: that are not the newest.
+        positions: that are not the newest, and what starts noted.
         gone: of deleted journals.
     """
 
@@ -82,8 +83,8 @@ def conditions(journal: str, noted: Noted, retained: Retained, gone: Sequence[st
     return Conditions(
         _before(journal, retained),
         " OR ".join(
-            f"(block = {literal(position(known, p))} AND attempt < {offset})"
-            for (known, p), offset in sorted(noted.positions.items())
+            f"(block = {literal(block)} AND attempt < {attempt})"
+            for block, attempt in sorted(newest(noted).items())
         ),
         _gone(journal, noted, retained, gone),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 from typing import Any
 
@@ -14,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from loader.blocks.worker import Worker
 from loader.cli import loader as command
 from loader.clickhouse.ledger import Ledger
-from loader.core.positions import superseded_row
+from loader.core.positions import Why, gone_row, letters_rows, rows_of, superseded_row
 from loader.journal import startup
 from loader.operate.clean import Cleaned, clean
 from relay import names
@@ -137,6 +139,28 @@ def test_the_newest_position_stays(
     assert cleaned(journal, ledger).rows == {"blocks": 0, "positions": 0, "gone": 0}
     assert loader.run() == []
     assert copies(client, table) == (400, 400)
+
+
+def test_of_what_each_start_notes_the_newest_stays(
+    journal: Journal, ledger: Ledger, client: Client, table: str
+) -> None:
+    """A loader is started for years, and clean is all that removes anything of the ledger."""
+    journal.seal(table, batch(0, 100))
+    Unsparked(journal).run()
+    own = startup.topic_id(journal.settings(), names.journal_topic(journal.app))
+    starts: tuple[Why, ...] = ("unsure", "back", "lost")
+    for at, why in itertools.product((3, 4, 5), starts):
+        ledger.note(letters_rows("dead", {0: at, 1: 2 * at}))
+        ledger.note(rows_of(own, {0: at}, {0: at}, why))
+    ledger.note([gone_row("old"), superseded_row(own, 0, 1)])
+    before = ledger.noted()
+    cleaned(journal, ledger)
+    assert dataclasses.replace(ledger.noted(), now=before.now) == before
+    kept = client.query(
+        f"SELECT block, uniqExact(attempt) FROM {ledger.name} WHERE state = 'position' GROUP BY 1"
+    ).result_rows
+    assert len(kept) == 9
+    assert {different for _, different in kept} == {1}, kept
 
 
 def test_a_loader_that_was_paused_in_the_midst_of_a_batch_loads_nothing_again(

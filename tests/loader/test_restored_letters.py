@@ -243,9 +243,13 @@ def test_letters_that_retention_took(
 
 
 def test_a_start_reads_no_letter_twice(
-    loader: Unsparked, ledger: Ledger, table: str, monkeypatch: pytest.MonkeyPatch
+    loader: Unsparked,
+    ledger: Ledger,
+    client: Client,
+    table: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long a block waits; what came since is read."""
+    """However long a block waits; what came since is read, and where nothing came none is noted."""
     read: list[int] = []
 
     def counted(*given: Any) -> Iterator[Message]:
@@ -265,6 +269,8 @@ def test_a_start_reads_no_letter_twice(
     others_letters(loader.journal, 1)
     assert started(loader.journal) == []
     assert read == [0, 1, 2, 4]
+    noted = f"SELECT attempt FROM {ledger.name} WHERE block LIKE '%#letters:0' ORDER BY attempt"
+    assert client.query(noted).result_rows == [(4,), (6,)]
 
 
 def test_an_open_transaction_of_another_holds_up_no_block(
