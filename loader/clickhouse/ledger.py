@@ -58,6 +58,9 @@ _REST = (
 )
 """Two rows of a mark: the block's, and that of the messages which were left out of it."""
 
+_TICK_MS = 10
+"""By how much the time of a file, as of a table's definition, may be behind the clock."""
+
 
 class Claimed(NamedTuple):
     """When the oldest claim of a block was made, by the server's clock, and before whom."""
@@ -68,6 +71,10 @@ class Claimed(NamedTuple):
     """Unix time."""
     versions: frozenset[str]
     """ClickHouse's, before each of the block's claims; "": a claim does not say."""
+
+    def may_precede(self, second: int) -> bool:
+        """Return whether what a server dates to this Unix second may have come after the claim."""
+        return second >= (self.at_ms - _TICK_MS) // 1000
 
 
 class Ledger:

@@ -294,7 +294,7 @@ class Tables:
         if not knows_tokens(target.version, claimed.versions):
             return -1
         # A window may have been another one meanwhile, which forgot tokens.
-        if max([target.altered, *(one.altered for one in elsewhere)]) > claimed.at_ms // 1000:
+        if claimed.may_precede(max([target.altered, *(one.altered for one in elsewhere)])):
             return -1
         own = target.nature.window.margin(claimed.seconds) // hashes_of_a_token(target.version)
         there = (one for one in elsewhere if one.engine)

@@ -119,7 +119,7 @@ def room_behind(
         if logged == 0 and not TableEngine(one.engine).is_replicated:
             continue  # nor has it the block's rows; of a replica, Keeper may have them
         came = inserted if logged is None and _has_no_more(evidence.ask, one) else logged
-        if came is None or came < 0 or one.altered > claimed.at_ms // 1000:
+        if came is None or came < 0 or claimed.may_precede(one.altered):
             return -1
         rooms.append(margin(one.engine, one.full) - came)
     return min(rooms)

@@ -257,5 +257,18 @@ def clock_passes(client: Client, seconds: float) -> None:
     wait_until(lambda: now() > end, f"{seconds:g} s of the server's clock")
 
 
+def await_next_second(client: Client) -> None:
+    """By the server's clock, in which a table's change and a block's claim are compared.
+
+    A table has surely its tokens if it was made, or altered, in a second before the claim's.
+    """
+
+    def now() -> int:
+        return int(client.query("SELECT toUnixTimestamp(now())").result_rows[0][0])
+
+    before = now()
+    wait_until(lambda: now() > before, "the server's next second")
+
+
 def stands() -> None:
     """Check a rewind in the journal: it is still to be carried out."""

@@ -14,7 +14,7 @@ import pytest
 from loader.blocks import insert_groups, insert_statement, own_entries
 from loader.clickhouse.tables import Tables
 from loader.core import plan
-from tests.loader.blocks import batch, clock_passes
+from tests.loader.blocks import await_next_second, batch, clock_passes
 from tests.loader.test_evidence import create, number, until_settled, window
 from tests.loader.test_work import others_insert, outcomes
 
@@ -50,8 +50,7 @@ def answer_lost(worker: Worker, blocks: list[Block], *, sent: bool = True) -> No
 class Change(NamedTuple):
     """A table, what is done to it, and what has to be there afterwards.
 
-    `rows`: of the block's 100; `unlogged`: how it ends where the server keeps no logs; `later`: the
-    claim is older than a second, as the server's times of changes are seconds.
+    `rows`: of the block's 100; `unlogged`: how it ends where the server keeps no logs.
     """
 
     columns: str
@@ -60,7 +59,6 @@ class Change(NamedTuple):
     rows: int = 100
     engine: str = "MergeTree"
     unlogged: str = "parked"
-    later: bool = False
 
 
 def window_set(parts: int) -> str:
@@ -70,9 +68,7 @@ def window_set(parts: int) -> str:
 CHANGES = {
     # A5: a token looks younger than it is, as the table has a larger window than it had.
     "a window as doctor advises": Change("", window(0), (window_set(1000),)),
-    "a window for a while less": Change(
-        "", window(100), (window_set(0), window_set(100)), later=True
-    ),
+    "a window for a while less": Change("", window(100), (window_set(0), window_set(100))),
     # A1: the id of their block expires, and the rows stay.
     "ids expire": Change(
         OLD + STAMP + " TTL day + INTERVAL 30 DAY", window(0), ("OPTIMIZE TABLE {t} FINAL",)
@@ -155,8 +151,6 @@ def test_rows_are_there_once(
     blocks = journal.seal(table, batch(0, 100))
     answer_lost(worker, blocks)
     assert number(client, table) == 100
-    if change.later:
-        clock_passes(client, 1)
     for statement in change.statements:
         client.command(statement.format(t=table))
     found = until_settled(worker, blocks)
@@ -199,6 +193,7 @@ def test_a_window_that_goes_between_the_look_and_the_repeat(
 ) -> None:
     """A loader that paused there repeats nothing under a token that the table has forgotten."""
     table = create(client, f"{database}.t", more=window(100))
+    await_next_second(client)
     blocks = journal.seal(table, batch(0, 100))
     answer_lost(worker, blocks)
     clock_passes(client, 1)

@@ -21,7 +21,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
 from loader.core import plan
 from relay.operate.rewind.tables import WAIT
-from tests.loader.blocks import batch, clock_passes
+from tests.loader.blocks import await_next_second, batch, clock_passes
 from tests.loader.test_work import killed, others_insert, outcomes
 from tests.reach import elsewhere
 
@@ -165,6 +165,7 @@ def test_a_view_that_failed_gets_its_rows(
     value = "accurateCast(id, 'UInt8')" if refusal == "cast" else "id"
     select = f"SELECT {value} AS id FROM {table}"
     client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {select}")
+    await_next_second(client)
     blocks = journal.seal(table, batch(0, 300))
     first = outcomes(worker.load(blocks))
     if refusal == "partitions":  # any number of partitions is let in

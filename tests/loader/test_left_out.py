@@ -14,7 +14,7 @@ from loader.operate.resolve import resolve
 from loader.operate.supersede import supersede
 from relay.names import LEFT_OUT
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import batch, stands
+from tests.loader.blocks import await_next_second, batch, stands
 from tests.loader.test_work import copies, killed
 
 if TYPE_CHECKING:
@@ -193,6 +193,7 @@ def test_what_kind_of_table(
 ) -> None:
     more, window = KINDS[kind]
     table = make(client, f"{database}.t", WAYS["materialized"], more, window)
+    await_next_second(client)
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
     assert (one.outcome, one.left_out) == (LOADED, 2), one.reason
@@ -354,6 +355,7 @@ def test_a_view_refuses_what_the_table_takes(
     client.command(
         f"CREATE MATERIALIZED VIEW {database}.v TO {database}.behind AS SELECT id FROM {table}"
     )
+    await_next_second(client)
     (block,) = journal.seal(table, batch(0, 100), each=1)
     (one,) = isolating.load([block])
     assert one.outcome == PARKED

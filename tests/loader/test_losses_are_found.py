@@ -30,7 +30,7 @@ from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, await_next_second, batch
 from tests.loader.restored import Backup
 from tests.loader.test_evidence import (
     OLD,
@@ -147,6 +147,7 @@ def test_a3_a_view_without_its_rows(
     """Guard: a count says nothing of the views behind a table."""
     table = create(client, f"{database}.t", ", _block String", more=window(100))
     view = summed(client, table, check=", CONSTRAINT small CHECK id < 50")
+    await_next_second(client)
     blocks = journal.seal(table, batch(0, 300))
     real = insert_groups.insert
 

@@ -16,7 +16,7 @@ from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
 from loader.operate.resolve import resolve
 from relay.errors import Unavailable
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, await_next_second, batch
 from tests.loader.test_evidence import create, number, until_settled, window
 from tests.loader.test_set_back import loaded
 from tests.loader.test_work import copies, make
@@ -78,6 +78,7 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     )
     slow = f"SELECT id + sleepEachRow(0.009) AS id FROM {table}"
     client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {slow}")
+    await_next_second(client)
     blocks = site.journal.seal(table, batch(0, 300))
     with (
         site.worker() as worker,

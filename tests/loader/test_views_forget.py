@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loader.clickhouse import tables
-from tests.broker.pipeline import wait_until
-from tests.loader.blocks import batch
+from tests.loader.blocks import await_next_second, batch
 from tests.loader.test_evidence import create, logs, number, until_settled, window
 from tests.loader.test_work import killed
 
@@ -24,16 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["logs"]
 ROWS = 48
-
-
-def await_next_second(client: Client) -> None:
-    """By the server's clock, in which a table's change and a block's claim are compared."""
-
-    def now() -> int:
-        return int(client.query("SELECT toUnixTimestamp(now())").result_rows[0][0])
-
-    before = now()
-    wait_until(lambda: now() > before, "the server's next second")
 
 
 def fills(client: Client, source: str, target: str, nth: int = 0) -> None:
