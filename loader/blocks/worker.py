@@ -6,7 +6,6 @@ at once, which the plan is made for: claims are written here, not by the driver.
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections import Counter
 from contextlib import suppress
@@ -391,8 +390,8 @@ class Worker:
         claimed = self._ledger.oldest_claim(attempt.block)
         if not attempt.run.forgotten:
             return claimed
-        since_ms = min(claimed.at_ms, earliest(attempt.block))
-        return claimed._replace(seconds=math.inf, at_ms=since_ms)
+        # What the ledger lost was claimed before the row that says so.
+        return claimed._replace(at_ms=min(claimed.at_ms, earliest(attempt.block)))
 
 
 def _version(attempt: Attempt) -> str:

@@ -21,6 +21,7 @@ from loader.clickhouse.unconfirmed_parts import (
     ReplicaState,
     replica_state,
     why_unconfirmed,
+    why_unlooked,
 )
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
@@ -229,10 +230,7 @@ class Tables:
         replica = self._replica(block.table, of, run.since)
         newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
-        unconfirmed = ""
-        if counted:
-            about = block.table, block.id, self._block_column, claimed.at_ms
-            unconfirmed = why_unconfirmed(self._allowed, replica, *about)
+        unconfirmed = self._unconfirmed(block, of, replica, claimed) if counted else ""
         is_fewer = counted is not None and counted < block.rows
         inserted = inserted_since(of, run.since, newest, parts)
         margin = self._margin(target, still.definitions, claimed)
@@ -285,6 +283,15 @@ class Tables:
         if of.window.counter == "log":
             return replica_state(self._allowed, table, since)
         return ReplicaState(self._counters({table: of})[table])
+
+    def _unconfirmed(
+        self, block: Block, of: Nature, replica: ReplicaState, claimed: Claimed
+    ) -> str:
+        """Return why rows of the block that were counted may yet be dropped; "": they stay."""
+        if of.forwards:
+            return why_unlooked(self.evidence.ask, block.id, claimed)
+        about = block.table, block.id, self._block_column, claimed.at_ms
+        return why_unconfirmed(self._allowed, replica, *about)
 
     def _margin(self, target: Target, elsewhere: Collection[Definition], claimed: Claimed) -> int:
         """Return how many parts may follow the oldest INSERT with its token surely remembered.

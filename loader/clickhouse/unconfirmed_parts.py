@@ -4,17 +4,21 @@ Receives a way to ask one server, a table and a block; gives why. Never writes. 
 not answer an INSERT, the replica keeps the part, and the statement ends in UNKNOWN_STATUS_OF_INSERT
 (319), or as one that was killed or took too long: whoever asks this replica sees the rows. Some
 300 s later it asks Keeper, and drops the part if Keeper does not have it. Until then the part is
-one of its `parts_to_check`.
+one of its `parts_to_check`. Of rows that a table such as Distributed gave to others no replica is
+known that could be asked: they are no proof until it has looked, however many there are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from relay import names
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from loader.clickhouse.ledger import Claimed
 
     Ask = Callable[..., list[Sequence[Any]] | None]
 
@@ -28,6 +32,15 @@ _STATE = (
 )
 _CLOCKS_SECONDS = 60
 """By how much a replica's clock may be behind the one that dates claims."""
+LOOKED_SECONDS = 600
+"""After an INSERT's end, as long as a replica takes to look for its part in Keeper, and as long
+again: it may be busy, and the INSERT's end is not known to the second."""
+_LAST = (
+    "SELECT toFloat64(now64(3)) - toFloat64(event_time_microseconds) FROM system.query_log "  # noqa: S608 - constants
+    f"WHERE {names.is_of_block('log_comment')} AND query_kind = 'Insert' "
+    "AND event_date >= toDate32(fromUnixTimestamp64Milli({since:Int64})) - 1 ORDER BY 1 LIMIT 1"
+)
+"""Seconds since an INSERT of the block began or ended last; the log was flushed just before."""
 _UNKNOWN = "whether the replica keeps its rows is not known (the user needs SELECT on system.{})"
 
 
@@ -94,6 +107,31 @@ def why_unconfirmed(
     return (
         f"its rows are there, but the replica that shows them {state.doubt}: it drops them if "
         "Keeper does not have them"
+    )
+
+
+def why_unlooked(ask: Ask, block: str, claimed: Claimed) -> str:
+    """Return why rows that a table gave to others may yet be dropped; "": they stay.
+
+    Where no log tells of the block's INSERTs, its oldest claim has to be old enough: a later one
+    may have inserted nothing, as each attempt that waits here claims the block.
+
+    Args:
+        ask: a statement, a Unix time in ms, and its parameters by name; gives rows, None where this
+            user may not ask.
+        block: its id.
+        claimed: its oldest claim.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    rows = ask(_LAST, claimed.at_ms, block=block)
+    seconds = min([claimed.seconds, *(float(row[0]) for row in rows or ())])
+    if seconds >= LOOKED_SECONDS:
+        return ""
+    return (
+        "its rows are there, but in tables behind this one, whose replicas may yet drop rows of an "
+        f"INSERT that Keeper did not answer: they count {LOOKED_SECONDS / 60:.0f} minutes after it"
     )
 
 

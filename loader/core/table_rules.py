@@ -37,6 +37,10 @@ DEFAULTS = (
     *_PATCHED,
 )
 """MergeTree settings that decide, which a table may leave to the server."""
+_KEEPS_ROWS = frozenset(
+    {"EmbeddedRocksDB", "Join", "Log", "Memory", "Null", "Set", "StripeLog", "TinyLog"}
+)
+"""Engines that are no MergeTree and give their rows to no other table."""
 _NO_KEYS = TableKeys()
 
 Counter = Literal["parts", "log", "none"]
@@ -82,6 +86,8 @@ class Nature:
         repeatable: whether the same messages inserted again change nothing in the end, as long
             as nobody removes rows.
         patched: whether rows may be updated or deleted without a mutation that tells of it.
+        forwards: whether rows go to other tables, as those of a Distributed one do, of which
+            nothing is known here: they may be replicated.
     """
 
     window: Window
@@ -90,6 +96,7 @@ class Nature:
     views: tuple[str, ...] = ()
     repeatable: bool = False
     patched: bool = False
+    forwards: bool = False
 
     @property
     def one_step(self) -> bool:
@@ -138,6 +145,7 @@ def nature(
         repeatable=_VERSIONED.match(engine_full) is not None
         and not (views or expiry or keys.vary(table.version)),
         patched=all(table.setting(name, defaults) for name in _PATCHED),
+        forwards=not table.is_merge_tree and engine not in _KEEPS_ROWS,
     )
 
 

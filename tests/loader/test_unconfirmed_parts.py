@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader.clickhouse.unconfirmed_parts import ReplicaState, replica_state, why_unconfirmed
+from loader.clickhouse.ledger import Claimed
+from loader.clickhouse.unconfirmed_parts import (
+    LOOKED_SECONDS,
+    ReplicaState,
+    replica_state,
+    why_unconfirmed,
+    why_unlooked,
+)
+from loader.core.table_rules import nature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,3 +72,44 @@ def test_why_rows_may_go(doubt: str, recent: Sequence[Sequence[Any]] | None, why
     said = why_unconfirmed(answering(recent), ReplicaState(7, doubt), "d.t", "b", "_block", 9)
     assert why in said
     assert bool(said) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "logged", "looked"),
+    [
+        (LOOKED_SECONDS + 1.0, None, True),  # a user who may not read the log
+        (LOOKED_SECONDS + 1.0, [], True),
+        (LOOKED_SECONDS - 1.0, None, False),
+        (LOOKED_SECONDS - 1.0, [], False),
+        # Of several claims only some inserted, and the last one counts.
+        (86_400.0, [(LOOKED_SECONDS - 1.0,)], False),
+        (86_400.0, [(LOOKED_SECONDS + 1.0,)], True),
+    ],
+)
+def test_rows_that_went_to_other_tables_count_later(
+    claimed: float, logged: Sequence[Sequence[Any]] | None, *, looked: bool
+) -> None:
+    """Their replicas are asked by nobody here; ten minutes after the INSERT they have looked."""
+
+    def ask(*_: object, **__: object) -> Sequence[Sequence[Any]] | None:
+        return logged
+
+    said = why_unlooked(ask, "b", Claimed(claimed, 0, frozenset()))
+    assert (said == "") == looked
+    assert ("10 minutes" in said) != looked
+
+
+@pytest.mark.parametrize(
+    ("engine", "forwards"),
+    [
+        ("Distributed", True),
+        ("Buffer", True),
+        ("MaterializedView", True),
+        ("Log", False),
+        ("Memory", False),
+        ("MergeTree", False),
+        ("ReplicatedMergeTree", False),
+    ],
+)
+def test_which_tables_give_rows_to_others(engine: str, *, forwards: bool) -> None:
+    assert nature(engine, engine, {}).forwards == forwards

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse import unconfirmed_parts
 from loader.core.retry_cause import RetryCause
 from loader.journal.startup import ledger_of
 from relay.records_pb2 import Block
@@ -21,6 +22,7 @@ from tests.loader.blocks import await_next_second, batch
 from tests.replicas.journal import COLUMNS, STAMPED, Replicated
 from tests.replicas.line import Line
 from tests.replicas.rig import Replica, Rig
+from tests.replicas.server import HOST, USER
 
 ROWS = 100
 COMMIT = "/log/log-"
@@ -113,6 +115,35 @@ def test_without_a_token_the_replicas_own_look_is_waited_for(
         (third,) = worker.load([block])
     assert (third.outcome, third.figures.inserts) == ("loaded", 1 - arrives), third
     assert confirmed(replica, table) == ROWS
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+def test_rows_behind_another_table_are_waited_for(
+    alone: Rig,
+    replica: Replica,
+    line: Line,
+    journal: Replicated,
+    app: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    arrives: bool,
+) -> None:
+    """Of those behind a Distributed table nobody here knows whether their replica keeps them."""
+    table, behind = f"d{app}.everywhere", f"d{app}.t"
+    alone.make(behind, STAMPED, f"ORDER BY id {NO_WINDOW}")
+    where = f"'{HOST}:{replica.settings.tcp}', d{app}, t, '{USER}', '{alone.password}'"
+    replica.command(f"CREATE TABLE {table} AS remote({where})")
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        unanswered(worker, block, alone, line, arrives=arrives)
+        assert number(replica, table) == ROWS
+        for human in ("nothing", "loaded"):
+            (second,) = worker.load([block], human=human)
+            assert (second.outcome, second.cause) == ("retry", RetryCause.UNCONFIRMED), second
+        assert confirmed(replica, behind) == ROWS * arrives
+        monkeypatch.setattr(unconfirmed_parts, "LOOKED_SECONDS", 0)
+        (third,) = worker.load([block])
+    assert third.outcome == ("loaded" if arrives else "parked"), third
 
 
 def killed(worker: Worker, block: Block, alone: Rig, line: Line) -> None:
