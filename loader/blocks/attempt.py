@@ -99,6 +99,11 @@ class Attempt:
     letters_by: int = 0
     figures: AttemptFigures = field(default_factory=AttemptFigures)
 
+    @property
+    def version(self) -> str:
+        """Return ClickHouse's, which is to insert the block."""
+        return "" if self.target is None else self.target.version
+
     def answer(self, answer: plan.Answer) -> None:
         """Take an answer and move on to the next effect."""
         self.run, self.effect = plan.step(self.run, answer)

@@ -23,7 +23,7 @@ from relay.clickhouse.errors import EITHER, number
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
     from loader.blocks.made_rows import Maker
     from loader.core.bad_messages import Indexes
     from relay.config.settings import Loader
+
+ASKED_TO_END = "the loader was asked to end: the next one goes on with the block"
+
+
+def never() -> bool:
+    """Return that nobody asks to end."""
+    return False
+
+
+class AskedToEnd(Exception):
+    """No trial is begun any more; the next attempt at the block begins anew."""
 
 
 class Isolator:
@@ -41,10 +52,13 @@ class Isolator:
         maker: makes the rows of blocks.
         settings: the ledger's database, where tables to try on are made; name of the block-id
             column; whether a block may be left out as a whole, as its messages become dead letters.
+        ends: whether the loader is asked to end; a block may take thousands of trials.
     """
 
-    def __init__(self, client: HttpClient, maker: Maker, settings: Loader) -> None:
-        self._client, self._maker = client, maker
+    def __init__(
+        self, client: HttpClient, maker: Maker, settings: Loader, ends: Callable[[], bool]
+    ) -> None:
+        self._client, self._maker, self._ends = client, maker, ends
         self._database, self._stamp = settings.database, settings.block_column
         self._dead = settings.rejected == "dead"
 
@@ -73,6 +87,8 @@ class Isolator:
             left = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(left_out.kept(block, listed)))
             found = self._refused(attempt, rows, left, reason)
+        except AskedToEnd:
+            return plan.NoAnswer(ASKED_TO_END)
         except TooMany:
             return without_an_example(
                 reason, f"the table also refuses more than {MOST:,} of its messages one by one"
@@ -108,6 +124,8 @@ class Isolator:
         with like(self._client, self._database, block, target, self._stamp) as takes:
 
             def trial(messages: Indexes) -> TableRefusal | None:
+                if self._ends():
+                    raise AskedToEnd
                 try:
                     made = self._maker.of(block, rows_of(rows, listed, messages), target)
                 except CannotTransform as error:

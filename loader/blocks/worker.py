@@ -16,7 +16,7 @@ from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome, ret
 from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
-from loader.blocks.isolation import Isolator
+from loader.blocks.isolation import ASKED_TO_END, Isolator, never
 from loader.blocks.made_rows import Maker
 from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 
+    Ends = Callable[[], bool]
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
 _ALONE = (
@@ -83,10 +84,11 @@ class Worker:
         settings: of the app.
         isolates: whether it looks for the messages that a table refuses, which may take seconds;
             else a block that has some is left to one that does.
+        ends: whether the loader is asked to end: no block is claimed then, and no trial begun.
     """
 
-    def __init__(self, settings: Settings, *, isolates: bool = False) -> None:
-        self._isolates = isolates
+    def __init__(self, settings: Settings, *, isolates: bool = False, ends: Ends = never) -> None:
+        self._isolates, self._ends = isolates, ends
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
         self._client = client.connect(settings.clickhouse, timeout)
@@ -101,7 +103,7 @@ class Worker:
         self._maker = Maker(settings.loader, self._fetcher)
         using = self._client, self._ledger, self._tables, self._fetcher
         self._inserter = Inserter(*using, settings.loader)
-        self._isolator = Isolator(self._client, self._maker, settings.loader)
+        self._isolator = Isolator(self._client, self._maker, settings.loader, ends)
         self._letters = DeadLetterWriter(settings)
         self._rejected = settings.loader.rejected
         # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
@@ -150,14 +152,14 @@ class Worker:
         left = sorted(near(blocks), key=lambda block: block.id in claimed)
         outcomes: list[Outcome] = []
         try:
-            while left:
+            while left and not self._ends():
                 few = self._next(left, claimed)
                 left = left[len(few) :]
                 begun = partial(plan.start, human=human, why=why, isolates=self._isolates)
                 outcomes += self._few(few, new, begun, left[:TOGETHER])
         finally:
             self._fetcher.rest()
-        return outcomes
+        return outcomes + retry(left, ASKED_TO_END)
 
     def _look_ahead(self, blocks: Sequence[Block], new: Collection[str]) -> None:
         """Look at tables of which nothing is known, so that not each is taken to be at risk.
@@ -293,7 +295,7 @@ class Worker:
         if claimed:
             dead = self._rejected == "dead"
             rows = [
-                NewEntry(one.block, claim_of(one, made, dead=dead), _version(one))
+                NewEntry(one.block, claim_of(one, made, dead=dead), one.version)
                 for one, made in claimed
             ]
             self._ledger.write(rows, self._until)
@@ -392,8 +394,3 @@ class Worker:
             return claimed
         # What the ledger lost was claimed before the row that says so.
         return claimed._replace(at_ms=min(claimed.at_ms, earliest(attempt.block)))
-
-
-def _version(attempt: Attempt) -> str:
-    """ClickHouse's, which is to insert the block."""
-    return "" if attempt.target is None else attempt.target.version

@@ -83,6 +83,7 @@ class Job:
     def stop(self) -> None:
         """Ask the run to end; may be called from a signal handler."""
         self._stopping.set()
+        self._asides.stop()
 
     def run(self, spark: SparkSession, start: source.Start, checkpoint: str, *, once: bool) -> None:
         """Load until stopped; with `once`, until what is sealed now is settled.

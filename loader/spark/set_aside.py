@@ -83,7 +83,7 @@ class SetAside:
         self._said = ""
         self._parted = False
         self.parked = 0
-        self._stopping = threading.Event()
+        self._stopping, self._asked = threading.Event(), threading.Event()
         self._worker: Worker | None = None
         self._listed: float | None = None
         self._error: Exception | None = None
@@ -98,6 +98,10 @@ class SetAside:
         finally:
             self._stopping.set()
             thread.join(_END_SECONDS)
+
+    def stop(self) -> None:
+        """Ask the tries to end, the last ones as well; may be called from a signal handler."""
+        self._asked.set()
 
     def check(self) -> None:
         """Raise the unexpected error that ended the tries."""
@@ -131,6 +135,8 @@ class SetAside:
     def finish(self) -> None:
         """Try each table's blocks once more, for a run that ends; say how many are left.
 
+        Once the tries are asked to end, none is begun any more, and what one has found out stays.
+
         Raises:
             Refused: ClickHouse denies what no block can be loaded without.
         """
@@ -138,7 +144,7 @@ class SetAside:
             self._list(time.monotonic())
             with self._lock:
                 self._asides.hurry(time.monotonic())
-            while self._few() or self._left_out():
+            while not self._asked.is_set() and (self._few() or self._left_out()):
                 pass
         except Unavailable as error:
             self._say(
@@ -155,12 +161,12 @@ class SetAside:
             )
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._ends():
             try:
                 now = time.monotonic()
                 if self._listed is None or now - self._listed > _LIST_SECONDS:
                     self._list(now)
-                while not self._stopping.is_set() and (self._few() or self._left_out()):
+                while not self._ends() and (self._few() or self._left_out()):
                     pass
             except RelayError as error:  # of all tables: the micro-batches end or wait for it
                 if error.message != self._said:
@@ -174,6 +180,9 @@ class SetAside:
             self._stopping.wait(_LOOK_SECONDS)
         with self._trying:
             self._drop()
+
+    def _ends(self) -> bool:
+        return self._stopping.is_set() or self._asked.is_set()
 
     def _list(self, now: float) -> None:
         every = self._ledger.waiting()
@@ -202,7 +211,7 @@ class SetAside:
 
     def _try(self, blocks: Sequence[Block]) -> None:
         if self._worker is None:
-            self._worker = Worker(self._settings, isolates=True)
+            self._worker = Worker(self._settings, isolates=True, ends=self._asked.is_set)
         dead = blocks[0].to_dead_letters
         outcomes = self._worker.load(blocks, (), "dead" if dead else "retry")
         table, by_id = blocks[0].table, {block.id: block for block in blocks}

@@ -298,6 +298,31 @@ def test_a_block_that_does_not_say_whose_its_rows_are(
     assert copies(client, table) == (0, 0)
 
 
+def test_a_loader_that_is_asked_to_end_tries_no_more(
+    journal: Journal, ledger: Ledger, client: Client, database: str
+) -> None:
+    """A block may take thousands of trials. Nothing is left behind, and the next loader goes on."""
+    table = make(client, f"{database}.t", WAYS["pattern"])
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    asked = iter([False, False, False])  # before the block, and before two trials
+    with contextlib.closing(
+        Worker(journal.settings(), isolates=True, ends=lambda: next(asked, True))
+    ) as stopped:
+        (one,) = stopped.load([block])
+        assert (one.outcome, one.about, "asked to end" in one.reason) == ("retry", "", True), one
+        claims = ledger.entries([block])
+        (again,) = stopped.load([block])
+        assert (again.outcome, ledger.entries([block])) == ("retry", claims), "nor a claim"
+    client.command("SYSTEM FLUSH LOGS")
+    tried = f"system.query_log WHERE type = 'QueryStart' AND log_comment = 'trial of {block.id}'"
+    assert client.query(f"SELECT count() FROM {tried}").result_rows == [(2,)]
+    left = f"SHOW TABLES FROM {journal.settings().loader.database} LIKE 'scratch%'"
+    assert not client.query(left).result_rows
+    with contextlib.closing(Worker(journal.settings(), isolates=True)) as next_one:
+        (one,) = next_one.load([block])
+    assert (one.outcome, one.left_out, copies(client, table)) == (LOADED, 2, (98, 98)), one
+
+
 def test_a_table_of_a_killed_loader_goes_a_day_later(
     journal: Journal,
     isolating: Worker,
