@@ -159,9 +159,10 @@ class Relay(Section):
     )
     max_buffer_bytes: Bytes = Field(
         512_000_000,
-        description="how many bytes of rows all buffers may hold together; beyond it the largest "
-        "are sealed first. All tables share this memory: with hundreds of tables and a backlog it "
-        "keeps blocks small, and a small block costs as much as a large one",
+        description="how many bytes of rows, keys and headers all buffers may hold together; "
+        "beyond it the largest are sealed first. All tables share this memory: with hundreds of "
+        "tables and a backlog it keeps blocks small, and a small block costs as much as a large "
+        "one",
     )
     max_reread: Annotated[int, Field(gt=0)] = Field(
         1_000_000,

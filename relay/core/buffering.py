@@ -28,6 +28,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
     rows = arrival.rows * messages // len(arrival.offsets)
     size = arrival.bytes * messages // len(arrival.offsets)
     decoded = arrival.decoded * messages // len(arrival.offsets)
+    beside = arrival.beside * messages // len(arrival.offsets)
     if buffer is None:
         return Buffer(
             arrival.offsets[skip],
@@ -38,6 +39,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
             now_ms,
             arrival.first_timestamp_ms,
             decoded,
+            beside,
         )
     if arrival.offsets[skip] < buffer.next_offset:
         raise AssertionError(
@@ -51,11 +53,12 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
         rows=buffer.rows + rows,
         bytes=buffer.bytes + size,
         decoded=buffer.decoded + decoded,
+        beside=buffer.beside + beside,
     )
 
 
 def parted(
-    buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int]
+    buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int], beside: int = 0
 ) -> tuple[Buffer, Buffer]:
     """Return the buffer's first messages, and the others.
 
@@ -65,6 +68,7 @@ def parted(
         end: one past the offset of the last of them.
         behind: offset of the first of the others.
         sizes: bytes of the first messages, and of the others.
+        beside: bytes of the first messages' keys and headers.
     """
     # By their bytes, as rows are estimated: of large and small messages the count says nothing.
     part, whole = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
@@ -75,6 +79,7 @@ def parted(
         rows=buffer.rows * part // whole,
         bytes=buffer.bytes * part // whole,
         decoded=buffer.decoded * part // whole,
+        beside=min(beside, buffer.beside),
     )
     left = replace(
         buffer,
@@ -83,6 +88,7 @@ def parted(
         rows=buffer.rows - first.rows,
         bytes=buffer.bytes - first.bytes,
         decoded=buffer.decoded - first.decoded,
+        beside=buffer.beside - first.beside,
     )
     return first, left
 
@@ -99,6 +105,7 @@ def asked(result: SealResult) -> Seal:
         rows=seal.buffer.rows + left.rows,
         bytes=seal.buffer.bytes + left.bytes,
         decoded=seal.buffer.decoded + left.decoded,
+        beside=seal.buffer.beside + left.beside,
     )
     return replace(seal, buffer=whole)
 

@@ -50,7 +50,7 @@ def reach(state: RelayState, partition: Partition) -> int:
 
 def bytes_held_back(state: RelayState) -> int:
     """Return bytes of all buffers that may not be sealed now."""
-    return sum(b.bytes for p in state.partitions.values() for b in held_back(state, p))
+    return sum(b.memory for p in state.partitions.values() for b in held_back(state, p))
 
 
 def stalled(state: RelayState) -> frozenset[int]:

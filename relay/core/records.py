@@ -157,9 +157,10 @@ class Arrival:
 
     Attributes:
         rows: in all of them, estimated: it only decides when a buffer is full.
-        bytes: of all their values, and of headers that weigh much.
+        bytes: of all their values.
         first_timestamp_ms: of the first one's record.
         decoded: bytes of the rows as columns, estimated; 0 as long as the table is new here.
+        beside: bytes of their keys and headers, which are kept for dead letters.
     """
 
     partition: int
@@ -169,3 +170,9 @@ class Arrival:
     bytes: int
     first_timestamp_ms: int = 0
     decoded: int = 0
+    beside: int = 0
+
+    @property
+    def memory(self) -> int:
+        """Return bytes that are kept of them until they are in blocks."""
+        return self.bytes + self.beside

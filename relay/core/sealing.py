@@ -58,7 +58,7 @@ def behind(state: RelayState) -> bool:
 
 def crowded(state: RelayState) -> bool:
     """Return whether the buffers hold more than they may."""
-    held = sum([b.bytes for p in state.partitions.values() for b in p.buffers.values()])
+    held = sum([b.memory for p in state.partitions.values() for b in p.buffers.values()])
     return held > state.limits.max_buffer_bytes
 
 
@@ -182,7 +182,7 @@ def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
     left: list[tuple[bool, int, int, int, int, str]] = []
     held = bytes_held_back(state)
     for index, buffers in each_sealable(state):
-        sizes = {t: b.bytes for t, b in buffers if (index, t) not in due}
+        sizes = {t: b.memory for t, b in buffers if (index, t) not in due}
         of_partition = sum(sizes.values())
         held += of_partition
         waits = index not in polled
@@ -373,7 +373,8 @@ RULES = (
     SealingRule(
         SealReason.MEMORY,
         _beyond_memory,
-        "all buffers together hold more than {relay.max_buffer_bytes} bytes: largest first, those "
+        "all buffers together hold more than {relay.max_buffer_bytes} bytes of rows, keys and "
+        "headers: largest first, those "
         f"of partitions that are not polled now before all others, until 1/{ROOM} is free",
     ),
     SealingRule(

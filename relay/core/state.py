@@ -106,6 +106,7 @@ class Buffer:
     Attributes:
         decoded: bytes of its rows as columns, estimated: rows times what a row of the table takes,
             whatever it sets.
+        beside: bytes of keys and headers, which fill memory and no block.
     """
 
     first_offset: int
@@ -116,6 +117,12 @@ class Buffer:
     opened_at_ms: int
     first_timestamp_ms: int
     decoded: int = 0
+    beside: int = 0
+
+    @property
+    def memory(self) -> int:
+        """Return bytes that are kept of its messages."""
+        return self.bytes + self.beside
 
 
 @dataclass(frozen=True, slots=True)

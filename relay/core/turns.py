@@ -38,7 +38,7 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
         return _first(state, event) if behind(state) else None
     came: Counter[int] = Counter()
     for arrival in event.arrivals:
-        came[arrival.partition] += arrival.bytes
+        came[arrival.partition] += arrival.memory
     # Never more than at first: buffers that were just sealed do not show what will fill them.
     at_a_time = min(state.turns.at_a_time, width(state))
     share = state.limits.max_buffer_bytes // at_a_time
@@ -67,9 +67,10 @@ def width(state: RelayState) -> int:
     buffers = [b for p in state.partitions.values() for b in p.buffers.values()]
     tables = max((len(p.buffers) for p in state.partitions.values()), default=0)
     limits = state.limits
-    messages = max(1, sum(b.messages for b in buffers))
-    again = limits.max_reread * sum(b.bytes for b in buffers) // messages
-    return max(1, limits.max_buffer_bytes // max(1, min(tables * limits.max_bytes, again)))
+    held = sum(b.memory for b in buffers)
+    again = limits.max_reread * held // max(1, sum(b.messages for b in buffers))
+    full = tables * limits.max_bytes * held // max(1, sum(b.bytes for b in buffers))
+    return max(1, limits.max_buffer_bytes // max(1, min(full, again)))
 
 
 def _first(state: RelayState, event: Polled) -> Turns | None:

@@ -46,13 +46,15 @@ class Held:
         self.headers = {at: one for at, one in self.headers.items() if at >= self.offsets[0]}
 
     def sizes(self, messages: int) -> tuple[int, int]:
-        """Return bytes of so many of the first messages, and of the others, as buffers count."""
-        weights = {at: header_weight(one) for at, one in self.headers.items()}
-        behind = self.offsets[messages] if messages < len(self.offsets) else self.offsets[-1] + 1
+        """Return bytes of the values of so many of the first messages, and of the others."""
         first = self.values.size(messages)
-        first += sum(weight for at, weight in weights.items() if at < behind)
-        whole = self.values.size(len(self.offsets)) + sum(weights.values())
-        return first, whole - first
+        return first, self.values.size(len(self.offsets)) - first
+
+    def beside(self, messages: int) -> int:
+        """Return bytes of keys and headers of so many of the first messages, as buffers count."""
+        last = self.offsets[messages - 1]
+        weights = (header_weight(one) for at, one in self.headers.items() if at <= last)
+        return self.keys.size(messages) + sum(weights)
 
     def column(self) -> pa.ChunkedArray[Any]:
         """Return the values as Arrow arrays."""

@@ -19,7 +19,7 @@ from relay.core.records import Arrival
 from relay.rows.envelope import count_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from relay.intake.message_batch import Batch, TableHeaders
 
     Integers = npt.NDArray[np.int64]
-    Heavy = Mapping[tuple[int, int], int]
 
-HEAVY_BYTES = 4_096
-"""Headers that weigh more count towards the buffer's size; of lighter ones only values do."""
 HEADER_BYTES = 160
 """Of memory for each header beside its text: a tuple, its name and its value."""
 
@@ -47,6 +44,7 @@ class Poll:
             messages are in the columns below.
         offsets: ascending, by partition.
         headers: by (partition, offset), of messages with others than the one that names a table.
+        bytes: of values, keys and headers.
         values: addresses, valid until the next poll; the other columns belong to them.
         memory: what holds the values and keys.
         gather: copies values and keys.
@@ -146,7 +144,7 @@ class Intake:
             memory=[batch.memory for batch in batches],
             gather=batches[-1].gather,
         )
-        heavy = _heavy(poll.headers)
+        beside = np.maximum(poll.key_sizes, 0) + _header_weights(batches)
         order = _order(partitions, numbers)
         partitions, numbers = partitions[order], numbers[order]
         offsets = np.concatenate([batch.offsets for batch in batches])[order]
@@ -160,13 +158,14 @@ class Intake:
                 table,
                 offsets[low:high].tolist(),
                 self._rows(table, poll, chosen, size),
-                size + _weight(heavy, partition, offsets[low:high]),
+                size,
                 _timestamp(batches, int(chosen[0])),
                 self._density.decoded(table, size),
+                int(beside[chosen].sum()),
             )
             poll.arrivals.append(arrival)
             poll.chosen[partition, table] = chosen
-            poll.bytes += arrival.bytes
+            poll.bytes += arrival.memory
         poll.offsets = _by_partition(partitions, offsets)
         return poll
 
@@ -179,23 +178,20 @@ class Intake:
         return self._density.count(table, values.array(), size)
 
 
-def _heavy(headers: Mapping[tuple[int, int], Sequence[tuple[str, bytes | None]]]) -> Heavy:
-    """Bytes of those headers that weigh something, by partition and offset."""
-    weights = {place: header_weight(of_one) for place, of_one in headers.items()}
-    return {place: weight for place, weight in weights.items() if weight}
+def _header_weights(batches: Sequence[Batch]) -> Integers:
+    """Bytes that are kept of each message's headers."""
+    weights = np.zeros(sum(len(batch.offsets) for batch in batches), np.int64)
+    first = 0
+    for batch in batches:
+        for at, headers in batch.headers.items():
+            weights[first + at] = header_weight(headers)
+        first += len(batch.offsets)
+    return weights
 
 
 def header_weight(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return bytes for which a message's headers count; 0 where they are light."""
-    weight = sum(len(value or b"") + HEADER_BYTES for _, value in headers)
-    return weight if weight > HEAVY_BYTES else 0
-
-
-def _weight(heavy: Heavy, partition: int, offsets: Integers) -> int:
-    """Of these messages' heavy headers."""
-    if not heavy:
-        return 0
-    return sum(heavy.get((partition, offset), 0) for offset in offsets.tolist())
+    """Return bytes for which the headers of a message count that has others than its table's."""
+    return sum(len(name) + len(value or b"") + HEADER_BYTES for name, value in headers)
 
 
 def _timestamp(batches: list[Batch], at: int) -> int:

@@ -352,7 +352,8 @@ def _taken(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
         return seal, None
     count = len(held.offsets) - left
     end, behind = held.offsets[count - 1] + 1, held.offsets[count]
-    taken, rest = parted(seal.buffer, count, end, behind, held.sizes(count))
+    sizes, beside = held.sizes(count), held.beside(count)
+    taken, rest = parted(seal.buffer, count, end, behind, sizes, beside)
     return replace(seal, buffer=taken), rest
 
 

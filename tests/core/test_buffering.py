@@ -51,6 +51,20 @@ def test_rows_and_bytes_of_passed_over_messages_do_not_count() -> None:
     assert (made.first_offset, made.messages, made.rows, made.bytes) == (3, 1, 1, 10)
 
 
+def test_keys_and_headers_are_counted_beside_the_rows() -> None:
+    """Of passed-over messages in proportion, like bytes; of parts as they are."""
+    made = append(None, arrival("d.x", 0, 1, 2, 3, beside=400), 3, 0)
+    assert (made.bytes, made.beside, made.memory) == (10, 100, 110)
+    grown = append(made, arrival("d.x", 4, beside=7), 0, 0)
+    assert (grown.bytes, grown.beside) == (20, 107)
+    first, left = parted(grown, 1, 4, 4, (10, 10), beside=100)
+    assert (first.beside, left.beside) == (100, 7)
+    first, left = parted(grown, 1, 4, 4, (10, 10), beside=1_000)
+    assert (first.beside, left.beside) == (107, 0), "what was passed over is only estimated"
+    whole = replace(seal("d.x", partition(buffers={"d.x": grown})), buffer=first)
+    assert asked(replace(result(whole), left=left)).buffer == grown
+
+
 def test_what_does_not_fit_into_a_block_stays_behind_its_mark() -> None:
     """The floor is at the first message left, and no message before it is counted as missing."""
     first, left = parted(buffer(0, 3, decoded=80), 1, 1, 2, (10, 30))

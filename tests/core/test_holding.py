@@ -9,7 +9,7 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.holding import OFFSET_BYTES, stalled
+from relay.core.holding import OFFSET_BYTES, bytes_held_back, stalled
 from relay.core.sealing import record_due, seals_due
 from relay.core.state import Fencing, Phase, RelayState, SealReason
 from relay.core.step import step
@@ -146,6 +146,8 @@ def test_memory_that_it_takes_counts() -> None:
     assert len(due(replace(state, partitions=owned))) >= 1
     without = {**owned, 0: partition(1, 2, buffers={"d.x": buffer(1)})}
     assert due(replace(state, partitions=without)) == []
+    keyed = {**without, 0: partition(0, 2, buffers={"d.new": buffer(0, bytes=0, beside=20)})}
+    assert bytes_held_back(replace(state, partitions=keyed)) == 20, "keys and headers, too"
 
 
 def test_it_takes_no_tokens_of_others() -> None:

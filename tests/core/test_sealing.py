@@ -241,6 +241,18 @@ def test_memory_bound_seals_the_largest_first() -> None:
     assert due(replace(state, limits=limits(max_buffer_bytes=90))) == []
 
 
+def test_keys_and_headers_take_memory_and_fill_no_block() -> None:
+    """Red before: 100 kB keys of small values exceeded the memory that a user had set."""
+    keys, rows = buffer(0, bytes=10, beside=41), buffer(1, bytes=40)
+    state = with_limits(
+        limits(max_bytes=50, max_buffer_bytes=90),
+        p0=partition(0, 2, buffers={"d.keys": keys, "d.rows": rows}),
+    )
+
+    assert due(state) == [(0, "d.keys", SealReason.MEMORY)]
+    assert due(replace(state, limits=limits(max_bytes=50, max_buffer_bytes=91))) == []
+
+
 def test_memory_bound_once_exceeded_leaves_an_eighth_free() -> None:
     """So that the next poll does not make another transaction due."""
     buffers = {f"d.t{at}": buffer(at, bytes=10) for at in range(10)}

@@ -94,6 +94,8 @@ def test_a_partition_fills_one_buffer_for_each_of_its_tables() -> None:
     tables = {f"d.{n}": buffer(0) for n in range(5)}
     assert width(replace(state, partitions={0: partition(0, 1, buffers=tables)})) == 2
     assert width(replace(state, partitions={0: partition()})) == 1_000
+    keyed = {0: partition(0, 1, buffers={"d.x": buffer(0, beside=30)})}
+    assert width(replace(state, partitions=keyed)) == 2, "with keys three times as large as rows"
 
 
 def test_who_has_nothing_left_takes_no_turns() -> None:

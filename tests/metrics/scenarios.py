@@ -211,7 +211,7 @@ def tables_change(rig: Rig) -> None:
 
 def what_is_held(rig: Rig) -> None:
     """Buffers by table over all partitions; what no header names has a name of its own."""
-    held = {"d.a": buffer(0, 2, first_timestamp_ms=60_000), "": buffer(3)}
+    held = {"d.a": buffer(0, 2, first_timestamp_ms=60_000, beside=5), "": buffer(3)}
     rig.state = with_limits(
         limits(max_buffer_bytes=99),
         p0=partition(0, 4, epoch=2, n=7, marks={"d.b": 4}, buffers=held),
@@ -220,7 +220,7 @@ def what_is_held(rig: Rig) -> None:
     rig.state = replace(rig.state, tokens=12.0)
     rig.step(ev.StopRequested() if rig.state.phase is Phase.STOPPED else polled(0))
     assert rig.value("relay_buffers") == 3
-    assert rig.value("relay_buffer_bytes", table="d.a") == 40
+    assert rig.value("relay_buffer_bytes", table="d.a") == 45
     assert rig.value("relay_buffer_messages", table="d.a") == 4
     assert rig.value("relay_buffer_rows", table=NAMELESS) == 1
     assert rig.value("relay_buffer_limit_bytes") == 99

@@ -159,44 +159,49 @@ def test_tables_remembered_do_not_grow_without_end() -> None:
     assert headers.tables == [NO_TABLE]
 
 
-def test_heavy_headers_count_towards_the_buffers_size() -> None:
-    """Else messages of nothing but headers would fill the memory before any buffer is full."""
-    many = [*named("d.a"), *((f"h{n}", b"12345") for n in range(1_000))]
+def test_keys_and_headers_count_towards_the_memory_and_not_towards_the_rows() -> None:
+    """Red before: of keys nothing counted, and of headers only what weighed 4 kB in a message."""
+    many = [*named("d.a"), *((f"h{n:03}", b"12345") for n in range(1_000))]
     few = [*named("d.a"), ("trace", b"x" * 100)]
     value = row_batch([1])
-    poll = sort(
-        [message(0, 1, many, value), message(0, 2, few, value), message(1, 1, few, value)],
-        TableHeaders(),
-        RowDensity("batch"),
-    )
-    assert {a.partition: a.bytes for a in poll.arrivals} == {
-        0: 2 * len(value) + 1_001 * HEADER_BYTES + 3 + 1_000 * 5,
-        1: len(value),
+    messages = [
+        message(0, 1, many, value),
+        message(0, 2, few, value, b"k" * 100_000),
+        message(1, 1, named("d.a"), value, b"key"),
+        message(1, 2, named("d.a"), value),
+        message(2, 1, few, None, b""),
+    ]
+    poll = sort(messages, TableHeaders(), RowDensity("batch"))
+    of_table, of_few = HEADER_BYTES + 5 + 3, HEADER_BYTES + 5 + 100
+    of_many = 1_000 * (HEADER_BYTES + 4 + 5)
+    assert {a.partition: (a.bytes, a.beside) for a in poll.arrivals} == {
+        0: (2 * len(value), of_many + of_few + 2 * of_table + 100_000),
+        1: (2 * len(value), 3),
+        2: (0, of_few + of_table),
     }
-    assert poll.bytes == sum(a.bytes for a in poll.arrivals)
-    assert {a.partition: a.rows for a in poll.arrivals} == {0: 2, 1: 1}, "rows are in values"
+    assert poll.bytes == sum(a.bytes + a.beside for a in poll.arrivals)
+    assert {a.partition: a.rows for a in poll.arrivals} == {0: 2, 1: 2, 2: 0}, "rows are in values"
 
 
 def test_the_parts_of_what_is_held_have_the_sizes_that_the_buffer_counted() -> None:
-    """Values, and headers that weigh something; also once the first part is dropped."""
-    heavy = [*named("d.a"), ("trace", b"x" * 5_000)]
-    light = [*named("d.a"), ("trace", b"x")]
+    """Values, keys and headers; also once the first part is dropped."""
+    traced = [*named("d.a"), ("trace", b"x")]
     messages = [
-        message(0, 5, heavy, b"12345"),
-        message(0, 6, light, b"123"),
+        message(0, 5, traced, b"12345"),
+        message(0, 6, named("d.a"), b"123", b"key"),
         message(0, 7, named("d.a"), None),
-        message(0, 9, heavy, b"1"),
+        message(0, 9, traced, b"1", b"k"),
     ]
     poll = sort(messages, TableHeaders(), RowDensity("row"))
     [arrival] = poll.arrivals
     buffers = Buffers()
     buffers.keep(arrival, poll, 0)
     held = buffers.take(0, "d.a")
-    weight = 5_000 + 5 + 2 * HEADER_BYTES - 2
-    first = [5, 8, 8, 9]
-    of_headers = [weight, weight, weight, 2 * weight]
-    parts = [held.sizes(count) for count in (1, 2, 3, 4)]
-    assert [sum(both) for both in parts] == [arrival.bytes] * 4
-    assert [one for one, _ in parts] == [a + b for a, b in zip(first, of_headers, strict=True)]
+    weight = 5 + 3 + 5 + 1 + 2 * HEADER_BYTES
+    counts = range(1, 5)
+    assert [held.sizes(count) for count in counts] == [(5, 4), (8, 1), (8, 1), (9, 0)]
+    beside = [held.beside(count) for count in counts]
+    assert beside == [weight, weight + 3, weight + 3, arrival.beside]
     held.drop(1)
-    assert held.sizes(2) == (3, arrival.bytes - parts[0][0] - 3)
+    assert held.sizes(2) == (3, 1)
+    assert [held.beside(count) for count in (1, 3)] == [3, arrival.beside - weight]

@@ -309,7 +309,7 @@ CURRENT = (
     gauge(
         "relay_buffer_bytes",
         "bytes",
-        "How many bytes of rows are held in buffers for each table?",
+        "How many bytes of rows, keys and headers are held in buffers for each table?",
         "table",
     ),
     gauge(

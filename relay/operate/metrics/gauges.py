@@ -90,8 +90,10 @@ class RelayGauges(Collector):
         held = {name: Counter[str]() for name in ("bytes", "messages", "rows")}
         buffers = [one for p in state.partitions.values() for one in p.buffers.items()]
         for table, buffer in buffers:
-            for name, count in held.items():
-                count[self._table(table)] += getattr(buffer, name)
+            for count, size in zip(
+                held.values(), (buffer.memory, buffer.messages, buffer.rows), strict=True
+            ):
+                count[self._table(table)] += size
         found: Samples = {"relay_buffers": [(_NONE, float(len(buffers)))]}
         for name, count in held.items():
             found[f"relay_buffer_{name}"] = [((t,), float(n)) for t, n in sorted(count.items())]
