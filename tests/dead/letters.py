@@ -20,6 +20,8 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.broker.pipeline import PARTITIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.broker.pipeline import Pipeline
 
 TABLE = "shop.orders"
@@ -48,11 +50,13 @@ def letter(
     return DeadLetter(**{**fields, **other})  # type: ignore[arg-type]
 
 
-def write(pipeline: Pipeline, count: int) -> list[bytes]:
+def write(
+    pipeline: Pipeline, count: int, value_of: Callable[[int], bytes] = lambda n: b"message %d" % n
+) -> list[bytes]:
     """So many dead letters in the app's topic; the values of their messages."""
     Topics(settings_file.load(pipeline.config())).ensure_own()
     producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
-    values = [b"message %d" % number for number in range(count)]
+    values = [value_of(number) for number in range(count)]
     for number, value in enumerate(values):
         source = RecordPlace(number % PARTITIONS, number)
         origin = Origin(b"k%d" % number, [("trace", b"t"), ("table", TABLE.encode())])

@@ -105,6 +105,19 @@ def test_what_is_not_sent_after_all_is_counted_as_that() -> None:
     assert tally == ReplayTally(1, 2, {Why.READ_AGAIN: 1}, {"d.b": 1})
 
 
+def test_what_is_too_large_is_counted_with_the_bytes_that_it_needs() -> None:
+    """Value, key and headers, and the room that the brokers' format takes around them."""
+    tally = ReplayTally()
+    headers: list[tuple[str, bytes | None]] = [*[("h", b"") for _ in range(1_000)], ("table", b"t")]
+    message = sent(decide(letter(7, value=b"x" * 90, origin=Origin(b"key", headers)), {}, "rows"))
+    tally.add(message)
+    tally.take_back(message, Why.TOO_LARGE)
+    assert (tally.sent, tally.left) == (0, {Why.TOO_LARGE: 1})
+    [(place, size)] = tally.too_large.items()
+    assert place == message.letter.place
+    assert 90 + 3 + 1_000 * 3 + 6 < size < 20_000
+
+
 def test_batches_are_bounded_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """By messages and by bytes; a message larger than the bound is a batch by itself."""
     monkeypatch.setattr(replay_plan, "BATCH_MESSAGES", 3)
@@ -146,5 +159,9 @@ def test_programs_are_told_what_people_are() -> None:
         "bytes": 30,
         "tables": {"shop.orders": 2},
         "left": {Why.DONE.value: 1},
+        "too_large": [],
     }
+    tally.too_large[RecordPlace(0, 7)] = 1_000
+    told = tally_as_json(tally, "rows", done=True)
+    assert told["too_large"] == [{"place": "0:7", "bytes": 1_000}]
     assert tally_as_json(tally, "rows", done=True)["sent"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,19 @@ from relay.cli.dead.options import PLACE, selecting
 from relay.cli.named_files import refuse_unwritable, write_file
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
+from relay.config import kafka_clients
 from relay.config.settings import Settings
+from relay.errors import Refused
 from relay.operate.dead import inspect, replay_plan
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
 from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, ReplayTally, Why
 from relay.operate.dead.selection import Selection, summary
+from relay.operate.doctor.fixes import set_topic
 from relay.operate.rewind.rewinds_reader import RewindsReader
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
 from relay.schema.registry import read_to_its_end
@@ -227,7 +231,8 @@ def replay(
 
     A message goes to its old partition with its old value, key and headers, and the current time.
     The same transaction marks it as replayed, so a replay that was killed, or that was started
-    twice, can simply be run again.
+    twice, can simply be run again. Where the topic refuses a message as too large, all others are
+    sent; the command ends with status 5 and says which limit suffices.
 
     \b
     relay dead replay --table shop.orders --kind unknown-table
@@ -267,8 +272,27 @@ def replay(
     _say_if_unknown(wanted["table"], letters.tables)
     if as_json:
         click.echo(json.dumps(output_dead.tally_as_json(tally, settings.source.topic, done=run)))
-        return
-    click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
+    else:
+        click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
+    if tally.too_large:
+        raise _too_large(settings, tally.too_large)
+
+
+def _too_large(settings: Settings, refused: Mapping[RecordPlace, int]) -> Refused:
+    """The error that ends a replay which sent all others: what these letters' messages need."""
+    topic = settings.source.topic
+    place, most = max(refused.items(), key=lambda one: one[1])
+    raising = set_topic(settings.kafka, topic, max_message_bytes=most)
+    of_client = int(kafka_clients.producer(settings)["message.max.bytes"])
+    if most > of_client:
+        raising += f"; and message.max.bytes in [kafka.client], which is {of_client:,}"
+    return Refused(
+        f"topic {topic} refused {several(len(refused), 'message')} as too large; the largest, of "
+        f"dead letter {place}, needs {most:,} bytes",
+        f"raise its limit ({raising}), or set compression.type in [kafka.client] to that of the "
+        "message's producer; then run it again: messages that were sent are marked, and are not "
+        "sent twice",
+    )
 
 
 def _say_if_unregistered(settings: Settings, table: str) -> None:

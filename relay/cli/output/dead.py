@@ -198,6 +198,9 @@ def tally_as_json(found: ReplayTally, source_topic: str, *, done: bool) -> dict[
         "bytes": found.bytes,
         "tables": found.tables,
         "left": {why.value: count for why, count in found.left.items()},
+        "too_large": [
+            {"place": str(place), "bytes": size} for place, size in found.too_large.items()
+        ],
     }
 
 

@@ -20,9 +20,10 @@ from confluent_kafka import TopicPartition
 from relay import names
 from relay.blocks.dead_letter import RecordPlace
 from relay.config import kafka_clients
+from relay.core.events import Failure
 from relay.errors import RelayError
 from relay.failpoints import reached
-from relay.kafka.errors import TransactionFailed, ended
+from relay.kafka.errors import TOO_LARGE, TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, Why, mark_key
@@ -85,7 +86,8 @@ class Replay:
         """Send those of the batch that may still be sent, and their marks, in one transaction.
 
         A batch takes long to fill where few of many letters are meant: somebody may have begun a
-        rewind since.
+        rewind since. Where the source topic refuses something for its size, which may also be that
+        of several messages together, each half is sent in a transaction of its own.
 
         Returns:
             What was not sent, each with why.
@@ -94,17 +96,24 @@ class Replay:
         left = {**self._left_out([message.letter for message in batch]), **left}
         not_sent = [(m, left[m.letter.place]) for m in batch if m.letter.place in left]
         batch = [message for message in batch if message.letter.place not in left]
-        if batch:
-            self._send(batch)
-        return not_sent
+        if not batch or self._send(batch):
+            return not_sent
+        if len(batch) == 1:
+            return [*not_sent, (batch[0], Why.TOO_LARGE)]
+        half = len(batch) // 2
+        return [*not_sent, *self.send(batch[:half]), *self.send(batch[half:])]
 
-    def _send(self, batch: Sequence[ReplayMessage]) -> None:
+    def _send(self, batch: Sequence[ReplayMessage]) -> bool:
+        """Whether all was sent; if not, then nothing, since it is too large."""
         try:
             marks = self._write(batch)
             clean = self._producer.commit()
         except TransactionFailed as failed:
             self._abort()
-            raise _error(failed) from failed
+            if not self._is_too_large(failed):
+                raise _error(failed) from failed
+            self.start()  # what lost a record is of no more use
+            return False
         except KeyboardInterrupt:
             self._abort()
             raise
@@ -114,6 +123,11 @@ class Replay:
             # This producer begins no other transaction; a new one has to look anew, because
             # another replay may have run between the two.
             self.start()
+        return True
+
+    def _is_too_large(self, failed: TransactionFailed) -> bool:
+        refused = {lost.topic for lost in failed.lost if lost.error.code() in TOO_LARGE}
+        return failed.kind is Failure.REFUSED and self._source in refused
 
     def close(self) -> None:
         """Let go of the producer."""

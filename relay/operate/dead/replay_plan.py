@@ -18,10 +18,13 @@ from enum import Enum
 
 from relay import names
 from relay.blocks.dead_letter import DeadLetter, Headers, RecordPlace
+from relay.kafka.record_limits import ROOM, record_bytes
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 8_000_000
 """Of one transaction: readers of the source topic wait while it is open."""
+_HEADER_ROOM = 10
+"""Bytes that the lengths of a header's name and value take at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,12 @@ class ReplayMessage:
         """The source message's."""
         return self.letter.origin.key if self.letter.origin else None
 
+    @property
+    def batch_bytes(self) -> int:
+        """Return bytes that suffice for a record batch of this message alone."""
+        size = record_bytes(self.letter.value, self.key, self.headers)
+        return size + _HEADER_ROOM * len(self.headers) + ROOM
+
 
 class Why(Enum):
     """Why a dead letter that was meant is not sent."""
@@ -111,16 +120,22 @@ class Why(Enum):
         "`relay dead replay PLACE --despite-rewinds --run`"
     )
     OTHER_SOURCE = "it came from another source topic than source.topic"
+    TOO_LARGE = "the source topic does not accept so large a message"
 
 
 @dataclass(slots=True)
 class ReplayTally:
-    """What a replay did, or would do."""
+    """What a replay did, or would do.
+
+    Attributes:
+        too_large: bytes that each message needs which the source topic refused, by its letter.
+    """
 
     sent: int = 0
     bytes: int = 0
     left: dict[Why, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
+    too_large: dict[RecordPlace, int] = field(default_factory=dict)
 
     def take_back(self, message: ReplayMessage, why: Why) -> None:
         """Count a message as left out that was counted as sent."""
@@ -129,6 +144,8 @@ class ReplayTally:
         self.tables[message.table] -= 1
         self.tables = {table: count for table, count in self.tables.items() if count}
         self.add(why)
+        if why is Why.TOO_LARGE:
+            self.too_large[message.letter.place] = message.batch_bytes
 
     def add(self, answer: ReplayMessage | Why) -> None:
         """Count one answer of `decide`."""
