@@ -6,16 +6,17 @@ when asked to. Knows nothing of any command.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import io
 import logging
 import os
-import select
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 import click
 
@@ -116,35 +117,73 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
         0 (or the int a command returned) when it ended well; the status of the
         RelayError; 2 for wrong usage; 130 when interrupted; 70 for what nobody foresaw.
     """
-    _escape_what_cannot_be_shown()
+    output = _prepared_output()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if f"_{prog_name.upper()}_COMPLETE" in os.environ:
         command.main(given, prog_name)  # click answers the shell's completion and exits
     try:
         with command.make_context(prog_name, given) as context:
             result = command.invoke(context)
+            sys.stdout.flush()
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as wrong:
-        wrong.show()
+        with _saying():
+            wrong.show()
         return ConfigError.exit_code
     except RelayError as error:
         _show_trace()
         show_error(prog_name, error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo(f"{prog_name}: interrupted", err=True)
+        _say(f"{prog_name}: interrupted")
         return EXIT_INTERRUPTED
+    except SystemExit:
+        if output is not None and isinstance(output.error, BrokenPipeError):
+            return EXIT_PIPE_CLOSED  # what rich makes of it, with the status of a failed check
+        raise
     except Exception as bug:  # noqa: BLE001 - the last place that can say something
+        if output is not None and bug is output.error:
+            return _unwritten(prog_name, output.error)
         return _unforeseen(prog_name, bug)
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
-def _escape_what_cannot_be_shown() -> None:
-    """Print `\\u2192` for an arrow where the terminal's encoding has none, as Latin-1."""
+class _Output(io.FileIO):
+    """Standard output, which keeps its error: that names no file, and may be any other's."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def _prepared_output() -> _Output | None:
+    """Standard output to be; None where it is no file of the process, as in tests.
+
+    Where the terminal's encoding has no arrow, as Latin-1, `\\u2192` is printed for one.
+    """
+    if sys.stdout is None:  # `>&-`; whatever is opened next would be taken for it
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    found = sys.stdout
+    if found is sys.__stdout__ and isinstance(found, io.TextIOWrapper):
+        file = _Output(found.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            file if found.write_through else io.BufferedWriter(file),
+            found.encoding,
+            line_buffering=found.line_buffering,
+            write_through=found.write_through,
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw if isinstance(raw, _Output) else None
 
 
 def end(status: int) -> NoReturn:
@@ -155,12 +194,29 @@ def end(status: int) -> NoReturn:
     fault of a broker's thread in OpenSSL.
     """
     logging.shutdown()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        status = EXIT_PIPE_CLOSED
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError):
+            stream.flush()
     os._exit(status)
+
+
+def _say(text: str) -> None:
+    with _saying():
+        click.echo(text, err=True)
+
+
+@contextlib.contextmanager
+def _saying() -> Iterator[None]:
+    """Where stderr cannot be written, the status alone says it."""
+    try:
+        yield
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO) -> None:
+    """Drop what a stream still holds: the interpreter flushes it when it ends, and complains."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_error(prog_name: str, error: RelayError) -> None:
@@ -169,45 +225,42 @@ def show_error(prog_name: str, error: RelayError) -> None:
         told = {"next": error.next_step, "more": error.more}
         logging.getLogger(prog_name).error(error.message, extra=told)
     else:
-        click.echo(f"{prog_name}: {error}", err=True)
+        _say(f"{prog_name}: {error}")
+
+
+def _unwritten(prog_name: str, why: OSError) -> int:
+    """Say that standard output cannot be written, unless it is its reader who went away."""
+    _silence(sys.stdout)
+    if isinstance(why, BrokenPipeError):
+        return EXIT_PIPE_CLOSED
+    _show_trace()
+    wrong = ConfigError(
+        f"cannot write the output: {why.strerror}",
+        "make room for it, or send it to another file",
+    )
+    show_error(prog_name, wrong)
+    return wrong.exit_code
 
 
 def _unforeseen(prog_name: str, bug: Exception) -> int:
     """Print an error that is none of ours, with a stack trace if asked for; return its status."""
-    if isinstance(bug, BrokenPipeError) and _output_is_closed():
-        return EXIT_PIPE_CLOSED
     _show_trace()
     if isinstance(bug, OSError) and bug.filename and bug.errno in _OF_A_PATH:
         wrong = ConfigError(f"{os.fsdecode(bug.filename)}: {bug.strerror}", OTHER_PATH)
         show_error(prog_name, wrong)
         return wrong.exit_code
     what = " ".join(str(bug).split()) or "no message"
-    click.echo(
+    _say(
         f"{prog_name}: a bug in block-relay: {type(bug).__name__}: {what} ({TRACEBACK}=1 shows "
-        "where)",
-        err=True,
+        "where)"
     )
     return EXIT_BUG
 
 
 def _show_trace() -> None:
     if os.environ.get(TRACEBACK) == "1":
-        traceback.print_exc()
-
-
-def _output_is_closed() -> bool:
-    """Return whether stdout broke, and not some connection; if so, silence it."""
-    try:
-        output = sys.stdout.fileno()
-    except OSError:
-        return False  # not a file: nothing that a reader could close
-    watch = select.poll()
-    watch.register(output, 0)
-    if not any(events & select.POLLERR for _, events in watch.poll(0)):
-        return False
-    # The interpreter flushes once more when it ends, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return True
+        with _saying():
+            traceback.print_exc()
 
 
 class Lazy(NamedTuple):

@@ -141,6 +141,99 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     assert (process.returncode, err) == (141, b"")
 
 
+WRITES = {
+    "click": "click.echo('x')",
+    "unflushed": "sys.stdout.write('x')",
+    "large": "click.echo('x' * 100_000)",
+    "table": "Console().print('x')",
+    "json": "click.echo(json.dumps({'x': 1}))",
+}
+"""How commands print."""
+
+
+def printing(how: str, *options: str) -> list[str]:
+    """A program with one command that prints so."""
+    code = (
+        "import json, sys, click\n"
+        "from rich.console import Console\n"
+        "from relay.program.command import end, run_main\n"
+        "@click.command()\n"
+        f"def c(): {how}\n"
+        "end(run_main(c, 'relay', []))\n"
+    )
+    return [sys.executable, *options, "-c", code]
+
+
+@pytest.mark.parametrize(
+    ("how", "options"), [*((how, []) for how in WRITES), ("click", ["-u"]), ("large", ["-u"])]
+)
+def test_a_full_disk_behind_the_output_is_said(how: str, options: list[str]) -> None:
+    """Red before: it was a bug, with status 70, or a stack trace."""
+    command = printing(WRITES[how], *options)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == errors.ConfigError.exit_code
+    said = "relay: cannot write the output: No space left on device\n  next: "
+    assert done.stderr.startswith(said)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "program", [["loader.cli", "status", "--help"], ["relay.cli", "docs", "faq"]]
+)
+def test_both_programs_say_so(program: list[str]) -> None:
+    module, *arguments = program
+    code = f"import {module} as cli; getattr(cli, 'program', cli.main)()"
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 2), done.stderr
+
+
+@pytest.mark.parametrize("how", WRITES.values(), ids=WRITES)
+def test_a_closed_pipe_stays_silent_however_a_command_prints(how: str) -> None:
+    """Red before: of a table the status was 1, a failed check's."""
+    with subprocess.Popen(
+        printing(f"[sys.stdin.read(), {how}]"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_without_any_output_a_command_does_its_work() -> None:
+    """As under `>&-`. Red before: a stack trace and status 1, whatever it had done."""
+    script = 'exec "$@" >&-'
+    command = ["sh", "-c", script, "sh", *printing("click.echo('x', err=True)")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "x\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ("errors.Refused(str())", errors.Refused.exit_code),
+        ("click.UsageError(str())", errors.ConfigError.exit_code),
+        ("KeyError()", errors.EXIT_BUG),
+    ],
+)
+def test_an_error_that_cannot_be_printed_keeps_its_status(error: str, status: int) -> None:
+    """Red before: 1, whatever it was, and a supervisor starts again after that."""
+    raising = f"exec('from relay import errors; raise {error}')"
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(printing(raising), stderr=full, check=False)
+    assert done.returncode == status
+
+
 def group(target: str) -> click.Group:
     return LazyGroup(name="g", commands_at={"c": Lazy(target, "Does it.")})
 

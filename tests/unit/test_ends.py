@@ -75,6 +75,7 @@ WAYS = {
     "relay.kafka.partition_reader.records Unavailable": SERVER,
     "relay.kafka.group_offsets._lost_ends Unavailable": SERVER,
     "relay.program.command._unforeseen ConfigError": "a path that a person has to mend",
+    "relay.program.command._unwritten ConfigError": "the output, to which a run prints nothing",
     "relay.program.serving.__init__ ConfigError": SETTING,
     "relay.program.serving.parsed ConfigError": SETTING,
     "relay.kafka.group_offsets.read Unavailable": SERVER,
