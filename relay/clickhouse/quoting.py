@@ -12,8 +12,10 @@ import re
 
 from relay import names
 
-_NO_USERS = frozenset({"ALL", "ANY", "CURRENT_USER", "EXCEPT", "NONE"})
+_NO_USERS = frozenset({"ALL", "ANY", "CURRENTUSER", "CURRENT_USER", "EXCEPT", "NONE"})
 """What these mean behind TO is nobody's name."""
+_NO_NAMES = frozenset({"FALSE", "FUNCTION", "INF", "NAN", "NOT", "NULL", "ON", "TABLE", "TRUE"})
+"""Other words are names wherever one is expected."""
 
 
 def quoted(identifier: str) -> str:
@@ -43,7 +45,7 @@ def readable(table: str) -> str:
 def readable_name(identifier: str) -> str:
     """Return an identifier for statements that people run, without quotes if it needs none."""
     plain = identifier.isidentifier() and identifier.isascii()
-    return identifier if plain else quoted(identifier)
+    return identifier if plain and identifier.upper() not in _NO_NAMES else quoted(identifier)
 
 
 def readable_user(user: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from relay.clickhouse.quoting import unquoted
+from relay.clickhouse.quoting import quoted, unquoted
 
 _MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
@@ -126,7 +126,7 @@ def has_ttl(create: str, column: str) -> bool:
         create: system.tables.create_table_query.
         column: the column's name.
     """
-    at = create.find(f"`{column}` ")
+    at = create.find(f"{quoted(column)} ")
     return at >= 0 and _TTL.search(_blanked(next(split_items(create[at:])))) is not None
 
 

@@ -43,6 +43,17 @@ def test_every_right_is_for_something_of_this_app() -> None:
                 assert granted.privileges in {"SELECT", SEES_LOGS}
 
 
+def test_the_ledgers_database_is_quoted_where_it_needs_quotes() -> None:
+    """Red before: GRANT SELECT ON my-relay.* is no statement, of verifier and operator."""
+    given = settings()
+    loader = given.loader.model_copy(update={"database": "my-relay"})
+    given = given.model_copy(update={"loader": loader})
+    roles = grants.roles(given, ["shop.orders"])
+    places = {one.place for role in roles for one in role.clickhouse}
+    assert "`my-relay`.*" in places
+    assert not [place for place in places if "my-relay" in place.replace("`my-relay`", "")]
+
+
 def writes_of(given: Settings, name: str) -> set[tuple[str, str]]:
     """What a role may write in Kafka."""
     (role,) = [role for role in grants.roles(given) if role.name == name]

@@ -9,6 +9,7 @@ import pytest
 
 from loader.blocks import insert_statement
 from loader.core.table_rules import nature
+from relay.clickhouse.quoting import quoted, readable_name
 from relay.clickhouse.table_engine import TableEngine
 from relay.config.settings import Kafka
 from relay.errors import Unavailable
@@ -394,3 +395,23 @@ def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:
         "where group app.relay stands",
     ]
     assert all("coordinator" in mend for _, _, mend in asked)
+
+
+@pytest.mark.parametrize("column", ["block-id", "block id", "a`b", "null"])
+def test_statements_quote_the_block_column_where_it_needs_quotes(column: str) -> None:
+    """Red before: MODIFY COLUMN block-id REMOVE TTL is no statement."""
+    given, shown = settings(loader={"block_column": column}), quoted(column)
+    index = readable_name(f"{column}_index")
+    create = f"CREATE TABLE shop.orders ({shown} String TTL day, `id` Int64) ENGINE = MergeTree"
+    mended = {
+        f"ALTER TABLE shop.orders ADD COLUMN {shown} String, ADD INDEX {index} {shown} "
+        "TYPE bloom_filter GRANULARITY 1": table(),
+        f"ALTER TABLE shop.orders MODIFY COLUMN {shown} String": table(
+            columns={column: ("UInt64", "")}
+        ),
+        f"ALTER TABLE shop.orders MODIFY COLUMN {shown} REMOVE TTL": table(
+            columns={column: ("String", "")}, create=create
+        ),
+    }
+    for mend, one in mended.items():
+        assert mend in {found.mend for found in of_clickhouse(clickhouse(one), given)}

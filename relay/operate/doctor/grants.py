@@ -166,7 +166,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [readable(table) for table in sorted(tables)] or [ANY_TABLE]
     databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
-    ledger = f"{settings.loader.database}.*"
+    ledger = f"{readable(settings.loader.database)}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
     read_journal = KafkaRight("Read", "topic", names.journal_topic(app), "which members there were")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from relay.clickhouse.quoting import readable
+from relay.clickhouse.quoting import readable, readable_name
 from relay.clickhouse.table_engine import TableEngine
 from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import Course
@@ -173,7 +173,7 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
         return (
             f"{table}: column {column} has a TTL, so that rows lose the id of their block, also "
             f"while the rewind goes on: ALTER TABLE {readable(table)} MODIFY COLUMN "
-            f"{readable(column)} REMOVE TTL"
+            f"{readable_name(column)} REMOVE TTL"
         )
     return ""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.insert_settings import deduplicated
-from relay.clickhouse.quoting import readable, readable_user
+from relay.clickhouse.quoting import readable, readable_name, readable_user
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import alter, set_user, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
@@ -153,12 +153,13 @@ def _table(
 
 
 def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
+    shown = readable_name(column)
     if column not in table.columns:
         yield found(
             "block-column-missing",
             f"{name} has no column {column}",
-            f"ALTER TABLE {readable(name)} ADD COLUMN {column} String, ADD INDEX {column}_index "
-            f"{column} TYPE bloom_filter GRANULARITY 1",
+            f"ALTER TABLE {readable(name)} ADD COLUMN {shown} String, ADD INDEX "
+            f"{readable_name(f'{column}_index')} {shown} TYPE bloom_filter GRANULARITY 1",
         )
         return
     kind, default = table.columns[column]
@@ -166,7 +167,7 @@ def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Findin
         yield found(
             "block-column-type",
             f"{name}: column {column} is {kind} {default}".rstrip(),
-            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} String",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {shown} String",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable, readable_user
+from relay.clickhouse.quoting import readable, readable_name, readable_user
 from relay.clickhouse.table_engine import has_ttl
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import span
@@ -36,7 +36,7 @@ def judge_countable(
         yield found(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
-            f"ALTER TABLE {readable(name)} MODIFY COLUMN {column} REMOVE TTL",
+            f"ALTER TABLE {readable(name)} MODIFY COLUMN {readable_name(column)} REMOVE TTL",
         )
     if column in table.columns and (expires := expiry(table)):
         yield found(
