@@ -3,7 +3,8 @@
 In come rows; out go row batches, each message counted until the brokers acknowledge it.
 
 Programs import what is listed below (`relay docs api`), as `row_producer`; `relay produce` uses
-`send_files`. `file_rows` reads Parquet, CSV and JSON Lines (`csv_lines` knows the lines of CSV),
+`send_files`. `file_rows` reads Parquet, CSV and JSON Lines (`csv_lines` knows the lines of CSV,
+`parquet_times` the times of old Parquet files),
 `arrow_columns` with its two conversions and `row_encoder` turn values into protobuf rows,
 `gathering` and `message_packing` cut them into messages, and `codecs` knows the tables.
 """

@@ -22,6 +22,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from relay.errors import ConfigError
+from relay.produce import parquet_times
 from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
@@ -141,7 +142,7 @@ def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     with pyarrow.parquet.ParquetFile(source.path) as file:
         source.check_names(encoder, file.schema_arrow.names)
         row, total = 0, max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+        for batch in parquet_times.batches(source.path, file, PARQUET_ROWS, source.label):
             rows = _encode(source, encoder, batch, row)
             row += batch.num_rows
             yield Piece(rows, size * row // total)
