@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from relay import names
+from relay.errors import RelayError, Unavailable
 from relay.operate.verify import rounds
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import AnomalyKind
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 HISTORY = clean(3, 50)
 Offsets = dict[int, tuple[int, str | None] | None]
+JOURNAL = names.journal_topic(APP), 0
+END = 1_000
 
 
 def entry(at: int) -> tuple[int, str]:
@@ -42,10 +45,20 @@ class Brokers:
     Args:
         shown: records that are visible, look by look; the last from then on.
         told: the group's offsets, likewise.
+        stable: the journal's last stable offset, likewise; an error: there is no answer.
     """
 
-    def __init__(self, shown: list[int], told: list[Offsets]) -> None:
+    def __init__(
+        self, shown: list[int], told: list[Offsets], stable: Sequence[int | RelayError] = (END,)
+    ) -> None:
         self._shown, self._told, self._read = shown, told, 0
+        self._stable = list(stable)
+
+    def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        stable = self._stable.pop(0) if len(self._stable) > 1 else self._stable[0]
+        if isinstance(stable, RelayError):
+            raise stable
+        return {JOURNAL: stable}, {JOURNAL: END}
 
     def grow(self) -> None:
         pass
@@ -126,6 +139,31 @@ def test_an_audit_of_all_keeps_no_record_to_compare_later() -> None:
 
     rounds.once(reader, audit, lambda _: None, keep)
     assert most <= 1
+
+
+AWAY = Unavailable("the brokers did not answer", "wait")
+
+
+@pytest.mark.parametrize(
+    ("stable", "said"),
+    [
+        ([990], [f"{JOURNAL[0]}[0]: an open transaction at offset 990 hides 10 offsets"]),
+        ([AWAY], ["whether open transactions hide records: the brokers did not answer"]),
+        ([990, END], []),
+        ([980, 990], []),  # of relays at work, one after the other
+        ([END], []),
+    ],
+)
+def test_what_an_open_transaction_hides_is_not_judged(
+    stable: list[int | RelayError], said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The alert on `stuck` led to an audit that ended with status 0 and did not name it."""
+    monkeypatch.setattr(rounds, "GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.01)
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    reader: Reader = Brokers([50], [{0: entry(49)}], stable)  # type: ignore[assignment]
+    rounds.once(reader, audit, pytest.fail)
+    assert audit.not_judged == said
 
 
 # ---- on a real broker

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relay.operate.verify.judge import committed_offset as offsets
 from relay.operate.verify.judge.acknowledgements import describe, kinds
@@ -22,6 +22,7 @@ from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
 from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.operator_records import SealedStarts, by_person
 from relay.operate.verify.judge.record import JournalPlace
+from relay.program.plural import several
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -62,6 +63,22 @@ class AuditTotals:
             self.messages += dead.messages
 
 
+class HeldOffset(NamedTuple):
+    """The last stable offset of a partition behind which the log goes on.
+
+    Attributes:
+        offset: of the transaction that is open there.
+        end: of the log.
+        since: when it was first seen there, in seconds of the caller's clock.
+        said: whether it was told that it is stuck.
+    """
+
+    offset: int
+    end: int
+    since: float
+    said: bool = False
+
+
 class Audit:
     """What is known so far, and every anomaly found.
 
@@ -84,7 +101,7 @@ class Audit:
         self._named: dict[int, int] | None = None
         self._ahead: dict[int, tuple[NamedRecord, float]] = {}
         self._said: dict[int, str] = {}
-        self._held: dict[tuple[str, int], tuple[int, float]] = {}
+        self._held: dict[tuple[str, int], HeldOffset] = {}
         self._passing = Passing()
         self.totals = AuditTotals()
         self.firsts: dict[int, First] = {}
@@ -220,20 +237,31 @@ class Audit:
                 self._held.pop(place, None)
                 self._settle(place)
                 continue
-            at, since = self._held.setdefault(place, (offset, now))
-            if at != offset:
-                self._held[place] = (offset, now)
+            before = self._held.get(place)
+            if before is None or before.offset != offset:
+                self._held[place] = HeldOffset(offset, end, now)
                 self._settle(place)
-            elif self._stuck_seconds < now - since < float("inf"):
-                self._held[place] = (offset, float("-inf"))  # said once
+                continue
+            held = self._held[place] = before._replace(end=end)
+            if self._stuck_seconds < now - held.since and not held.said:
+                self._held[place] = held._replace(said=True)
                 text = (
                     f"{place[0]}: an open transaction has held the last stable offset at {offset} "
-                    f"for {now - since:.0f} s, while the log ends at {end}"
+                    f"for {now - held.since:.0f} s, while the log ends at {end}"
                 )
                 found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
                 self._passing.add(place, found[-1])
         self.anomalies += found
         return found
+
+    def hidden(self, since: float) -> list[str]:
+        """Say what is behind transactions that are open since then: nothing of it was read."""
+        return [
+            f"{topic}[{partition}]: an open transaction at offset {held.offset} hides "
+            f"{several(held.end - held.offset, 'offset')}"
+            for (topic, partition), held in sorted(self._held.items())
+            if held.since <= since
+        ]
 
 
 def audit_of(settings: Settings) -> Audit:

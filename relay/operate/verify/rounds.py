@@ -42,6 +42,8 @@ def once(
 ) -> None:
     """Audit all that is visible when it starts, then the committed offsets against it.
 
+    What an open transaction hides is not judged, and said.
+
     Args:
         reader: not started yet.
         audit: gets all of it.
@@ -60,6 +62,21 @@ def once(
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
         _round(reader, audit, say, keep)
+    _look_for_hidden(reader, audit, say)
+
+
+def _look_for_hidden(reader: Reader, audit: Audit, say: Callable[[Anomaly], None]) -> None:
+    """Say where open transactions hide records; those of a relay at work end within moments."""
+    began = time.monotonic()
+    try:
+        _tell(audit.ends(*reader.ends(), began), say)
+        while audit.hidden(began) and time.monotonic() < began + GRACE_SECONDS:
+            time.sleep(ROUND_SECONDS)
+            _tell(audit.ends(*reader.ends(), time.monotonic()), say)
+    except Unavailable as error:
+        audit.not_judged.append(f"whether open transactions hide records: {error.message}")
+    else:
+        audit.not_judged += audit.hidden(began)
 
 
 def follow(
