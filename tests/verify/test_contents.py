@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.contents import (
     BlockTopic,
+    beyond,
     given_up,
+    hidden,
     landed,
 )
 from relay.operate.verify.judge.ledger_history import History
@@ -51,7 +53,30 @@ def judged(chunks: list[Chunk], start: int = 0, end: int = 8) -> list[AnomalyKin
 def test_what_the_journal_says_is_there() -> None:
     assert judged(CHUNKS) == []
     assert judged(CHUNKS[2:], start=1) == [], "retention took the first block's first chunk"
-    assert judged(CHUNKS[:3], end=5) == [], "the last block came later"
+    assert judged(CHUNKS[:3], end=5) == [], "the last block is beyond what was read"
+
+
+@pytest.mark.parametrize(
+    ("stable", "log_end", "lost", "behind"),
+    [
+        (8, 8, 0, 0),
+        (5, 8, 0, 1),
+        (3, 9, 0, 2),
+        (3, 4, 1, 1),
+        (5, 7, 1, 0),  # its last chunk is gone
+        (0, 0, 3, 0),
+    ],
+)
+def test_a_block_beyond_what_is_stable_is_hidden_or_lost(
+    stable: int, log_end: int, lost: int, behind: int
+) -> None:
+    """What the journal lists had been written when the log was looked at."""
+    found = list(beyond(BLOCKS, stable, log_end))
+    assert [one.kind for one in found] == [AnomalyKind.GAP] * lost
+    assert all(f"which ends at {log_end}" in one.text for one in found)
+    said = list(hidden(BLOCKS, "a.blocks.d.t", 0, stable, log_end))
+    where = f"a.blocks.d.t[0]: an open transaction at offset {stable} hides the chunks of {behind}"
+    assert [line.startswith(where) for line in said] == [True] * (behind > 0)
 
 
 @pytest.mark.parametrize(

@@ -281,23 +281,25 @@ def test_a_ledger_that_cannot_be_true() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "rows", "kinds"),
+    ("log", "rows", "kinds"),
     [
-        (7, 0, []),
-        (8, 0, [AnomalyKind.GAP]),
-        (8, 4, [AnomalyKind.GAP]),
-        (8, 10, []),  # parked, as it could not be told, and all of them are there
+        ((7, 9), 0, []),
+        ((8, 9), 0, [AnomalyKind.GAP]),
+        ((8, 9), 4, [AnomalyKind.GAP]),
+        ((8, 9), 10, []),  # parked, as it could not be told, and all of them are there
+        ((0, 8), 0, [AnomalyKind.GAP]),  # its end was lost, or the topic was made anew
         (None, 0, [AnomalyKind.GAP]),
         ("unknown", 0, []),
     ],
 )
 def test_a_block_that_waits_needs_its_records(
-    start: int | str | None, rows: int, kinds: list[AnomalyKind]
+    log: tuple[int, int] | str | None, rows: int, kinds: list[AnomalyKind]
 ) -> None:
     one = block()
-    one.topic, one.first_offset, one.share.partition = "a.blocks.d.t", 7, 2
-    starts = {} if isinstance(start, str) else {("a.blocks.d.t", 2): start}
-    found = list(lost([WaitingBlock(one, "parked", rows)], starts))
+    one.topic, one.share.partition = "a.blocks.d.t", 2
+    one.first_offset, one.next_offset = 7, 9
+    logs = {} if isinstance(log, str) else {("a.blocks.d.t", 2): log}
+    found = list(lost([WaitingBlock(one, "parked", rows)], logs))
     assert [one.kind for one in found] == kinds
     assert all("is parked, not loaded, and its records from offset 7 on" in f.text for f in found)
 

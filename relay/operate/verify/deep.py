@@ -18,6 +18,8 @@ from relay.operate.verify.judge.contents import (
     BlockTopic,
     LetterJudge,
     LoaderLetter,
+    beyond,
+    hidden,
 )
 from relay.operate.verify.judge.ledger_history import lost, waiting_lines
 from relay.operate.verify.judge.operator_records import Superseded
@@ -79,9 +81,17 @@ class Deep:
             chunks[place(block)].append(block)
         for topic in sorted({topic for topic, _ in chunks}):
             progress(f"reading {topic}")
-            listed = {partition for of, partition in chunks if of == topic}
-            for partition in sorted(listed.union(self._topics.partitions(topic))):
-                found = self._block_topic(topic, partition, chunks[topic, partition])
+            there = self._topics.partitions(topic)
+            if not there:
+                self.not_judged.append(f"{topic} is not there, or this user may not see it")
+                continue
+            for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
+                of_partition = chunks[topic, partition]
+                found = (
+                    self._block_topic(topic, partition, of_partition)
+                    if partition in there
+                    else beyond(of_partition, 0, 0)
+                )
                 yield from anomalies(found, partition=partition)
         progress("asking ClickHouse")
         yield from self._clickhouse(blocks)
@@ -102,6 +112,17 @@ class Deep:
             rows = int(header(message, "rows") or b"0")
             yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
         yield from judge.end()
+        yield from self._beyond(topic, partition, blocks, stable)
+
+    def _beyond(
+        self, topic: str, partition: int, blocks: list[Block], stable: int
+    ) -> Iterator[UnplacedAnomaly]:
+        """Judge blocks that the log does not show: it ends before them, or something hides them."""
+        if all(block.next_offset <= stable for block in blocks):
+            return
+        log_end = self._topics.end(topic, partition)
+        yield from beyond(blocks, stable, log_end)
+        self.not_judged += hidden(blocks, topic, partition, stable, log_end)
 
     def _reach(self) -> dict[int, tuple[int, int]]:
         """When the first and the last record of each journal partition were written."""
@@ -128,17 +149,17 @@ class Deep:
         for table, waiting in landing.waiting.items():
             self.waiting += waiting_lines(table, waiting)
             places = {place(one.block) for one in waiting if one.block.topic}
-            starts = {of: self._start(*of) for of in places}
-            yield from anomalies(lost(waiting, starts), table)
+            logs = {of: self._log(*of) for of in places}
+            yield from anomalies(lost(waiting, logs), table)
         known = {block.id for block in blocks}
         for partition in sorted(self._commits):
             yield from self._dead_letters(partition, landing.refused, known)
 
-    def _start(self, topic: str, partition: int) -> int | None:
-        """Where a partition of a block topic begins; None where it is not there."""
+    def _log(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Where a partition of a block topic begins and ends; None where it is not there."""
         if partition not in self._topics.partitions(topic):
             return None
-        return self._topics.bounds(topic, partition)[0]
+        return self._topics.bounds(topic, partition)[0], self._topics.end(topic, partition)
 
     def _dead_letters(
         self, partition: int, refused: Mapping[str, RefusedMessages], known: Collection[str]

@@ -21,6 +21,7 @@ from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
 from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.unlisted_blocks import source_partition
+from relay.program.plural import several
 from relay.records_pb2 import Block
 
 
@@ -41,7 +42,7 @@ class BlockTopic:
     Args:
         blocks: the journal's, of this topic and partition.
         start: the log's start; blocks before it are gone, and not judged.
-        end: blocks that reach beyond it were written later, and are not judged.
+        end: what is beyond it was not read; `beyond` judges the blocks that reach there.
         whole: the blocks are all that there are, of all source partitions: each row of a shared
             chunk is one of theirs.
         reach: by source partition, Unix milliseconds of the first and the last journal record that
@@ -164,6 +165,37 @@ def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
             kind,
             f"block {block.id}: (chunks, rows, CRC-32C, first offset, next offset) are {found}, "
             f"but the journal says {journal}",
+        )
+
+
+def beyond(blocks: Iterable[Block], stable: int, log_end: int) -> Iterator[UnplacedAnomaly]:
+    """Yield blocks of one partition of a block topic that its log does not reach any more.
+
+    The journal was read before the log was looked at, so all that it lists had been written.
+
+    Args:
+        blocks: the journal's.
+        stable: the last stable offset.
+        log_end: with what is in transactions that are open.
+    """
+    for block in blocks:
+        if block.next_offset > max(stable, log_end):
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP,
+                f"block {block.id}: its chunks are before offset {block.next_offset} of the block "
+                f"topic, which ends at {log_end}: they are lost, or the topic was made anew",
+                block.partition,
+            )
+
+
+def hidden(
+    blocks: Iterable[Block], topic: str, partition: int, stable: int, log_end: int
+) -> Iterator[str]:
+    """Say how many of them are behind an open transaction, and not read; arguments as `beyond`."""
+    if behind := [block for block in blocks if stable < block.next_offset <= log_end]:
+        yield (
+            f"{topic}[{partition}]: an open transaction at offset {stable} hides the chunks of "
+            f"{several(len(behind), 'block')} (the first is {behind[0].id})"
         )
 
 

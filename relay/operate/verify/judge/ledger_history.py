@@ -108,25 +108,32 @@ def waiting_lines(table: str, waiting: Iterable[WaitingBlock]) -> Iterator[str]:
 
 
 def lost(
-    waiting: Iterable[WaitingBlock], starts: Mapping[tuple[str, int], int | None]
+    waiting: Iterable[WaitingBlock], logs: Mapping[tuple[str, int], tuple[int, int] | None]
 ) -> Iterator[UnplacedAnomaly]:
     """Yield waiting blocks whose records in the block topic are deleted.
 
     Args:
         waiting: of one table.
-        starts: where each partition of a block topic begins; None where it is not there. Of what
-            is missing here nothing is known.
+        logs: where each partition of a block topic begins, and where it ends, open transactions
+            included; None where it is not there. Of what is missing here nothing is known.
     """
     for one in waiting:
         block, (topic, partition) = one.block, place(one.block)
-        start = starts.get((topic, partition), block.first_offset)
-        if one.rows >= block.rows or (start is not None and start <= block.first_offset):
+        log = logs.get((topic, partition), (block.first_offset, block.next_offset))
+        if one.rows >= block.rows:
             continue
-        now = "is not there any more" if start is None else f"begins at offset {start} now"
+        if log is None:
+            now = "is not there any more"
+        elif log[0] > block.first_offset:
+            now = f"begins at offset {log[0]} now"
+        elif log[1] < block.next_offset:
+            now = f"ends at offset {log[1]} now"
+        else:
+            continue
         yield UnplacedAnomaly(
             AnomalyKind.GAP,
             f"block {block.id} of {block.rows} rows is {one.where}, not loaded, and its records "
-            f"from offset {block.first_offset} on are deleted: {topic}[{partition}] {now} (`loader "
+            f"from offset {block.first_offset} on are gone: {topic}[{partition}] {now} (`loader "
             "parked resolve` takes note of what is given up)",
             block.partition,
         )

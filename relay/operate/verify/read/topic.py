@@ -5,6 +5,7 @@ Receives topic, partition and offsets, gives messages in order.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -38,7 +39,9 @@ class TopicReader:
     """
 
     def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
-        self._consumer = PartitionReader(kafka_clients.reader(brokers or settings.kafka))
+        brokers = brokers or settings.kafka
+        self._consumer = PartitionReader(kafka_clients.reader(brokers))
+        self._of_all = kafka_clients.prober(brokers)
 
     def partitions(self, topic: str) -> list[int]:
         """Return the topic's partitions; none where it is not there."""
@@ -53,6 +56,15 @@ class TopicReader:
             return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)
         except KafkaException as error:
             raise _unread(topic, partition, error) from error
+
+    def end(self, topic: str, partition: int) -> int:
+        """Return where the log ends, records of open transactions included."""
+        with contextlib.closing(PartitionReader(self._of_all)) as consumer:
+            try:
+                place = TopicPartition(topic, partition)
+                return consumer.get_watermark_offsets(place, SECONDS)[1]
+            except KafkaException as error:
+                raise _unread(topic, partition, error) from error
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """Yield visible messages in [start, end)."""

@@ -1,0 +1,71 @@
+"""A block topic that does not show what the journal lists: hidden, lost, made anew, deleted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.broker.pipeline import Pipeline, create_topics, wait_until
+from tests.verify.test_live import RELAY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def sealed(pipeline: Pipeline, config: Path, ids: range) -> str:  # noqa: F811
+    """A relay seals them, and stops; the block topic."""
+    relay = pipeline.start("a", config)
+    pipeline.send(ids)
+    pipeline.until(lambda: (pipeline.floor(0) or 0) >= ids.stop, "their floor")
+    relay.terminate()
+    assert relay.wait(30) == 0
+    return next(b.topic for commit in pipeline.journal()[0] for b in commit.blocks)
+
+
+def deep(config: Path) -> tuple[str, list[str]]:
+    """What was not judged, and the gaps; no loader runs, so blocks may count as late."""
+    command = [RELAY, "verify", config, "--deep", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [line["anomaly"] for line in lines if "anomaly" in line]
+    not_judged = "\n".join(line["not_judged"] for line in lines if "not_judged" in line)
+    return not_judged, [one["text"] for one in found if one["kind"] == "gap"]
+
+
+@pytest.mark.timeout(240)
+def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> None:  # noqa: F811
+    """Each of these was status 0, and not a word: such a block counted as one that came later."""
+    config = pipeline.config(flush_point_interval_seconds=1.0)
+    topic = sealed(pipeline, config, range(50))
+    open_one = Producer(
+        {"bootstrap.servers": pipeline.bootstrap, "transactional.id": f"{pipeline.app}-open"}
+    )
+    open_one.init_transactions(30)
+    open_one.begin_transaction()
+    open_one.produce(topic, b"never committed", partition=0)
+    open_one.flush(30)
+    sealed(pipeline, config, range(50, 100))
+    said, found = deep(config)
+    assert f"{topic}[0]: an open transaction at offset" in said
+    assert "hides the chunks of 1 block (the first is" in said
+    assert found == []
+    open_one.abort_transaction(30)
+    said, found = deep(config)
+    assert (said, found) == ("", [])
+
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic's end")
+    said, found = deep(config)
+    assert f"{topic} is not there" in said
+    assert found == []
+    create_topics(admin, NewTopic(topic, 1, 1))
+    _, found = deep(config)
+    assert len(found) == 2
+    assert all("which ends at 0: they are lost" in text for text in found)
