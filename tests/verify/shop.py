@@ -11,6 +11,7 @@ from loader.clickhouse import ledger_table
 from loader.core import left_out
 from relay import names
 from relay.config.settings import Settings
+from relay.errors import RelayError
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import WaitingBlock
 from relay.operate.verify.judge.operator_records import Superseded
@@ -52,6 +53,7 @@ class Shop:
         self.client.command(ledger_table.create(self.ledger))
         self._blocks = 0
         self.waiting: Mapping[str, Sequence[WaitingBlock]] = {}
+        self.failed: Mapping[str, RelayError] = {}
 
     def moved(self, port: int) -> Shop:
         """The same after the server was started anew at another port."""
@@ -222,7 +224,7 @@ class Shop:
             removed,
         )
         found = list(landing.judge(blocks))
-        self.waiting = landing.waiting
+        self.waiting, self.failed = landing.waiting, landing.failed
         text = "\n".join([*map(str, found), *landing.not_judged])
         return [one.kind for one in found], text
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
 from loader.clickhouse import ledger_table
+from relay.errors import ClickHouseAway
 from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.landing import Landing
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
@@ -613,6 +616,39 @@ def test_a_user_who_may_read_tables_alone(shop: Shop) -> None:
     assert "rows were removed on purpose (--removed)" in more
     assert f"{bare}: this user may not read system.query_log (GRANT SELECT ON system" in text
     assert "only the ledger says that it is loaded: 1 block" in text
+
+
+def test_a_table_that_may_not_be_read_keeps_no_other_from_being_judged(shop: Shop) -> None:
+    """It ended the audit, with what was wrong with the tables behind it unsaid."""
+    closed, seen = shop.table(), shop.in_office("seen")
+    assert closed < seen, "it comes first"
+    hidden, parked, loaded, forged = (shop.block(one) for one in (closed, closed, seen, seen))
+    for one in (hidden, loaded):
+        shop.load(one)
+    shop.mark(parked, state="parked")
+    shop.claim(forged)
+    shop.mark(forged)
+    kinds, text = shop.judge(hidden, parked, loaded, user=CLERK)
+    assert kinds == [], text
+    kinds, text = shop.judge(hidden, parked, loaded, forged, user=CLERK)
+    assert kinds == [AnomalyKind.GAP], text
+    assert f"block {forged.id} is loaded, but the table has 0 of its 10 rows" in text
+    assert f"\n{closed}: ClickHouse at " in text
+    assert {table: error.exit_code for table, error in shop.failed.items()} == {closed: 5}
+    assert shop.waiting == {}, "whether its rows are in the table is not known"
+
+
+def test_a_server_that_is_away_is_not_asked_of_each_table(shop: Shop) -> None:
+    table = shop.table()
+    landing = Landing(shop.settings(), {})
+    landing._rows._client.close()
+    away = OperationalError("nobody answers")
+    with (
+        mock.patch.object(landing._rows, "_client", mock.Mock(query=mock.Mock(side_effect=away))),
+        pytest.raises(ClickHouseAway),
+    ):
+        list(landing.judge([shop.block(table)]))
+    assert (landing.failed, landing.not_judged) == ({}, [])
 
 
 def test_a_table_that_keeps_no_rows(shop: Shop) -> None:

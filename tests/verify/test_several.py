@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from relay.cli import cli
-from relay.cli.verify import several
-from relay.errors import ConfigError, Unavailable
+from relay.cli.verify import command, several
+from relay.errors import ConfigError, Refused, Unavailable
 from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.judge.beginning import JournalBeginning
 from relay.program.command import run_main
 from relay.records_pb2 import Commit
 from tests.broker.pipeline import wait_until
@@ -126,6 +127,63 @@ def test_once_one_that_is_away_hides_no_other(
     assert "relay: east: east is away" in said.err
     assert "Journal of west" in said.out
     assert "Journal of east" not in said.out
+
+
+UNREAD = JournalBeginning(0, None, 0, source_start=20, floor=10)
+ONE = [(1, 100)]
+
+
+@pytest.mark.parametrize(
+    ("found", "history", "status"),
+    [([], [], 4), (ONE, [], 1), ([], [UNREAD], 6), (ONE, [UNREAD], 6)],
+)
+@pytest.mark.parametrize("pipelines", ["", TWO])
+def test_what_was_found_before_a_server_was_away_is_told(
+    pipelines: str,
+    found: list[tuple[int, int]],
+    history: list[JournalBeginning],
+    status: int,
+    config: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It was dropped: with one pipeline all of it, with several what was deleted unread."""
+
+    def look(settings: Any, reader: object, audit: Any, say: Any, *_: Any, **__: Any) -> None:
+        found_by({settings.app: found})(settings, reader, audit, say, lambda *_: None)
+        audit.totals.records, audit.history = len([*found, *history]), history
+        raise Unavailable("ClickHouse is away", "wait")
+
+    for where in (several, command):
+        monkeypatch.setattr(where, "once", look)
+    monkeypatch.setattr(command, "Reader", several.Reader)
+    Path(config).write_text(GOOD + pipelines)
+    assert run_main(cli, "relay", ["verify", config]) == status
+    heard = capsys.readouterr().err
+    assert "ClickHouse is away" in heard
+    assert ("gap 1" in heard) == bool(found)
+    assert ("the source log begins at offset 20" in heard) == bool(history)
+
+
+@pytest.mark.parametrize(("anomalies", "status"), [([], 5), (ONE, 1)])
+def test_a_table_that_could_not_be_judged_is_the_status_where_nothing_is_worse(
+    anomalies: list[tuple[int, int]],
+    status: int,
+    config: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The audit went on beside it."""
+
+    def look(settings: Any, reader: object, audit: Any, say: Any, **_: Any) -> None:
+        found_by({settings.app: anomalies})(settings, reader, audit, say, lambda *_: None)
+        audit.errors += [Unavailable("shop.b is away"), Refused("shop.a may not be read")]
+
+    monkeypatch.setattr(command, "once", look)
+    monkeypatch.setattr(command, "Reader", several.Reader)
+    Path(config).write_text(GOOD)
+    assert run_main(cli, "relay", ["verify", config]) == status
+    assert ("shop.a may not be read" in capsys.readouterr().err) == (status == 5)
 
 
 def test_follow_goes_on_with_the_others_and_begins_again(

@@ -17,14 +17,15 @@ from relay.cli.output import verify as output_verify
 from relay.cli.verify import several as verify_several
 from relay.cli.verify.follow import Outlets, follow
 from relay.cli.verify.once import once
-from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce
+from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce, RelayError
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps, next_steps
 from relay.operate.verify.read.journal import Reader
-from relay.program.command import log_format_option
+from relay.program.command import log_format_option, show_error
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
+from relay.program.supervision import worst
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -156,7 +157,8 @@ def _say_if_unknown(removed: Collection[str], tables: Collection[str]) -> None:
 
 
 def _judge(audits: Sequence[Audit]) -> None:
-    """Whether anything was found; the worst first."""
+    """Whether anything was found, or kept from being looked for; the worst first."""
+    errors = [error for audit in audits for error in audit.errors]
     history = [one for audit in audits for one in audit.history]
     lost = list(gaps(history))
     found = [anomaly for audit in audits for anomaly in audit.anomalies]
@@ -173,6 +175,9 @@ def _judge(audits: Sequence[Audit]) -> None:
         )
     if found:
         raise NotExactlyOnce(anomalies, _KEEP)
+    if errors:
+        status = worst(error.exit_code for error in errors)
+        raise next(error for error in errors if error.exit_code == status)
 
 
 def _one(
@@ -192,6 +197,12 @@ def _one(
         if mode == "follow":
             follow(settings, reader, audit, say, outlets)
         else:
-            once(settings, reader, audit, say, deep=deep, removed=removed)
-    output_verify.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
+            try:
+                once(settings, reader, audit, say, deep=deep, removed=removed)
+            except RelayError as error:
+                audit.errors.append(error)
+                if audit.anomalies or any(gaps(audit.history)):
+                    show_error("relay", error)  # another is raised
+    if audit.totals.records or not audit.errors:
+        output_verify.conclude(audit, time.monotonic() - began, as_json=as_json, hidden=few.hidden)
     return audit

@@ -16,7 +16,7 @@ from relay.operate.verify.judge.beginning import beginnings
 from relay.operate.view.clickhouse_state import LandedBlocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from relay.config.settings import Settings
     from relay.operate.verify.audit import Audit
@@ -49,13 +49,13 @@ def once(
         removed: tables of which a person removed rows.
 
     Raises:
-        ConfigError, Unavailable: as reader and deep audit raise them.
+        RelayError: as reader and deep audit raise them; `audit` has what was found until then.
     """
     reader.grow()
     source = _source(reader)
     if not deep:
         rounds.once(reader, audit, say, note)
-        audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), None)
+        _begin_history(reader, audit, source, None)
         return
     with contextlib.closing(Deep(settings, removed)) as further:
 
@@ -64,15 +64,28 @@ def once(
             further.keep(partition, offset, commit)
 
         rounds.once(reader, audit, say, keep)
-        audit.history = beginnings(
-            audit.firsts, reader.starts, source, audit.floors(), _settled(settings)
-        )
-        for anomaly in further.judge(lambda what: click.echo(what, err=True)):
-            audit.anomalies.append(anomaly)
-            say(anomaly)
-        audit.acknowledged += further.acknowledged
-        audit.waiting += further.waiting
-        audit.not_judged += further.not_judged
+        # What the journal alone shows holds, whatever ClickHouse does.
+        _begin_history(reader, audit, source, None)
+        _begin_history(reader, audit, source, _settled(settings))
+        try:
+            for anomaly in further.judge(lambda what: click.echo(what, err=True)):
+                audit.anomalies.append(anomaly)
+                say(anomaly)
+        finally:
+            audit.acknowledged += further.acknowledged
+            audit.waiting += further.waiting
+            audit.not_judged += further.not_judged
+            audit.errors += further.errors
+
+
+def _begin_history(
+    reader: Reader,
+    audit: Audit,
+    source: Mapping[int, int],
+    settled: Mapping[int, LedgerReach] | None,
+) -> None:
+    """Say where what was audited begins, as far as ledger and source topic tell."""
+    audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), settled)
 
 
 def _source(reader: Reader) -> dict[int, int]:

@@ -23,7 +23,6 @@ from relay.operate.verify.webhook import Webhook
 from relay.program.command import show_error
 from relay.program.serving import behind
 from relay.program.stopping import stopped_by_signal
-from relay.program.supervision import worst
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -123,12 +122,8 @@ def once_each(
     removed: Collection[str] = (),
     as_json: bool,
 ) -> list[Audit]:
-    """Return all that is retained of each; gives the audits.
-
-    Raises:
-        RelayError: the worst of what ended an audit, where none of them found an anomaly.
-    """
-    merged, audits, errors = Merged(), [], []
+    """Return all that is retained of each; gives the audits, with what ended them."""
+    merged, audits = Merged(), []
     for name, settings in pipelines:
         audit, clock, began = audit_of(settings), CommitTimes(each=deep), time.monotonic()
 
@@ -141,17 +136,14 @@ def once_each(
                 once(settings, reader, audit, say, clock.note, deep=deep, removed=removed)
         except RelayError as error:
             show_error(f"relay: {name}", error)
-            errors.append(error)
-        else:
+            audit.errors.append(error)
+        if audit.totals.records or not audit.errors:
             verify.conclude(audit, time.monotonic() - began, name, as_json=as_json)
     for told in merged.take():
         if as_json or selection.shows(told.anomaly):
             verify.tell(told, as_json=as_json)
     if selection.hidden and not as_json:
         verify.say_hidden(selection.hidden)
-    if errors and not any(audit.anomalies for audit in audits):
-        status = worst(error.exit_code for error in errors)
-        raise next(error for error in errors if error.exit_code == status)
     return audits
 
 

@@ -27,6 +27,7 @@ from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
+    from relay.errors import RelayError
 
 GRACE_SECONDS = 5.0
 """A transaction's markers reach its partitions one after the other, within moments."""
@@ -114,7 +115,9 @@ class Audit:
         self.waiting: list[str] = []
         """Blocks that are sealed, and that a person or a later try has to load, by table."""
         self.not_judged: list[str] = []
-        """What a deep audit cannot know, and why: no anomaly, and no proof either."""
+        """What cannot be known, and why: no anomaly, and no proof either."""
+        self.errors: list[RelayError] = []
+        """What kept this from being judged whole; what was found all the same holds."""
         self._sealed: dict[int, SealedStarts] = {}
 
     def begin_round(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from relay.config.settings import Settings
+    from relay.errors import RelayError
     from relay.operate.verify.judge.anomaly import Anomaly
     from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.record import UnplacedAnomaly
@@ -59,6 +60,8 @@ class Deep:
         """Blocks that are parked or set aside, by table; complete after `judge`."""
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
+        self.errors: list[RelayError] = []
+        """Of tables that could not be judged; complete after `judge`."""
 
     def keep(self, partition: int, _offset: int, commit: Commit) -> None:
         """Keep a journal record, in order."""
@@ -146,12 +149,13 @@ class Deep:
         yield from landing.judge(blocks)
         self.acknowledged += landing.acknowledged
         self.not_judged += landing.not_judged
+        self.errors += landing.failed.values()
         for table, waiting in landing.waiting.items():
             self.waiting += waiting_lines(table, waiting)
             places = {place(one.block) for one in waiting if one.block.topic}
             logs = {of: self._log(*of) for of in places}
             yield from anomalies(lost(waiting, logs), table)
-        known = {block.id for block in blocks}
+        known = {block.id for block in blocks if block.table not in landing.failed}
         for partition in sorted(self._commits):
             yield from self._dead_letters(partition, landing.refused, known)
 

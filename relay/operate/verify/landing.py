@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.errors import RelayError
 from relay.names import sealed
 from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.judge.contents import given_up, landed, left_out
@@ -51,7 +52,7 @@ class Landing:
 
     Raises (every method):
         Unavailable: ClickHouse did not answer.
-        Refused: the user may not ask what has to be asked.
+        Refused: the user may not ask what has to be asked, of all tables.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class Landing:
         """Blocks of left out messages, by id; complete after `judge`."""
         self.waiting: dict[str, list[WaitingBlock]] = {}
         """Blocks that are parked or set aside, by table; complete after `judge`."""
+        self.failed: dict[str, RelayError] = {}
+        """Why tables could not be judged, to the end or at all; complete after `judge`."""
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
 
@@ -86,16 +89,35 @@ class Landing:
         for table, of_table in sorted(by_table.items()):
             try:
                 yield from self._table(table, of_table)
-            except ClickHouseError as error:
-                where, doing = self._settings.clickhouse, f"look at {table}"
-                raise translated(error, where, doing) from error
+            except (ClickHouseError, RelayError) as error:
+                self._pass_over(table, error)
         self.waiting = dict(self._all_waiting({block.id: block for block in blocks}))
+
+    def _pass_over(self, table: str, error: ClickHouseError | RelayError) -> None:
+        """Note why a table cannot be judged: where the server answers, the others can.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        if isinstance(error, RelayError):
+            found, cause = error, error.__cause__
+        else:
+            found, cause = translated(error, self._settings.clickhouse, f"look at {table}"), error
+        if getattr(cause, "code", None) is None:
+            raise found from cause
+        self.failed[table] = found
+        self.not_judged.append(f"{table}: {found.message}")
 
     def _all_waiting(self, listed: Mapping[str, Block]) -> Iterator[tuple[str, list[WaitingBlock]]]:
         """Those of the journal's blocks, and those whose journal records are deleted."""
         for table, some in self._rows.waiting().items():
-            if table not in self._counted:
-                self._counted[table] = self._rows.counted(table)
+            if table not in self._counted and table not in self.failed:
+                try:
+                    self._counted[table] = self._rows.counted(table)
+                except RelayError as error:
+                    self._pass_over(table, error)
+            if table in self.failed:
+                continue
             counted = self._counted[table] or {}
             yield (
                 table,
