@@ -26,10 +26,13 @@ from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import TopicReader, header, table_of
+from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+
+    from confluent_kafka import Message
 
     from relay.config.settings import Settings
     from relay.errors import RelayError
@@ -168,17 +171,32 @@ class Deep:
     def _dead_letters(
         self, partition: int, refused: Mapping[str, RefusedMessages], known: Collection[str]
     ) -> Iterator[Anomaly]:
-        """Those that loaders wrote; the ledger was read before."""
-        topic = names.dead_topic(self._settings.app)
-        begin, end = self._topics.bounds(topic, partition)
+        """Those of relays, and those that loaders wrote; the ledger was read before."""
+        topic, commits = names.dead_topic(self._settings.app), self._commits[partition]
+        there = partition in self._topics.partitions(topic)
+        # Asked for first: what comes between the two questions is no open transaction's.
+        log_end = self._topics.end(topic, partition) if there else 0
+        begin, end = self._topics.bounds(topic, partition) if there else (0, 0)
         judge, letters = LetterJudge(partition, begin, known), []
+        of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
             self.records += 1
+            offset = _source_offset(message)
             if block := header(message, BLOCK):
-                offset = int(header(message, "source_offset") or b"-1")
                 letters.append(LoaderLetter(block.decode(errors="replace"), offset))
+            else:
+                table = header(message, names.TABLE_HEADER) or b""
+                of_relays.letter(table.decode(errors="replace"), offset)
         yield from anomalies(judge.judge(letters, refused))
         self.not_judged += judge.not_judged
+        if there:
+            yield from anomalies(of_relays.judge(end if log_end > end else None))
+            self.not_judged += of_relays.not_judged
+        elif any(commit.dead for commit in commits):
+            self.not_judged.append(
+                f"{topic}[{partition}] is not there, or this user may not see it: dead letters of "
+                "relays are not judged"
+            )
 
     def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
         topic = self._settings.source.topic
@@ -189,3 +207,9 @@ class Deep:
             judge.message(message.offset() or 0, table_of(message))
         yield from judge.judge()
         self.not_judged += judge.not_judged(partition)
+
+
+def _source_offset(message: Message) -> int:
+    """The offset of a dead letter's message; -1: it says none, and is no letter of the app's."""
+    raw = header(message, "source_offset") or b""
+    return int(raw) if raw.isdigit() else -1

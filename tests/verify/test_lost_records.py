@@ -1,4 +1,4 @@
-"""A block topic that does not show what the journal lists: hidden, lost, made anew, deleted."""
+"""Topics that do not show what the journal lists: hidden, lost, made anew, deleted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from relay import names
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import Pipeline, create_topics, wait_until
 from tests.verify.test_live import RELAY
@@ -69,3 +70,29 @@ def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> No
     _, found = deep(config)
     assert len(found) == 2
     assert all("which ends at 0: they are lost" in text for text in found)
+
+
+@pytest.mark.timeout(240)
+def test_letters_of_relays_have_to_be_there(pipeline: Pipeline) -> None:  # noqa: F811
+    """Nobody looked: the topic could be emptied, and the message was nowhere."""
+    config = pipeline.config(flush_point_interval_seconds=1.0)
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
+    pipeline.produce(producer, b"for no table", 0, [])
+    assert producer.flush(30) == 0
+    relay = pipeline.start("a", config)
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "its letter")
+    relay.terminate()
+    assert relay.wait(30) == 0
+    assert deep(config) == ("", [])
+
+    topic = names.dead_topic(pipeline.app)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic's end")
+    said, found = deep(config)
+    assert f"{topic}[0] is not there" in said
+    assert found == []
+    create_topics(admin, NewTopic(topic, pipeline.partitions, 1))
+    said, found = deep(config)
+    assert (said, len(found)) == ("", 1)
+    assert "lists 1 dead letter, but the topic has 0" in found[0]
