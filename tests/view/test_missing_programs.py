@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from relay.operate.view.facts import ConsumerGroup, GroupMember
-from relay.operate.view.missing_programs import LOADER_MS, UnsettledBlocks, troubles
+from relay.operate.view.facts import ConsumerGroup, GroupMember, HiddenMessages
+from relay.operate.view.missing_programs import (
+    HIDDEN_MS,
+    LOADER_MS,
+    UnsettledBlocks,
+    held_back,
+    troubles,
+)
 
 NOW = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 MINUTE = 60_000
@@ -94,3 +100,23 @@ def test_no_loader(waiting: UnsettledBlocks, text: str) -> None:
 )
 def test_a_loader_that_may_well_live(waiting: UnsettledBlocks) -> None:
     assert told(waiting=waiting) == []
+
+
+def test_a_transaction_that_hangs_in_the_source() -> None:
+    hidden = {
+        1: HiddenMessages(7, NOW - 9 * MINUTE),
+        0: HiddenMessages(50_000, NOW - 15 * MINUTE),
+        2: HiddenMessages(3, NOW),
+    }
+    (found,) = held_back(NOW, hidden)
+    assert found.kind == "source_held_back"
+    assert found.text.startswith(
+        "an open transaction hides 50,007 offsets of source partition 0, 1 from relays, the oldest "
+        "since 21:58 UTC"
+    )
+
+
+@pytest.mark.parametrize("since_ms", [NOW - HIDDEN_MS, NOW + MINUTE, None])
+def test_a_transaction_that_may_well_end(since_ms: int | None) -> None:
+    """Also one whose first message nobody may read, or has a timestamp of its producer's own."""
+    assert list(held_back(NOW, {0: HiddenMessages(5, since_ms)})) == []

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(240)
 AGO_MS = 600_000
 
 
-def behind(pipeline: Pipeline, partition: int, *, commit: bool) -> None:  # noqa: F811
-    """A message in a transaction that is committed, or aborted: then only its marker is left."""
+def begun(pipeline: Pipeline, partition: int) -> Producer:  # noqa: F811
+    """A message in a transaction that is open, written a while ago."""
     producer = Producer(
         {"bootstrap.servers": pipeline.bootstrap, "transactional.id": f"{pipeline.app}-{partition}"}
     )
@@ -38,10 +38,16 @@ def behind(pipeline: Pipeline, partition: int, *, commit: bool) -> None:  # noqa
         headers=[("table", pipeline.table.encode())],
         timestamp=int(time.time() * 1000) - AGO_MS,
     )
+    assert producer.flush(30) == 0
+    return producer
+
+
+def behind(pipeline: Pipeline, partition: int, *, commit: bool) -> None:  # noqa: F811
+    """A message in a transaction that is committed, or aborted: then only its marker is left."""
+    producer = begun(pipeline, partition)
     if commit:
         producer.commit_transaction(30)
     else:
-        producer.flush(30)
         producer.abort_transaction(30)
 
 
@@ -80,6 +86,29 @@ def test_nobody_runs(
     assert old.lag
     assert AGO_MS / 1000 <= (old.lag_seconds or 0) < AGO_MS / 1000 + 60
     assert (markers.lag, markers.lag_seconds) == (0, 0.0), "nobody can read a marker"
+
+
+def test_a_transaction_hangs_in_the_source(pipeline: Pipeline) -> None:  # noqa: F811
+    """What lies behind it is in no lag, and is red all the same; no more once it has ended."""
+    config = pipeline.config()
+    pipeline.start("a", config)
+    pipeline.send([1])
+    pipeline.send([2], 1)
+    pipeline.exactly_once()
+    hanging = begun(pipeline, 0)
+    pipeline.send([3, 4])
+    with contextlib.closing(StatusReader(load_config(config))) as looking:
+        screen = looking.screen()
+        held, well = screen.partitions
+        assert (held.lag, held.hidden, well.hidden) == (0, 3, 0)
+        assert AGO_MS / 1000 <= (held.hidden_seconds or 0) < AGO_MS / 1000 + 60
+        told = by_kind(screen)[missing_programs.HELD_BACK]
+        assert told.startswith("an open transaction hides 3 offsets of source partition 0 from ")
+        hanging.abort_transaction(30)
+        screen = looking.screen()
+    assert missing_programs.HELD_BACK not in by_kind(screen)
+    assert screen.partitions[0].hidden == 0
+    pipeline.exactly_once()
 
 
 def test_what_is_known_is_not_asked_again(

@@ -22,7 +22,7 @@ from relay.operate.view import block_story
 from relay.operate.view import start as view_start
 from relay.operate.view.block_story import Chunks, Landed, Story
 from relay.operate.view.clickhouse_state import LandedBlocks
-from relay.operate.view.facts import LedgerFacts, StatusFacts
+from relay.operate.view.facts import HiddenMessages, LedgerFacts, StatusFacts
 from relay.operate.view.group import GroupReader
 from relay.operate.view.journal_state import JournalState, Listed
 from relay.operate.view.oldest_unread import OldestUnread
@@ -55,6 +55,7 @@ class StatusReader:
         self._settings, self._offsets, self._lasting = settings, offsets, lasting
         self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
         self._oldest = OldestUnread(settings)
+        self._first_hidden = OldestUnread(settings, uncommitted=True)
         self._landed: LandedBlocks | None = None
         self._journal_id = ""
         self._begin()
@@ -70,9 +71,10 @@ class StatusReader:
         group = self._group.read()
         journal = self._topics.describe(names.journal_topic(self._settings.app), (READ,))
         ends: dict[int, int] = {}
+        open_ends: dict[int, int] = {}
         if journal is not None:
             self._journal_id = journal.topic_id
-            ends = self._read()
+            ends, open_ends = self._read()
         facts = StatusFacts(
             app=self._settings.app,
             source=self._settings.source.topic,
@@ -85,8 +87,20 @@ class StatusReader:
             anomalies=tuple(self._audit.open()),
             acknowledged=tuple(self._audit.acknowledged),
             unread_ms=self._oldest.written_ms(self._unread(ends)),
+            hidden=self._hidden(ends, open_ends),
         )
         return assemble(self._seen, facts)
+
+    def _hidden(
+        self, ends: Mapping[int, int], open_ends: Mapping[int, int]
+    ) -> dict[int, HiddenMessages]:
+        """What of each source partition lies behind a transaction that is open."""
+        stretches = {p: (end, open_ends[p]) for p, end in ends.items() if end < open_ends[p]}
+        since_ms = self._first_hidden.written_ms(stretches)
+        return {
+            p: HiddenMessages(last - first, since_ms.get(p) or None)
+            for p, (first, last) in stretches.items()
+        }
 
     def _unread(self, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
         """What of each source partition lies behind what was polled."""
@@ -96,11 +110,12 @@ class StatusReader:
     def close(self) -> None:
         """Let go of the consumers, and of what asks about the group."""
         self._oldest.close()
+        self._first_hidden.close()
         self._group.close()
         if self._reader is not None:
             self._reader.close()
 
-    def _read(self) -> dict[int, int]:
+    def _read(self) -> tuple[dict[int, int], dict[int, int]]:
         """The journal's next records into what was seen; the source's ends before that."""
         if self._reader is None:
             with contextlib.suppress(Unavailable, Refused):  # said by _ask_clickhouse
@@ -110,7 +125,7 @@ class StatusReader:
         reader = self._reader
         reader.grow()
         there = self._topics.describe(self._settings.source.topic, (READ,)) is not None
-        ends = reader.source_ends() if there else {}
+        ends = reader.source_ends() if there else ({}, {})
         committed = reader.committed()
         self._audit.begin_round(committed)
         for partition, offset, commit in reader.records():

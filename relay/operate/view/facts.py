@@ -67,6 +67,19 @@ class LedgerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenMessages:
+    """What lies behind an open transaction in a source partition: no relay can read it yet.
+
+    Attributes:
+        offsets: how many, markers included.
+        since_ms: when the first of them was written, in Unix milliseconds; None: not known.
+    """
+
+    offsets: int
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StatusFacts:
     """Everything that was read beside the journal.
 
@@ -76,6 +89,7 @@ class StatusFacts:
         unread_ms: when the oldest message was written that no relay has polled, by source
             partition, of those where it is known; 0 where there are only transactions' markers.
         acknowledged: rewinds and accepts among the records audited, oldest first.
+        hidden: by source partition, where there is something beyond `ends`.
     """
 
     app: str
@@ -89,3 +103,4 @@ class StatusFacts:
     anomalies: tuple[Anomaly, ...] = ()
     acknowledged: tuple[str, ...] = ()
     unread_ms: Mapping[int, int] = field(default_factory=dict)
+    hidden: Mapping[int, HiddenMessages] = field(default_factory=dict)

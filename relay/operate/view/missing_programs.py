@@ -1,4 +1,4 @@
-"""Finds that no relay or no loader runs, or no ledger is left, though every record is right. Pure.
+"""Finds why rows do not arrive though every record is right: who does not run, what hides. Pure.
 
 Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
 this is what tells a pipeline at rest from one that nobody runs.
@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from relay.operate.view.facts import ConsumerGroup
+    from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
-LEDGER = "ledger_lost"
+LEDGER, HELD_BACK = "ledger_lost", "source_held_back"
 LOADER_MS = 60_000
 """So long may sealed blocks wait with none settled: a loader that lives takes seconds."""
+HIDDEN_MS = 300_000
+"""So long may a transaction in the source be open: producers end theirs within a minute by Kafka's
+defaults, and stream processors theirs with a checkpoint, after minutes."""
 _AT_REST = {"stable", "empty", "dead"}
 """States of a group that is not just about to share its partitions out anew."""
 
@@ -81,6 +84,25 @@ def troubles(
         else:
             since = f"yet, and {blocks}, the oldest since {_minute(waiting.since_ms, now_ms)}"
         yield Trouble(NO_LOADER, f"no loader has settled a block {since}")
+
+
+def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
+    """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS.
+
+    Args:
+        now_ms: Unix milliseconds.
+        hidden: by source partition.
+    """
+    since = {p: one.since_ms for p, one in sorted(hidden.items()) if one.since_ms is not None}
+    old = {p: ms for p, ms in since.items() if now_ms - ms > HIDDEN_MS}
+    if old:
+        offsets = several(sum(hidden[p].offsets for p in old), "offset")
+        yield Trouble(
+            HELD_BACK,
+            f"an open transaction hides {offsets} of source partition {_few([*old])} from relays, "
+            f"the oldest since {_minute(min(old.values()), now_ms)}; kafka-transactions.sh "
+            "find-hanging names its producer",
+        )
 
 
 def _few(partitions: Sequence[int], most: int = 10) -> str:

@@ -1,4 +1,4 @@
-"""Finds when the oldest message that no relay has polled was written, by source partition.
+"""Finds when the oldest message of a stretch that no relay has polled was written.
 
 Receives stretches of the source topic, gives Unix milliseconds. What is known of a stretch is not
 asked again; what does not come in time, or may not be read, is not known.
@@ -32,10 +32,16 @@ _ONE_AT_A_TIME = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024}
 
 
 class OldestUnread:
-    """One consumer, made when something first lags."""
+    """One consumer, made when something first lags.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        settings: of the app.
+        uncommitted: whether messages of transactions that are open or were aborted count.
+    """
+
+    def __init__(self, settings: Settings, *, uncommitted: bool = False) -> None:
         self._settings = settings
+        self._isolation = {"isolation.level": "read_uncommitted"} if uncommitted else {}
         self._consumer: PartitionReader | None = None
         self._known: dict[int, tuple[Stretch, int | None]] = {}
 
@@ -57,7 +63,7 @@ class OldestUnread:
     def _ask(self, stretches: Mapping[int, Stretch]) -> None:
         if self._consumer is None:
             brokers = kafka_clients.reader(self._settings.source_kafka)
-            self._consumer = PartitionReader({**brokers, **_ONE_AT_A_TIME})
+            self._consumer = PartitionReader({**brokers, **_ONE_AT_A_TIME, **self._isolation})
         consumer, left, deadline = self._consumer, dict(stretches), time.monotonic() + SECONDS
         consumer.assign([self._place(p, start) for p, (start, _) in left.items()])
         while left and time.monotonic() < deadline:

@@ -15,7 +15,12 @@ from typing import Any
 
 from relay.operate.view.facts import StatusFacts
 from relay.operate.view.journal_state import JournalState, Lately, Listed, PartitionState
-from relay.operate.view.missing_programs import Trouble, UnsettledBlocks, troubles
+from relay.operate.view.missing_programs import (
+    Trouble,
+    UnsettledBlocks,
+    held_back,
+    troubles,
+)
 from relay.records_pb2 import Block
 from relay.schema.dead_reason import DeadKind
 
@@ -31,6 +36,8 @@ class PartitionRow:
         held: offsets from floor to position: what a restart reads again.
         held_seconds: a buffer that begins at the floor is at least so old; None: there is none.
         quiet_seconds: since the last journal record.
+        hidden: offsets beyond the end, behind a transaction that is open; in no lag.
+        hidden_seconds: age of the first message among them; None: there is none, or not known.
     """
 
     partition: int
@@ -45,6 +52,8 @@ class PartitionRow:
     held: int | None = None
     held_seconds: float | None = None
     quiet_seconds: float | None = None
+    hidden: int = 0
+    hidden_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,8 @@ def _troubles(
         facts.ledger.settled_ms,
         facts.ledger.lost if facts.journal else "",
     )
-    return troubles(facts.now_ms, facts.group, owners, unread, waiting)
+    yield from troubles(facts.now_ms, facts.group, owners, unread, waiting)
+    yield from held_back(facts.now_ms, facts.hidden)
 
 
 def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:
@@ -160,18 +170,20 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
     owners = {p: member.name for member in facts.group.members for p in member.partitions}
     for partition in sorted({*heads, *facts.ends, *owners}):
         head, end = heads.get(partition), facts.ends.get(partition)
-        owner = owners.get(partition, "")
+        row = PartitionRow(partition, owners.get(partition, ""), end)
+        if behind := facts.hidden.get(partition):
+            since = behind.since_ms
+            age = None if since is None else _age(facts.now_ms, since)
+            row = replace(row, hidden=behind.offsets, hidden_seconds=age)
         if head is None:
-            yield PartitionRow(partition, owner, end)
+            yield row
             continue
         held = head.position - head.floor
         # The journal was read after the source's end was asked for.
         lag = None if end is None else max(end - head.position, 0)
         lag = lag if facts.unread_ms.get(partition) != 0 else 0
-        yield PartitionRow(
-            partition=partition,
-            member=owner,
-            end=end,
+        yield replace(
+            row,
             n=head.n,
             epoch=head.epoch,
             floor=head.floor,

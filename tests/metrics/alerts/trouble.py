@@ -10,6 +10,7 @@ from tests.metrics.alerts.case import (
     after,
     beside,
     fires,
+    passes,
     relay,
     scraped,
     silent,
@@ -37,12 +38,13 @@ def rebalances(relays: int, scrapes: int, most: int = 80) -> Series:
     return beside(*(scraped("relay_rebalances_total", values, one, kind="assigned") for one in of))
 
 
-def held_back(committed: str, all_messages: str) -> Series:
-    """What a partition's readers may read, and what is in it."""
+def held_back(committed: str, all_messages: str, lag: str = "0x160") -> Series:
+    """What a partition's readers may read, what is in it, and what the relay has yet to read."""
     name, labels = "relay_kafka_partition", {"client": "consumer", "partition": "3"}
     return beside(
         scraped(f"{name}_last_stable_offset", committed, **labels),
         scraped(f"{name}_high_watermark", all_messages, **labels),
+        scraped("relay_partition_lag_offsets", lag, partition="3"),
     )
 
 
@@ -114,13 +116,27 @@ CASES = {
     "eight relays are joined by nine, one after another": silent(
         rebalances(8, 4, most=9), "RebalancesGoOn", 8, 10, 15
     ),
-    "a producer hangs": after(
-        held_back("0x80", "0+10000x80"),
+    "long transactions hold many messages back": after(
+        held_back("0+10x80", "0+10010x80"),
         'SourceHeldBack{app="shop",partition="3"}',
         12.75,  # more than 100 000 after 2.75
     ),
     "transactions are open, and end": silent(
         held_back("0+5000x80", "100000+5000x80"), "SourceHeldBack", 15
+    ),
+    "a producer hangs, and few messages come": after(
+        held_back("0+10x20 200x140", "0+10x160"),
+        'SourceHeldBack{app="shop",partition="3"}',
+        25,  # what can be read moved last after 5, and at 15 that was ten minutes ago
+    ),
+    "a producer hangs, and no more messages come": fires(
+        held_back("200x160", "201x160"), "SourceHeldBack", 21
+    ),
+    "a transaction ends after less than twenty minutes": passes(
+        held_back("0+10x20 200x74 960x60", "0+10x95 960x60"), "SourceHeldBack", 24
+    ),
+    "a partition that is behind is not fetched now": silent(
+        held_back("200x160", "201x160", lag="50x160"), "SourceHeldBack", 12, 21
     ),
     # ---- ClickHouse
     "many small blocks": after(

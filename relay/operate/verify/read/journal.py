@@ -231,11 +231,15 @@ class Reader:
             self._offsets(places, IsolationLevel.READ_UNCOMMITTED),
         )
 
-    def source_ends(self) -> dict[int, int]:
-        """Last stable offset of each source partition that the journal has."""
+    def source_ends(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return (last stable offsets, ends) of the source partitions that the journal has."""
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
-        stable = self._offsets(places, IsolationLevel.READ_COMMITTED, self._source_admin)
-        return {partition: offset for (_, partition), offset in stable.items()}
+        # Ends first, here: what is written between the two questions is behind no transaction.
+        ends, stable = (
+            self._offsets(places, isolation, self._source_admin)
+            for isolation in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+        )
+        return _by_partition(stable), _by_partition(ends)
 
     def source_starts(self) -> dict[int, int]:
         """Return the oldest offset of each source partition that the journal has."""
@@ -243,7 +247,7 @@ class Reader:
         oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
         isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
         found = self._offsets(places, isolation, admin, oldest)
-        return {partition: offset for (_, partition), offset in found.items()}
+        return _by_partition(found)
 
     def _offsets(
         self,
@@ -274,3 +278,7 @@ class Reader:
         """Let go of the consumer, and of what asks about the group."""
         self._groups.close()
         self._consumer.close()
+
+
+def _by_partition(offsets: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    return {partition: offset for (_, partition), offset in offsets.items()}
