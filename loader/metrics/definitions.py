@@ -42,6 +42,12 @@ _BLOCKS = (
         "table",
     ),
     counter(
+        "loader_dead_letters_total",
+        "messages",
+        "How many messages of each table became dead letters because the table refuses their rows?",
+        "table",
+    ),
+    counter(
         "loader_blocks_known_total",
         "blocks",
         "How many blocks were already settled when they were read (after a restart)?",

@@ -114,6 +114,7 @@ class LoaderRecorder(LoaderObserver):
             m["loader_blocks_discarded_total"].labels(table).inc()
         elif one.outcome == DEAD:
             m["loader_blocks_dead_total"].labels(table).inc()
+            m["loader_dead_letters_total"].labels(table).inc(len(block.left_out))
         elif one.outcome == REFUSED:
             m["loader_refusals_total"].inc()
         elif one.outcome != ASIDE:

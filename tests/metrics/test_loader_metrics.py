@@ -16,8 +16,9 @@ from loader.metrics.gauges import LoaderGauges
 from loader.metrics.health import LoaderHealthLimits, liveness, readiness
 from loader.metrics.ledger_watch import GAP_SECONDS, LedgerLook, seen_since, waiting
 from loader.metrics.recorder import LoaderRecorder, why
+from relay.names import LEFT_OUT
 from relay.program.metric import HISTOGRAM, Metric, registry
-from relay.records_pb2 import Block
+from relay.records_pb2 import Block, LeftOut
 
 LIMITS = LoaderHealthLimits(query_seconds=10, batch_seconds=20, partition_seconds=30)
 
@@ -55,9 +56,12 @@ class Rig:
 
 
 def block(name: str = "b") -> Block:
-    return Block(
+    made = Block(
         id=name, table="d.a", rows=7, row_bytes=70, first_timestamp_ms=90_000, sealed_at_ms=95_000
     )
+    if name.endswith(LEFT_OUT):
+        made.left_out.extend(LeftOut(offset=at, rows=1) for at in range(3))
+    return made
 
 
 def a_micro_batch(rig: Rig) -> None:
@@ -101,11 +105,12 @@ def other_outcomes(rig: Rig) -> None:
         Outcome("b2", "retry", 7, "INSERT: Code: 252. DB::Exception: Too many parts", again),
         Outcome("b3", "loaded", 7, "", AttemptFigures(found=1)),
         Outcome("b4", "refused", 7, "no right\ngrant it"),
-        Outcome("b5", "dead", 7, "dead letters of shop.dead, 0:0"),
+        Outcome(f"b5{LEFT_OUT}", "dead", 7, "dead letters of shop.dead, 0:0"),
     )
     assert rig.value("loader_blocks_parked_total", table="d.a") == 1
     assert rig.value("loader_blocks_discarded_total", table="d.a") == 1
     assert rig.value("loader_blocks_dead_total", table="d.a") == 1
+    assert rig.value("loader_dead_letters_total", table="d.a") == 3
     assert rig.value("loader_retries_total", why="code 252") == 1
     assert rig.value("loader_insert_failures_total") == 1
     assert rig.value("loader_inserts_repeated_total") == 1

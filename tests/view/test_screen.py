@@ -49,6 +49,7 @@ def night() -> tuple[JournalState, StatusFacts]:
         there=True,
         states=states,
         counts=(
+            (TABLE, "dead", 2, 3),
             (TABLE, "discarded", 1, 10),
             (TABLE, "loaded", 7, 70),
             (TABLE, "parked", 1, 10),
@@ -106,6 +107,7 @@ def test_a_bad_night() -> None:
     assert row.lag_seconds == 11.0, "from the oldest message of the blocks that wait"
     assert (row.waiting_blocks, row.waiting_rows, row.claimed_blocks) == (2, 20, 1)
     assert (row.parked_blocks, row.parked_rows, row.discarded_blocks) == (1, 10, 1)
+    assert row.dead_blocks == 2
     assert (row.loaded_blocks, row.loaded_rows, row.rows_lately) == (7, 70, 40)
     assert tables["d.old"].lag_seconds == 0.0
     assert tables[""].dead_letters == 2
@@ -320,7 +322,12 @@ def test_tables_at_rest_are_counted() -> None:
     rows = {row.table: row for row in screen.tables}
     assert at_rest(rows["museum.t3"])
     assert not at_rest(rows[LONG[1]]), "a block of it is parked"
-    for change in ({"dead_letters": 1}, {"rows_lately": 1}, {"waiting_blocks": None}):
+    for change in (
+        {"dead_letters": 1},
+        {"rows_lately": 1},
+        {"waiting_blocks": None},
+        {"dead_blocks": 1},
+    ):
         changed: Any = change
         assert not at_rest(dataclasses.replace(rows["museum.t3"], **changed))
 

@@ -37,6 +37,7 @@ _TABLE = (
     Column("claimed"),
     Column("parked"),
     Column("discarded"),
+    Column("dead blocks"),
     Column("loaded"),
     Column("dead letters"),
     Column("rows/min"),
@@ -126,6 +127,7 @@ def _table(row: StatusTableRow) -> Iterator[str]:
     yield _number(row.claimed_blocks)
     yield _blocks(row.parked_blocks, row.parked_rows)
     yield _number(row.discarded_blocks)
+    yield _number(row.dead_blocks)
     yield _blocks(row.loaded_blocks, row.loaded_rows)
     yield _number(row.dead_letters)
     yield _number(row.rows_lately)

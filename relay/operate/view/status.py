@@ -65,6 +65,7 @@ class StatusTableRow:
             (nor parked nor discarded); 0 where there is none; None where ClickHouse is away.
         waiting_blocks, waiting_rows: of those blocks.
         dead_letters: messages, in the records that were read.
+        dead_blocks: of messages that a loader left out of others, and that are dead letters.
         rows_lately: sealed in the last minute.
     """
 
@@ -80,6 +81,7 @@ class StatusTableRow:
     parked_blocks: int | None = None
     parked_rows: int | None = None
     discarded_blocks: int | None = None
+    dead_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +232,15 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
             parked_blocks=parked[table],
             parked_rows=parked_rows[table],
             discarded_blocks=blocks[table, "discarded"],
+            dead_blocks=blocks[table, "dead"],
         )
 
 
 def at_rest(row: StatusTableRow) -> bool:
     """Return whether nothing waits, nothing went wrong lately and nothing comes."""
     waits = (row.waiting_blocks, row.parked_blocks)
-    return waits == (0, 0) and not row.dead_letters and not row.rows_lately
+    went_wrong = row.dead_letters or row.dead_blocks
+    return waits == (0, 0) and not went_wrong and not row.rows_lately
 
 
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:

@@ -22,6 +22,10 @@ def letters(values: str, of: str = A, reason: str = "no") -> dict[str, str]:
     return scraped("relay_dead_letters_total", values, of, table="d.t", reason=reason)
 
 
+def loaders_letters(values: str, of: str = A) -> dict[str, str]:
+    return scraped("loader_dead_letters_total", values, of, table="d.t")
+
+
 def blocks(values: str, state: str) -> dict[str, str]:
     return scraped("loader_ledger_blocks", values, table="d.t", state=state)
 
@@ -100,5 +104,11 @@ CASES = {
     ),
     "it grows": fires(letters("7x80 8x20"), "DeadLetters", 21),
     "it grows after a restart, from fewer": fires(letters("500x80 _x3 20x20"), "DeadLetters", 22),
-    "it stays": silent(letters("7x100"), "DeadLetters", 20),
+    "a loader's are born": fires(
+        beside(letters("7x100"), loaders_letters("_x80 1x20")),
+        'DeadLetters{app="shop",table="d.t"}',
+        21,
+    ),
+    "a loader's grow": fires(loaders_letters("7x80 8x20"), "DeadLetters", 21),
+    "they stay": silent(beside(letters("7x100"), loaders_letters("3x100")), "DeadLetters", 20),
 }

@@ -18,6 +18,7 @@ def rows(of: str) -> Series:
             for state, values in (("parked", NONE), ("aside", NONE), ("loaded", BUSY))
         ),
         scraped("relay_dead_letters_total", NONE, of, table="d.t", reason="no"),
+        scraped("loader_dead_letters_total", NONE, of, table="d.t"),
     )
 
 
