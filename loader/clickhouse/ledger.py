@@ -290,7 +290,7 @@ class Ledger:
         self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
-        """Return (table, state, blocks, rows); a block that is tried again stays aside."""
+        """Return (table, state, blocks, rows); a block that is tried again stays what it was."""
         return sorted(
             tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
         )
@@ -299,7 +299,7 @@ class Ledger:
         """Return blocks parked or set aside, and not settled since, by block id."""
         rows = self._current(
             "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
-            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside', 'prepared')",
+            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside')",
             f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
         )
         found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
@@ -314,10 +314,10 @@ class Ledger:
         order += "claim)"
         return self._ask(
             f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
-            "if(st = 'prepared' AND rest, 'aside', st) AS now, "
+            "if(st = 'prepared' AND rested != '', rested, st) AS now, "
             f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
             f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
-            f"argMaxIf(state, {order}, {_RESTS}) = 'aside' AS rest, "
+            f"argMaxIf(state, {order}, {_RESTS}) AS rested, rested = 'aside' AS rest, "
             "countIf(state = 'aside') AS nth, "
             f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rest, "
             "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "

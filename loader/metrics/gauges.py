@@ -69,6 +69,7 @@ class LoaderGauges(Collector):
             started=recorder.started,
             executors=None if recorder.executors is None else recorder.executors(),
             unseen="not read yet" if look is None else look.failed,
+            uncounted="" if look is None else look.uncounted,
             waiting={} if look is None else self._unmoved(look),
         )
 

@@ -42,6 +42,7 @@ class LoaderHealth:
         started: whether Spark's query runs.
         executors: how many are there; None: tasks run in the driver.
         unseen: why ledger or journal could not be looked at last time; else empty.
+        uncounted: why the ledger's blocks could not be counted then, though it could be looked at.
         waiting: by journal partition, for how long the block that waits longest was seen to wait
             at the last look, since the servers answer; 0 where none does.
     """
@@ -54,6 +55,7 @@ class LoaderHealth:
     started: bool = False
     executors: int | None = None
     unseen: str = ""
+    uncounted: str = ""
     waiting: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -93,11 +95,12 @@ def _query(facts: LoaderHealth, limits: LoaderHealthLimits, silent: float) -> Ch
 
 def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
     """Check whether the loader works now; return every check, failed or not."""
+    failed = facts.unseen or facts.uncounted
     return (
         Check("started", facts.started, "runs" if facts.started else "Spark's query has not begun"),
         _executors(facts.executors),
         Check("servers", not facts.away, facts.away or "answer"),
-        Check("ledger", not facts.unseen, facts.unseen or "could be read"),
+        Check("ledger", not failed, failed or "could be read"),
     )
 
 

@@ -48,6 +48,7 @@ class LedgerLook:
         since: by journal partition, since when its oldest waiting block is seen to wait, moved on
             by the time in which nobody looked; monotonic.
         failed: why the last look was in vain; the rest is of the one before.
+        uncounted: why the blocks could not be counted; only `counts` is of a look before, then.
     """
 
     at: float
@@ -58,6 +59,7 @@ class LedgerLook:
     sealed_ms: Mapping[int, int] = field(default_factory=dict)
     since: Mapping[int, float] = field(default_factory=dict)
     failed: str = ""
+    uncounted: str = ""
 
 
 def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, int], dict[int, int]]:
@@ -140,7 +142,20 @@ class LedgerWatch:
         blocks, sealed_ms = waiting(list(rows))
         ends = {int(p): end for p, end in self._reader.ends().items() if p != JOURNAL}
         self._reader.rest()
-        counts = self._ledger.counts()
+        counts, uncounted = self._counts(self._ledger)
         now = self._clock()
         since = seen_since(self.latest, sealed_ms, now)
-        return LedgerLook(now, counts, positions, ends, blocks, sealed_ms, since)
+        return LedgerLook(
+            now, counts, positions, ends, blocks, sealed_ms, since, uncounted=uncounted
+        )
+
+    def _counts(self, ledger: Ledger) -> tuple[Sequence[tuple[str, str, int, int]], str]:
+        """Return the counts, and why they are those of the look before, if they are.
+
+        They go over all of the ledger: a limit of the user's meets them first.
+        """
+        try:
+            return ledger.counts(), ""
+        except RelayError as error:
+            log.warning("cannot count the ledger's blocks", extra={"why": error.message})
+            return () if self.latest is None else self.latest.counts, error.message

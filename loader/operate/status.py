@@ -121,7 +121,6 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
             table=table,
             sealed_blocks=len(untouched),
             sealed_rows=sum(block.rows for block in untouched),
-            # Also those of a resolve that was broken off, which stand among the parked.
             claimed_blocks=counts.get((table, PREPARED), (0, 0))[0],
             loaded_blocks=counts.get((table, LOADED), (0, 0))[0],
             loaded_rows=counts.get((table, LOADED), (0, 0))[1],

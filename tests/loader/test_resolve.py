@@ -9,6 +9,7 @@ import pytest
 from loader.clickhouse.ledger import NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
+from relay.operate.view.clickhouse_state import LandedBlocks
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
 
@@ -80,3 +81,18 @@ def test_no_rows_are_there(
     ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert state == "loaded"
     assert copies(client, block.table) == (10, 10)
+
+
+@pytest.mark.parametrize("state", [plan.PARKED, plan.ASIDE])
+def test_a_block_that_is_tried_again_is_what_it_was(
+    journal: Journal, ledger: Ledger, client: Client, database: str, state: str
+) -> None:
+    """A resolve that was killed leaves its claim: the block waits for a person all the same."""
+    (block,) = journal.seal(make(client, f"{database}.t", stamped=True), batch(0, 10))
+    ledger.write([NewEntry(block, plan.Entry(state, 1, "x", reason="why"))])
+    ledger.write([NewEntry(block, plan.Entry(plan.PREPARED, 2, "y", rows=10))])
+    assert ledger.counts() == [(block.table, state, 1, 10)]
+    facts = LandedBlocks(journal.settings()).facts([block.id])
+    assert facts.states == {block.id: state}
+    assert facts.counts == ((block.table, state, 1, 10),)
+    assert [one.id for one in facts.parked] == [block.id]

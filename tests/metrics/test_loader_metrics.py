@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,15 @@ from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import CURRENT, RECORDED
 from loader.metrics.gauges import LoaderGauges
 from loader.metrics.health import LoaderHealthLimits, liveness, readiness
-from loader.metrics.ledger_watch import GAP_SECONDS, LedgerLook, seen_since, waiting
+from loader.metrics.ledger_watch import (
+    GAP_SECONDS,
+    LedgerLook,
+    LedgerWatch,
+    seen_since,
+    waiting,
+)
 from loader.metrics.recorder import LoaderRecorder, why
+from relay.errors import Refused
 from relay.names import LEFT_OUT
 from relay.program.metric import HISTOGRAM, Metric, registry
 from relay.records_pb2 import Block, LeftOut
@@ -428,3 +436,59 @@ def test_alive_and_not_ready_while_a_server_is_away_at_the_start() -> None:
     assert failed(rig) == ["started", "ledger"]
     rig.now += 0.1
     assert failed(rig) == ["query", "started", "ledger"]
+
+
+class Servers:
+    """Ledger and journal of a LedgerWatch: one partition, one sealed block, no server."""
+
+    def __init__(self) -> None:
+        self.settled = 3
+        self.uncountable = ""
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        return {("j", 0): self.settled}
+
+    def counts(self) -> list[tuple[str, str, int, int]]:
+        if self.uncountable:
+            raise Refused(self.uncountable, "raise max_execution_time")
+        return [("d.a", "loaded", self.settled, 28)]
+
+    def read(self, _begin: object) -> tuple[list[tuple[int, int, bytes]], object]:
+        return [(0, self.settled, block().SerializeToString())], None
+
+    def ends(self) -> dict[str, int]:
+        return {"0": self.settled + 1}
+
+    def rest(self) -> None:
+        pass
+
+
+def test_what_cannot_be_counted_hides_no_block_that_waits() -> None:
+    """The counts go over the whole ledger: they fail first, by time or memory."""
+    rig, servers = Rig(), Servers()
+    watch: Any = LedgerWatch.__new__(LedgerWatch)
+    watch._start, watch._clock = SimpleNamespace(journal="j"), lambda: rig.now
+    watch._reader = watch._ledger = servers
+    watch.latest = None
+    watch.look()
+    rig.look = watch.latest
+    assert rig.value("loader_check", check="ledger") == 1
+    servers.uncountable = "Code: 159. TIMEOUT_EXCEEDED"
+    for _ in range(3):  # a look a minute
+        rig.now += 60
+        watch.look()
+    rig.look = watch.latest
+    assert rig.value("loader_check", check="ledger") == 0, "an alert tells that it is not counted"
+    assert rig.value("loader_ledger_blocks", table="d.a", state="loaded") == 3, "the last known"
+    assert rig.value("loader_look_seconds") == 0
+    assert rig.value("loader_waiting_blocks", partition=0) == 1
+    assert rig.value("loader_check", check="partitions") == 0, "it has stood still for minutes"
+    servers.settled = 4
+    watch.look()
+    rig.look = watch.latest
+    assert rig.value("loader_position", partition=0) == 4
+    servers.uncountable = ""
+    watch.look()
+    rig.look = watch.latest
+    assert rig.value("loader_check", check="ledger") == 1
+    assert rig.value("loader_ledger_blocks", table="d.a", state="loaded") == 4

@@ -12,22 +12,21 @@ from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.verify.judge.beginning import LedgerReach, reaches
-from relay.operate.verify.read.landed_rows import STATE, LandedRows
+from relay.operate.verify.read.landed_rows import STATE_NOW, LandedRows
 from relay.operate.view import lost_ledger
 from relay.operate.view.block_story import Landed, LedgerChange, TablePart
 from relay.operate.view.facts import LedgerFacts, ParkedBlock
 from relay.operate.view.lost_ledger import LedgerTraces
 
 _NOW = (
-    f"SELECT table, block, {STATE} AS now,"  # noqa: S608 - a constant
+    f"SELECT table, block, {STATE_NOW} AS now,"  # noqa: S608 - a constant
     """
        argMax(rows, (state = 'loaded', attempt, state != 'prepared', claim)) AS n,
        argMaxIf(state, (attempt, claim), state IN ('parked', 'aside')) = 'aside' AS rests,
        concat(if(rests, 'set aside, and tried again: ', ''),
               argMaxIf(reason, (attempt, claim), state IN ('parked', 'aside'))) AS why,
        toUnixTimestamp64Milli(if(rests, minIf(at, state = 'aside'), maxIf(at, state = 'parked')))
-           AS since,
-       countIf(state IN ('parked', 'aside')) > 0 AS once_parked
+           AS since
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND state != 'position' {some}
 GROUP BY table, block
@@ -38,8 +37,8 @@ _COUNTS = (
     "GROUP BY table, now ORDER BY 1, 2"
 )
 _PARKED = (
-    f"SELECT block, table, n, why, since FROM ({_NOW}) WHERE once_parked "  # noqa: S608 - constants
-    "AND now IN ('parked', 'aside', 'prepared') ORDER BY since, block"
+    f"SELECT block, table, n, why, since FROM ({_NOW}) "  # noqa: S608 - constants
+    "WHERE now IN ('parked', 'aside') ORDER BY since, block"
 )
 _SETTLED = """
 SELECT toUnixTimestamp64Milli(max(at)) FROM {ledger:Identifier}.ledger

@@ -127,6 +127,30 @@ CASES = {
         "ServerAway",
         10,
     ),
+    "a loader cannot read the ledger": after(
+        beside(
+            scraped("loader_check", "1x20 0x60", LOADER, check="ledger"),
+            scraped("loader_look_seconds", "0x80", LOADER),
+        ),
+        'LoaderCannotLook{instance="10.0.0.1:9465"}',
+        15.25,
+    ),
+    "a loader's look does not end": after(
+        beside(
+            scraped("loader_check", "1x120", LOADER, check="ledger"),
+            scraped("loader_look_seconds", "0+15x120", LOADER),
+        ),
+        'LoaderCannotLook{instance="10.0.0.1:9465"}',
+        15.25,  # older than five minutes after 5.25
+    ),
+    "a loader reads the ledger again within ten minutes": passes(
+        beside(
+            scraped("loader_check", "1x20 0x38 1x60", LOADER, check="ledger"),
+            scraped("loader_look_seconds", "0x20 0+15x19 0x80", LOADER),
+        ),
+        "LoaderCannotLook",
+        15,
+    ),
     # ---- what waits
     "a message that cannot be decompressed": after(
         errors("0x20 6+6x80"),  # more than ten with the second scrape, at 5.5

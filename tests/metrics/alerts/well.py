@@ -31,8 +31,9 @@ def flow(of: str) -> Series:
         *(scraped("relay_check", STEADY, of, check=check) for check in checks),
         *(
             scraped("loader_check", STEADY, of, check=check)
-            for check in ("query", "batch", "partitions")
+            for check in ("query", "batch", "partitions", "ledger")
         ),
+        scraped("loader_look_seconds", f"30x{SCRAPES}", of),
         scraped("relay_server_away", NONE, of),
         scraped("loader_server_away", NONE, of),
         scraped("relay_source_errors_total", STEADY, of, partition="0", error="_BAD_MSG"),

@@ -29,13 +29,13 @@ STATE = """multiIf(
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
 _RESTS = "state IN ('parked', 'aside')"
-_NOW = (
+STATE_NOW = (
     f"if({STATE} = 'prepared' AND countIf({_RESTS}) > 0, "
     f"argMaxIf(state, (attempt, claim), {_RESTS}), {STATE})"
 )
 """The same, where a block that is tried again is still what it was before."""
 _HISTORY = (
-    f"SELECT block, {_NOW}"  # noqa: S608 - a constant
+    f"SELECT block, {STATE_NOW}"  # noqa: S608 - a constant
     """,
     toUnixTimestamp64Milli(minIf(at, state = 'prepared')),
     toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
@@ -58,7 +58,7 @@ GROUP BY block
 _INSERTS = "sent != 'dead letters' AND transform != '-'"
 """Whether anything may be inserted under a claim."""
 _WAITING = f"""
-SELECT table, block, argMaxIf(record, (attempt, claim), {_RESTS}), {_NOW} AS now
+SELECT table, block, argMaxIf(record, (attempt, claim), {_RESTS}), {STATE_NOW} AS now
 FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND state != 'position'
 AND block IN (
     SELECT block FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND {_RESTS})
