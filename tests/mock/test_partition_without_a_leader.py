@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from relay.errors import Unavailable
 from relay.kafka import transactional_producer
 from relay.kafka.partition_ends import TopicEnds, without_leader
 from relay.kafka.partition_reader import PartitionReader
+from relay.operate.verify.read.journal import Reader
 from relay.schema.registry import Registry
 from tests.mock.cluster import Api, Cluster
 from tests.mock.rig import LEADER, SOURCE, Course, Rig, relay_settings
@@ -146,3 +148,25 @@ def test_those_that_nobody_leads_are_found(
     cluster.set_leader("t1", 1, NOBODY)
     client = AdminClient(kafka_clients.admin(settings.kafka))
     assert without_leader(client, places, SECONDS) == {("t0", 0)}
+
+
+def test_the_verifier_and_status_hear_of_all_others(cluster: Cluster, settings: Settings) -> None:
+    """One partition of one table's topic blanked the screen; `relay rewind` wants all of them."""
+    blocks, journal = names.blocks_topic("app", "d.t"), names.journal_topic("app")
+    cluster.create_topic(blocks, 2)
+    cluster.set_leader(blocks, 1, NOBODY)
+    with contextlib.closing(Reader(settings)) as reader:
+        reader.grow()
+        there = dict.fromkeys([(journal, 0), (blocks, 0)], 0)
+        assert reader.ends() == (there, there)
+        assert reader.source_ends() == ({}, {})
+        assert {*reader.silent} == {(SOURCE, 0), (blocks, 1)}
+        assert "LEADER_NOT_AVAILABLE" in reader.silent[blocks, 1].message
+        with pytest.raises(Unavailable, match="LEADER_NOT_AVAILABLE"):
+            reader.every_end()
+
+        cluster.set_leader(blocks, 1, 2)
+
+        all_of = {**there, (blocks, 1): 0}
+        assert reader.every_end() == (all_of, all_of)
+        assert {*reader.silent} == {(SOURCE, 0)}

@@ -59,6 +59,7 @@ def test_every_metric_is_there_and_says_what_is_known() -> None:
         ("rewind", "3"): 2, ("retention", "0"): 1, ("topic", "0"): 1, ("other", "0"): 1
     }  # fmt: skip
     assert found[("verifier_rounds_waiting_total",)] == 1
+    assert found[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000
     assert found["verifier_webhook_total", "dropped"] == 1
     assert found[("process_open_fds",)] > 0
 
@@ -101,5 +102,7 @@ def test_a_partition_that_no_relay_has_is_counted_as_the_last_screen_said() -> N
         row["member"] = ""
     made.samples.add(screen)
     assert samples(made)[("verifier_partitions_unowned",)] == 2
-    made.samples.fail(NOW_MS, "the brokers did not answer")
-    assert ("verifier_partitions_unowned",) not in samples(made), "not known, and not told"
+    made.samples.fail(NOW_MS + 9_000, "the brokers did not answer")
+    found = samples(made)
+    assert ("verifier_partitions_unowned",) not in found, "not known, and not told"
+    assert found[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000, "an alert goes by it"

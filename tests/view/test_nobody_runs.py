@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from relay import names
 from relay.config.settings_file import load as load_config
+from relay.operate.verify.read import journal
 from relay.operate.view import missing_programs
 from relay.operate.view.ask import StatusReader
 from relay.operate.view.oldest_unread import NOTHING_MS, OldestUnread
@@ -109,6 +111,36 @@ def test_a_transaction_hangs_in_the_source(pipeline: Pipeline) -> None:  # noqa:
     assert missing_programs.HELD_BACK not in by_kind(screen)
     assert screen.partitions[0].hidden == 0
     pipeline.exactly_once()
+
+
+def test_a_partition_without_a_leader_hides_no_other(
+    pipeline: Pipeline,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The screen says which it is, and all else that it knows."""
+    config = pipeline.config()
+    pipeline.start("a", config)
+    pipeline.send([1])
+    pipeline.send([2], 1)
+    pipeline.exactly_once()
+    without = {(names.blocks_topic(pipeline.app, pipeline.table), 0), (pipeline.source, 1)}
+    listed = journal.listed_offset
+
+    def answered(place: TopicPartition, found: Any) -> int:
+        if (place.topic, place.partition) in without:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return listed(place, found)
+
+    monkeypatch.setattr(journal, "listed_offset", answered)
+    with contextlib.closing(StatusReader(load_config(config))) as looking:
+        screen = looking.screen()
+        assert [row.lag for row in screen.partitions] == [0, None]
+        assert [row.member for row in screen.partitions] == ["a", "a"]
+        told = by_kind(screen)[missing_programs.SILENT]
+        assert all(f"{topic}[{partition}]" in told for topic, partition in without)
+        assert "LEADER_NOT_AVAILABLE" in told
+        without.clear()
+        assert missing_programs.SILENT not in by_kind(looking.screen())
 
 
 def test_what_is_known_is_not_asked_again(

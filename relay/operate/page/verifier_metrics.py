@@ -76,6 +76,11 @@ METRICS = (
     gauge(
         "verifier_round_timestamp_seconds", "Unix time", "When did the verifier's last round end?"
     ),
+    gauge(
+        "verifier_screen_timestamp_seconds",
+        "Unix time",
+        "When was the app's state read last, as `relay status` shows it (0: not yet)?",
+    ),
     counter(
         "verifier_rounds_total",
         "rounds",
@@ -187,12 +192,14 @@ class VerifierMetrics(Collector):
         return found | self._group()
 
     def _group(self) -> Samples:
-        """What the last screen said; nothing where there is none of now."""
+        """What the last screen said, and when; only that where there is none of now."""
         screen, problem = self._screens.latest()
+        read_at = 0.0 if screen is None else screen["at_ms"] / 1000
+        found: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
         if screen is None or problem:
-            return {}
+            return found
         unowned = sum(not row["member"] for row in screen["partitions"])
-        return {
+        return found | {
             "verifier_group_members": [((), float(len(screen["group"]["members"])))],
             "verifier_partitions_unowned": [((), float(unowned))],
         }

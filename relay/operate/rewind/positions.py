@@ -110,7 +110,7 @@ class PositionsReader:
         doubtful = {p for p, place in places.items() if not at_head(place)}
         if not doubtful:
             return set()
-        stable, ends = self._reader.ends()
+        stable, ends = self._reader.every_end()
         journal = names.journal_topic(self._settings.app)
         return {p for p in doubtful if stable.get((journal, p), 0) < ends.get((journal, p), 0)}
 
@@ -144,7 +144,7 @@ class PositionsReader:
         topic = names.dead_topic(self._settings.app)
         facts = self._topics.describe(topic, (READ,))
         topic_id = "" if facts is None else facts.topic_id
-        _, ends = self._reader.ends()
+        _, ends = self._reader.every_end()
         return {p: NextLetter(topic_id, ends.get((topic, p), 0)) for p in partitions}
 
     def offsets_at(self, when_ms: int) -> dict[int, int]:

@@ -112,6 +112,12 @@ def follow(
                 looked = time.monotonic()
                 reader.grow()
                 _tell(audit.ends(*reader.ends(), looked), say)
+                if reader.silent:
+                    first = next(iter(reader.silent.values()))
+                    log.warning(
+                        "the verifier cannot see in every partition whether a transaction is open",
+                        extra={"why": first.message},
+                    )
             _round(reader, audit, say, kept)
             progress.turned(time.monotonic(), time.time())
         except Unavailable as error:

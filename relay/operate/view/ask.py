@@ -88,6 +88,7 @@ class StatusReader:
             acknowledged=tuple(self._audit.acknowledged),
             unread_ms=self._oldest.written_ms(self._unread(ends)),
             hidden=self._hidden(ends, open_ends),
+            silent=self._silent(),
         )
         return assemble(self._seen, facts)
 
@@ -106,6 +107,10 @@ class StatusReader:
         """What of each source partition lies behind what was polled."""
         stretches = {p: (head.position, ends.get(p, 0)) for p, head in self._seen.heads.items()}
         return {p: stretch for p, stretch in stretches.items() if stretch[0] < stretch[1]}
+
+    def _silent(self) -> dict[tuple[str, int], str]:
+        silent = {} if self._reader is None else self._reader.silent
+        return {place: error.message for place, error in silent.items()}
 
     def close(self) -> None:
         """Let go of the consumers, and of what asks about the group."""

@@ -90,6 +90,7 @@ class StatusFacts:
             partition, of those where it is known; 0 where there are only transactions' markers.
         acknowledged: rewinds and accepts among the records audited, oldest first.
         hidden: by source partition, where there is something beyond `ends`.
+        silent: topic and partition of those whose leader gave no end, to why.
     """
 
     app: str
@@ -104,3 +105,4 @@ class StatusFacts:
     acknowledged: tuple[str, ...] = ()
     unread_ms: Mapping[int, int] = field(default_factory=dict)
     hidden: Mapping[int, HiddenMessages] = field(default_factory=dict)
+    silent: Mapping[tuple[str, int], str] = field(default_factory=dict)

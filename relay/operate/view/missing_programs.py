@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
-LEDGER, HELD_BACK = "ledger_lost", "source_held_back"
+LEDGER, HELD_BACK, SILENT = "ledger_lost", "source_held_back", "partitions_silent"
 LOADER_MS = 60_000
 """So long may sealed blocks wait with none settled: a loader that lives takes seconds."""
 HIDDEN_MS = 300_000
@@ -105,7 +105,21 @@ def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Tro
         )
 
 
-def _few(partitions: Sequence[int], most: int = 10) -> str:
+def not_heard(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
+    """Yield a trouble where partitions gave no end.
+
+    Args:
+        silent: topic and partition to why.
+    """
+    if silent:
+        places = [f"{topic}[{partition}]" for topic, partition in sorted(silent)]
+        yield Trouble(
+            SILENT,
+            f"lag and open transactions of {_few(places)} are not known: {min(silent.values())}",
+        )
+
+
+def _few(partitions: Sequence[object], most: int = 10) -> str:
     named = ", ".join(map(str, partitions[:most]))
     return named if len(partitions) <= most else f"{named} and {len(partitions) - most:,} more"
 

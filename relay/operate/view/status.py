@@ -19,6 +19,7 @@ from relay.operate.view.missing_programs import (
     Trouble,
     UnsettledBlocks,
     held_back,
+    not_heard,
     troubles,
 )
 from relay.records_pb2 import Block
@@ -160,6 +161,7 @@ def _troubles(
     )
     yield from troubles(facts.now_ms, facts.group, owners, unread, waiting)
     yield from held_back(facts.now_ms, facts.hidden)
+    yield from not_heard(facts.silent)
 
 
 def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:

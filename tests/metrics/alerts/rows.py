@@ -58,6 +58,22 @@ CASES = {
         "VerifierBehind",
         15,
     ),
+    "the verifier cannot read the app's state": after(
+        scraped("verifier_screen_timestamp_seconds", "0+15x20 300x80"),
+        'VerifierCannotLook{app="shop"}',
+        20.25,
+    ),
+    "it never could": fires(
+        scraped("verifier_screen_timestamp_seconds", "0x80"),
+        'VerifierCannotLook{app="shop"}',
+        15.25,
+    ),
+    "its look takes almost five minutes": silent(
+        scraped("verifier_screen_timestamp_seconds", "0+15x20 300x19 600+15x60"),
+        "VerifierCannotLook",
+        9.75,
+        12,
+    ),
     "the verifier is gone": after(
         beside(programs(ALIVE), scraped("verifier_rounds_total", GONE)),
         'VerifierDown{app="shop"}',

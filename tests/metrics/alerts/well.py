@@ -12,7 +12,7 @@ def rows(of: str) -> Series:
     """What the rules of `block-relay.rows` ask for."""
     return beside(
         scraped("verifier_anomalies_open", NONE, of, kind="gap"),
-        scraped("verifier_round_timestamp_seconds", BUSY, of),
+        *(scraped(f"verifier_{one}_timestamp_seconds", BUSY, of) for one in ("round", "screen")),
         *(
             scraped("loader_ledger_blocks", values, of, table="d.t", state=state)
             for state, values in (("parked", NONE), ("aside", NONE), ("loaded", BUSY))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from confluent_kafka import (
@@ -95,6 +95,8 @@ class Reader:
         """By partition: offsets that were visible when this was last looked at, and not read."""
         self.epochs: dict[int, int] = {}
         """Leader epochs of the source, with what `committed` last returned; -1: none."""
+        self.silent: dict[tuple[str, int], Unavailable] = {}
+        """Partitions that `ends` or `source_ends` last left out, and why."""
 
     def grow(self) -> None:
         """Read partitions that were not there before, from where `begin` says.
@@ -214,7 +216,10 @@ class Reader:
         return found
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-        """Return (last stable offsets, ends) of journal, dead letters and block topics."""
+        """Return (last stable offsets, ends) of journal, dead letters and block topics.
+
+        Without those whose leader gives none, which are in `silent`: one says nothing of others.
+        """
         prefix = f"{self._settings.app}."
         topics = answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
@@ -226,19 +231,28 @@ class Reader:
         ]
         # Stable ones first: what is written between the two questions is no transaction's fault,
         # and is stable by the next round.
-        return (
-            self._offsets(places, IsolationLevel.READ_COMMITTED),
-            self._offsets(places, IsolationLevel.READ_UNCOMMITTED),
-        )
+        order = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+        stable, ends = self._told(places, order, self._admin)
+        return stable, ends
+
+    def every_end(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+        """Return the same of all of them.
+
+        Raises:
+            Unavailable: a leader gives none.
+        """
+        found = self.ends()
+        for (topic, _), error in self.silent.items():
+            if topic != self._settings.source.topic:
+                raise error
+        return found
 
     def source_ends(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return (last stable offsets, ends) of the source partitions that the journal has."""
+        """Return the same of the source partitions that the journal has, as `ends` does."""
         places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         # Ends first, here: what is written between the two questions is behind no transaction.
-        ends, stable = (
-            self._offsets(places, isolation, self._source_admin)
-            for isolation in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
-        )
+        order = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
+        ends, stable = self._told(places, order, self._source_admin)
         return _by_partition(stable), _by_partition(ends)
 
     def source_starts(self) -> dict[int, int]:
@@ -249,6 +263,16 @@ class Reader:
         found = self._offsets(places, isolation, admin, oldest)
         return _by_partition(found)
 
+    def _told(
+        self, places: Sequence[TopicPartition], order: Iterable[IsolationLevel], admin: AdminClient
+    ) -> list[dict[tuple[str, int], int]]:
+        """Return the ends at each isolation, in this order, of partitions that gave all of them."""
+        asked = [self._asked(places, isolation, admin) for isolation in order]
+        silent = {at: error for _, errors in asked for at, error in errors.items()}
+        old = {(one.topic, one.partition) for one in places}
+        self.silent = {at: e for at, e in self.silent.items() if at not in old} | silent
+        return [{at: o for at, o in found.items() if at not in silent} for found, _ in asked]
+
     def _offsets(
         self,
         places: Iterable[TopicPartition],
@@ -256,23 +280,38 @@ class Reader:
         admin: AdminClient | None = None,
         spec: OffsetSpec | None = None,
     ) -> dict[tuple[str, int], int]:
+        found, silent = self._asked(places, isolation, admin, spec)
+        for error in silent.values():
+            raise error
+        return found
+
+    def _asked(
+        self,
+        places: Iterable[TopicPartition],
+        isolation: IsolationLevel,
+        admin: AdminClient | None = None,
+        spec: OffsetSpec | None = None,
+    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], Unavailable]]:
+        """Return offsets, and why there is none of the other partitions."""
         latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
         admin = self._admin if admin is None else admin  # one with nothing queued is falsy
         futures = admin.list_offsets(
             dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
         )
-        try:
-            return {
-                (at.topic, at.partition): answer_of(
+        found: dict[tuple[str, int], int] = {}
+        silent: dict[tuple[str, int], Unavailable] = {}
+        for at, future in futures.items():
+            try:
+                found[at.topic, at.partition] = answer_of(
                     lambda at=at, of=future: listed_offset(at, of.result())
                 )
-                for at, future in futures.items()
-            }
-        except Unavailable:
+            except Unavailable as error:
+                silent[at.topic, at.partition] = error
+        if silent:
             # The next try learns of the leaders of now: see relay.process.truth.
             with contextlib.suppress(KafkaException):
                 admin.list_topics(timeout=SECONDS)
-            raise
+        return found, silent
 
     def close(self) -> None:
         """Let go of the consumer, and of what asks about the group."""
