@@ -53,6 +53,7 @@ class Brokers:
     ) -> None:
         self._shown, self._told, self._read = shown, told, 0
         self._stable = list(stable)
+        self.silent: dict[tuple[str, int], Unavailable] = {}
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         stable = self._stable.pop(0) if len(self._stable) > 1 else self._stable[0]
@@ -164,6 +165,18 @@ def test_what_an_open_transaction_hides_is_not_judged(
     reader: Reader = Brokers([50], [{0: entry(49)}], stable)  # type: ignore[assignment]
     rounds.once(reader, audit, pytest.fail)
     assert audit.not_judged == said
+
+
+def test_a_partition_that_gives_no_end_is_not_judged() -> None:
+    """Its leader is away: the others' ends say nothing of it."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    brokers = Brokers([50], [{0: entry(49)}])
+    brokers.silent = {("blocks", 1): Unavailable("nobody leads it", "wait")}
+    reader: Reader = brokers  # type: ignore[assignment]
+    rounds.once(reader, audit, pytest.fail)
+    assert audit.not_judged == [
+        "blocks[1]: whether an open transaction hides records: nobody leads it"
+    ]
 
 
 # ---- on a real broker

@@ -77,6 +77,10 @@ def _look_for_hidden(reader: Reader, audit: Audit, say: Callable[[Anomaly], None
         audit.not_judged.append(f"whether open transactions hide records: {error.message}")
     else:
         audit.not_judged += audit.hidden(began)
+        audit.not_judged += (
+            f"{topic}[{partition}]: whether an open transaction hides records: {error.message}"
+            for (topic, partition), error in sorted(reader.silent.items())
+        )
 
 
 def follow(
