@@ -39,7 +39,8 @@ EVERYWHERE: Mapping[str, object] = {
     "force_primary_key": 0,
     "force_index_by_date": 0,
     "force_optimize_projection": 0,
-    # What it may make of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
+    # What it may make of a JOIN, of an aggregate of no rows, of `GROUP BY 1`, of a cast, of a type.
+    "join_default_strictness": "ALL",
     "aggregate_functions_null_for_empty": 0,
     "empty_result_for_aggregation_by_empty_set": 0,
     "enable_positional_arguments": 1,

@@ -1,13 +1,15 @@
-"""Profiles of users that cut an answer short without an error.
+"""Profiles of users that cut an answer short without an error, or make another of it.
 
-Columns and tables would vanish for the relay, and for the verifier blocks and rows. (The loader's
-cases are in tests/loader/test_hidden_rows.py and test_odd_servers.py.)
+Columns and tables would vanish for the relay, and for the verifier blocks and rows; a table would
+seem to be another one. (More of the loader's cases are in tests/loader/test_hidden_rows.py and
+test_odd_servers.py.)
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from clickhouse_connect.driver.client import Client
@@ -15,9 +17,14 @@ from clickhouse_connect.driver.client import Client
 from loader.clickhouse import client as loader_client
 from loader.clickhouse import ledger_table
 from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.server_records import ServerRecords
+from loader.clickhouse.tables import Tables
+from loader.clickhouse.tables_behind import reached
 from relay import names
 from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.verify.read.table_facts import TableAsking
 from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
@@ -35,6 +42,8 @@ SHORT = {
     "set": {"max_rows_in_set": "1", "set_overflow_mode": "break"},
     "filter": {"additional_result_filter": "name != 'price'"},
     "cached": {"use_query_cache": "1", "query_cache_ttl": "600"},
+    "any": {"join_default_strictness": "ANY"},
+    "older": {"compatibility": "22.3"},
 }
 USERS = (
     *(User(name, "of-tests", settings=short) for name, short in SHORT.items()),
@@ -54,6 +63,8 @@ TOLD = {
 }
 """A part of the error, and of the next step, of those who may be told that they cannot see all."""
 TABLES = ["shop.items", "shop.orders", "shop.visits"]
+EXPIRING = "odd.expiring"
+"""With columns of several kinds, a TTL of the block-id column, and a view behind it."""
 LEDGER, BLOCKS = "relay_ledger", (10, 20, 30)
 
 
@@ -65,6 +76,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
             for table in TABLES:
                 columns = "id Int64, name String, price Decimal(9, 2), _block String"
                 admin.command(f"CREATE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY id")
+            admin.command("CREATE DATABASE odd")
+            admin.command(
+                f"CREATE TABLE {EXPIRING} (id Int64, day Date DEFAULT '2020-01-01', "
+                "`a b` Tuple(x Int8, y String), made String MATERIALIZED 'm', "
+                "_block String TTL day + INTERVAL 99 YEAR) ENGINE = MergeTree ORDER BY id "
+                "SETTINGS non_replicated_deduplication_window = 7"
+            )
+            admin.command("CREATE TABLE odd.sums (id Int64) ENGINE = MergeTree ORDER BY id")
+            admin.command(
+                f"CREATE MATERIALIZED VIEW odd.mv TO odd.sums AS SELECT id FROM {EXPIRING}"
+            )
             admin.command(f"CREATE DATABASE {LEDGER}")
             admin.command(ledger_table.create(f"{LEDGER}.ledger"))
             for table in TABLES:
@@ -135,6 +157,43 @@ def test_a_loader_sees_its_whole_ledger_or_nothing(engine: Engine, user: User) -
         return [len(entries[block.id]) for block in blocks]
 
     whole_or_told(user, read, [2] * len(blocks))
+
+
+@pytest.mark.parametrize("user", USERS, ids=lambda user: user.name)
+def test_a_table_is_the_same_for_everybody(engine: Engine, user: User) -> None:
+    """For the loader, the doctor and the verifier, as they ask for it; or they say why not."""
+    for ask in (looked_at, reached_from, examined, judged):
+        expected = ask(engine, ADMIN)
+        assert expected
+        with contextlib.suppress(*([Refused, Unavailable] if user.name in TOLD else [])):
+            assert ask(engine, user) == expected
+
+
+def looked_at(engine: Engine, user: User) -> object:
+    with contextlib.closing(loader_client.connect(engine.reached_as(user), 20)) as client:
+        return Tables(client, "_block").look([EXPIRING, *TABLES])
+
+
+def reached_from(engine: Engine, user: User) -> object:
+    with contextlib.closing(loader_client.connect(engine.reached_as(user), 20)) as client:
+        return [one.place for one in reached(ServerRecords(client, several=False).ask, EXPIRING)]
+
+
+def examined(engine: Engine, user: User) -> object:
+    with contextlib.closing(ClickHouseQuestions(settings(engine, user))) as doctor:
+        facts = doctor.look([EXPIRING, *TABLES])
+    if facts.unasked:
+        raise Refused(facts.unasked[0].reason)
+    # A user who may write nothing lacks rights, too.
+    return [replace(one, missing=()) for _, one in sorted(facts.tables.items()) if one]
+
+
+def judged(engine: Engine, user: User) -> object:
+    optional = LandedBlocks(settings(engine, user)).optional()
+    facts = TableAsking(optional, "_block").facts(EXPIRING, 0)
+    if optional.unanswered:
+        raise Refused("; ".join(optional.unanswered.values()))
+    return facts.views, list(facts.hides("_block")), facts.removals, facts.keys
 
 
 def whole_or_told(user: User, read: Callable[[], object], expected: object) -> None:
