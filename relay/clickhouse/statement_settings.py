@@ -47,6 +47,8 @@ EVERYWHERE: Mapping[str, object] = {
     "prefer_column_name_to_alias": 0,
     "cast_keep_nullable": 0,
     "data_type_default_nullable": 0,
+    # What it may make of a tuple in an answer, which has no names unless they are asked for.
+    "enable_named_columns_in_function_tuple": 0,
     # Dates of the server's logs are by the server's clock.
     "session_timezone": "",
     # Tables must be seen as they are, and all of them.

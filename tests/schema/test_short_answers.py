@@ -44,6 +44,7 @@ SHORT = {
     "cached": {"use_query_cache": "1", "query_cache_ttl": "600"},
     "any": {"join_default_strictness": "ANY"},
     "older": {"compatibility": "22.3"},
+    "tuples": {"enable_named_columns_in_function_tuple": "1"},
 }
 USERS = (
     *(User(name, "of-tests", settings=short) for name, short in SHORT.items()),
