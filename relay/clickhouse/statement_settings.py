@@ -49,6 +49,11 @@ EVERYWHERE: Mapping[str, object] = {
     "data_type_default_nullable": 0,
     # What it may make of a tuple in an answer, which has no names unless they are asked for.
     "enable_named_columns_in_function_tuple": 0,
+    # What it may make of a definition, of which relay.clickhouse.table_engine and .view_target read
+    # columns, TTLs and targets.
+    "show_create_query_identifier_quoting_rule": "when_necessary",
+    "show_create_query_identifier_quoting_style": "Backticks",
+    "show_table_uuid_in_table_create_query_if_not_nil": 0,
     # Dates of the server's logs are by the server's clock.
     "session_timezone": "",
     # Tables must be seen as they are, and all of them.

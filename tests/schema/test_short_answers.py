@@ -45,6 +45,9 @@ SHORT = {
     "any": {"join_default_strictness": "ANY"},
     "older": {"compatibility": "22.3"},
     "tuples": {"enable_named_columns_in_function_tuple": "1"},
+    "quotes": {"show_create_query_identifier_quoting_style": "DoubleQuotes"},
+    "bare": {"show_create_query_identifier_quoting_rule": "user_display"},
+    "uuids": {"show_table_uuid_in_table_create_query_if_not_nil": "1"},
 }
 USERS = (
     *(User(name, "of-tests", settings=short) for name, short in SHORT.items()),
