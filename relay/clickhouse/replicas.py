@@ -169,6 +169,7 @@ def connected(
 
     Raises:
         ClickHouseError: an answer, or of the last one that was asked.
+        Refused: the user's profile fixes a setting so that no answer could be believed.
     """
     made = partial(_made, clickhouse, password, is_answer, own, options)
     return renewing(made(), made)
@@ -201,7 +202,7 @@ def _made(
                 raise
         else:
             assert isinstance(client, HttpClient)
-            send_always(client)
+            send_always(client, clickhouse.user)
             return client
     raise AssertionError("a configuration names at least one server")
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.models import SettingDef
 
+from relay.clickhouse.quoting import literal, readable_user
+from relay.errors import Refused
+
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from clickhouse_connect.driver.httpclient import HttpClient
@@ -67,18 +70,34 @@ EVERYWHERE: Mapping[str, object] = {
     "additional_result_filter": "",
     "transform_null_in": 0,
 }
-"""One that the server does not know, or that its user may not set, is left out."""
+"""One that the server does not know is left out."""
+
+_TOLD = frozenset({
+    # With these no answer is another one; the server says what it does not answer.
+    "max_rows_to_group_by",
+    "force_primary_key",
+    "force_index_by_date",
+    "force_optimize_projection",
+    # relay.clickhouse.hidden_rows finds it, for the tables that it is about.
+    "additional_table_filters",
+})  # fmt: skip
+"""What a profile may fix to another value."""
 
 _CUTTING = ("limit", "offset", "read_overflow_mode", "result_overflow_mode")
 """Those that may cut any answer; every version knows them."""
 _KNOWN = "SELECT name, value, toInt64(readonly) FROM system.settings"
 
 
-def send_always(client: HttpClient) -> None:
+def send_always(client: HttpClient, user: str) -> None:
     """Have a client send them, as far as the server knows them and lets its user set them.
+
+    Args:
+        client: of the server.
+        user: that asks, for the advice.
 
     Raises:
         ClickHouseError: the profile does not let this user see them all.
+        Refused: it fixes one to another value, so that no answer could be believed.
     """
     if not client.server_settings.keys() >= set(_CUTTING):
         # The profile has cut the answer from which the client knows the server's settings.
@@ -88,6 +107,26 @@ def send_always(client: HttpClient) -> None:
     for name, value in EVERYWHERE.items():
         if may_set(client, name):
             client.set_client_setting(name, value)
+    if fixed := _fixed_otherwise(client):
+        found = ", ".join(f"{name} = {client.server_settings[name].value}" for name in fixed)
+        wanted = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
+        raise Refused(
+            f"the profile of ClickHouse's user {user} sets {found}, which this user may not change:"
+            " with it the server answers otherwise, without an error",
+            f"ALTER USER {readable_user(user)} MODIFY SETTINGS {wanted}; of a user in users.xml, "
+            "change the profile",
+        )
+
+
+def _fixed_otherwise(client: HttpClient) -> list[str]:
+    """Those that the user may not set, and that are not as they must be."""
+    known = client.server_settings
+    return [
+        name
+        for name, value in EVERYWHERE.items()
+        if name in known and not may_set(client, name) and name not in _TOLD
+        if known[name].value != str(value)
+    ]
 
 
 FEW_ROWS: Mapping[str, object] = {

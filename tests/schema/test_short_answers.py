@@ -49,10 +49,17 @@ SHORT = {
     "bare": {"show_create_query_identifier_quoting_rule": "user_display"},
     "uuids": {"show_table_uuid_in_table_create_query_if_not_nil": "1"},
 }
+FIXED = {
+    "cut": {"max_rows_to_group_by": "2", "group_by_overflow_mode": "any"},
+    "frugal": {"max_rows_to_group_by": "100000"},
+}
 USERS = (
     *(User(name, "of-tests", settings=short) for name, short in SHORT.items()),
     User("readonly", "of-tests", settings={"readonly": "1"}),
     User("reader", "of-tests", settings={"readonly": "2"}),
+    # Who may set nothing has the profile's values, one of which changes no answer.
+    *(User(name, "of-tests", settings={**short, "readonly": "1"}) for name, short in FIXED.items()),
+    User("one", "of-tests", settings=SHORT["any"], constant=tuple(SHORT["any"])),
 )
 RAISED = "raise that limit"
 TOLD = {
@@ -64,6 +71,14 @@ TOLD = {
     "set": ("Limit for IN-set exceeded", RAISED),
     "filter": ("Unknown expression", ""),
     "cached": ("query_cache_nondeterministic", ""),
+    "cut": (
+        "user cut sets group_by_overflow_mode = any, which",
+        "ALTER USER cut MODIFY SETTINGS group_by_overflow_mode = 'throw'",
+    ),
+    "one": (
+        "user one sets join_default_strictness = ANY, which",
+        "ALTER USER one MODIFY SETTINGS join_default_strictness = 'ALL'",
+    ),
 }
 """A part of the error, and of the next step, of those who may be told that they cannot see all."""
 TABLES = ["shop.items", "shop.orders", "shop.visits"]

@@ -42,6 +42,7 @@ WAYS = {
     "relay.process.suitability.brake.error ConfigError": (
         "the app's first start, of a source without a good message"
     ),
+    "relay.clickhouse.statement_settings.send_always Refused": SERVER,
     "relay.schema.catalogue.translated Refused": SERVER,
     "relay.schema.catalogue.translated ClickHouseAway": SERVER,
     "relay.core.step._fenced StopError": APP,
