@@ -23,6 +23,8 @@ _HEAD = re.compile(r"\w+\(((?:[^()'`]|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)*)\)")
 """The engine's own arguments: names of columns and, of Replicated tables, two texts."""
 _TTL = re.compile(r"\sTTL\s")
 _NAME = re.compile(r"`(?:[^`\\]|\\.)*`")
+_VALUE = r"'?\+?(?i:(?P<number>\d+)(?P<size>[KMGT])?(?P<binary>i)?|(?P<word>true|false))"
+"""Of a setting, as the table's owner wrote it: ClickHouse keeps `true`, `'1000'` and `'10Ki'`."""
 _KEEPS = re.compile(r"\b(?:TO\s+(?:DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
 """What a TTL may do to rows instead of deleting them."""
 
@@ -82,8 +84,13 @@ class TableEngine:
 
     def setting(self, name: str, defaults: Mapping[str, int | str]) -> int:
         """Return a setting: the table's own, else the server's, else 0."""
-        own = re.search(rf"\b{name} = (\d+)", self.full.rpartition(" SETTINGS ")[2])
-        return int(own[1] if own else defaults.get(name, 0))
+        own = re.search(rf"\b{name} = {_VALUE}", self.full.rpartition(" SETTINGS ")[2])
+        if own is None:
+            return int(defaults.get(name, 0))
+        if own["word"]:
+            return int(own["word"].lower() == "true")
+        base = 1024 if own["binary"] else 1000
+        return int(own["number"]) * int(base ** " KMGT".index((own["size"] or " ").upper()))
 
     def window(self, defaults: Mapping[str, int | str]) -> DeduplicationWindow | None:
         """Return the deduplication window; None where the engine has none.

@@ -96,3 +96,17 @@ def test_an_engine_that_merges_rows(engine: str, is_merge_tree: bool, merging: s
 def test_the_version_of_rows(full: str, version: str) -> None:
     name, tree, _ = full.partition("MergeTree")
     assert TableEngine(name + tree, full).version == version
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *[("7", 7), ("'7'", 7), ("'+7'", 7), ("1.", 1), ("'7K'", 7000), ("'7ki'", 7168)],
+        *[("'7Mi'", 7 << 20), ("true", 1), ("false", 0), ("'TRUE'", 1), ("'False'", 0)],
+    ],
+)
+def test_a_setting_as_its_table_has_it(written: str, value: int) -> None:
+    """ClickHouse keeps quotes and words; all of these were tried there."""
+    full = f"MergeTree ORDER BY id SETTINGS a_long = 3, long = {written}, long_b = 5"
+    assert TableEngine("MergeTree", full).setting("long", {"long": 9}) == value
+    assert TableEngine("MergeTree", full).setting("other", {"other": 9}) == 9
