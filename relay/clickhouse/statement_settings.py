@@ -65,6 +65,7 @@ EVERYWHERE: Mapping[str, object] = {
     "apply_deleted_mask": 1,
     "apply_patch_parts": 1,
     "enable_parallel_replicas": 0,
+    "ignore_cold_parts_seconds": 0,  # of ClickHouse Cloud, which leaves new parts out by it
     "implicit_transaction": 0,
     "additional_table_filters": {},
     "additional_result_filter": "",
