@@ -70,6 +70,11 @@ def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> No
     _, found = deep(config)
     assert len(found) == 2
     assert all("which ends at 0: they are lost" in text for text in found)
+    block = next(b.id for commit in pipeline.journal()[0] for b in commit.blocks)
+    command = [RELAY, "blocks", "show", config, block, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 1, done.stderr  # 4 before, after 30 s: "the brokers sent nothing"
+    assert json.loads(done.stdout)["chunks"]["problems"], "it looks whole"
 
 
 @pytest.mark.timeout(240)

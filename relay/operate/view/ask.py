@@ -235,9 +235,9 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
 def _chunks(settings: Settings, one: Listed) -> Chunks:
     block = one.block
     with contextlib.closing(TopicReader(settings)) as reader:
-        start, _ = reader.bounds(*place(block))
+        start, end = reader.bounds(*place(block))
         first = max(start, block.first_offset)
-        messages = reader.read(*place(block), first, block.next_offset)
+        messages = reader.read(*place(block), first, min(end, block.next_offset))
         return block_story.chunks_of(
             one,
             start,
