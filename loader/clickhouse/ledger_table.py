@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from relay.clickhouse.table_engine import TableEngine
+from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import ContractBroken
 
 COLUMNS: Mapping[str, str] = {
@@ -36,8 +37,6 @@ COLUMNS: Mapping[str, str] = {
     # ClickHouse's, as the loader met it before the claim: other versions may not know its token.
     "version": "LowCardinality(String)",
 }
-LATER = frozenset({"transform", "sent", "left_out", "version"})
-"""Columns that ledgers of earlier versions of the program have not."""
 
 
 def check_engine(name: str, engine: str) -> None:
@@ -75,7 +74,7 @@ def add(name: str, found: Collection[str]) -> str:
         ContractBroken: it lacks columns that every ledger has had.
     """
     missing = [column for column in COLUMNS if column not in found]
-    if others := [column for column in missing if column not in LATER]:
+    if others := [column for column in missing if column not in LEDGER_LATER]:
         raise ContractBroken(
             f"{name} has no column {', '.join(others)}",
             "Set loader.database to a database whose table `ledger` belongs to block-relay, or to "

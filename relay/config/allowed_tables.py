@@ -24,6 +24,8 @@ LEDGER_COLUMNS = frozenset(
 )
 """That every version's ledger has (loader.clickhouse.ledger_table). A table that has them all is
 one, wherever it is: another app's, or one of before `loader.database` was changed."""
+LEDGER_LATER = frozenset({"transform", "sent", "left_out", "version"})
+"""That ledgers of earlier versions have not; the loader adds them at its start."""
 DESCRIPTION = (
     "tables that may receive rows, as database.table; * stands for any part of a name. A message "
     "for any other table becomes a dead letter, and a block for it is parked. Empty: every table. "

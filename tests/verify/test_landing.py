@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
-from loader.clickhouse import ledger_table
+from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import ClickHouseAway
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.landing import Landing
@@ -500,7 +500,7 @@ def test_a_ledger_of_an_earlier_version_knows_the_column_too(shop: Shop) -> None
     block = shop.block(table)
     shop.load(block)
     shop.stamp(table)
-    dropped = ", ".join(f"DROP COLUMN {column}" for column in sorted(ledger_table.LATER))
+    dropped = ", ".join(f"DROP COLUMN {column}" for column in sorted(LEDGER_LATER))
     shop.sql(f"ALTER TABLE {shop.ledger} {dropped}")
     kinds, text = shop.judge(block)
     assert kinds == [], text

@@ -18,7 +18,8 @@ from relay.clickhouse.balancer import servers
 from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
-from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.table_engine import TableEngine, columns_of
+from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
@@ -248,6 +249,8 @@ class ClickHouseQuestions:
         if ledger is None:
             wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]
             wanted += [("", "TABLE ENGINE", "MergeTree")]
+        elif _is_older(ledger):
+            wanted += [("", "ALTER ADD COLUMN", place)]
         version = parsed(self._client.server_version or "")
         if version is not None and INPUT.before is not None and version < INPUT.before:
             wanted += [("", INPUT.privileges, INPUT.place)]
@@ -290,6 +293,12 @@ class ClickHouseQuestions:
         told = Unasked(what, " ".join(str(error).split())[:300], mend)
         if told not in self._unasked:  # one question may be asked in pieces
             self._unasked.append(told)
+
+
+def _is_older(ledger: TargetFacts) -> bool:
+    """Whether a loader of this version adds columns to it at its start."""
+    columns = columns_of(ledger.create)
+    return bool(columns) and not columns >= LEDGER_LATER
 
 
 def _places(table: str) -> set[tuple[str, str]]:
