@@ -1,16 +1,21 @@
 #!/bin/sh
-# Rolls an overlay out: the doctor first, then everything, and waits until it runs.
+# Rolls an overlay out: the doctor first, then verifiers, loader and relays, each when the one before
+# runs. That is the order of an upgrade (relay/docs/upgrade.md): an older loader parks what newer
+# relays write.
 #
 #   sh k8s/roll-out.sh k8s/overlays/small
 #
 # Goes no further where the doctor finds an error, and shows what it says. May be run again at any
-# time, after a success and after a failure. Back is the same command with the earlier overlay.
+# time, after a success and after a failure. Back is the same command with the earlier overlay, where
+# only settings changed; to an earlier version see k8s/README.md#back-to-an-earlier-version.
 # KUBECTL names another kubectl; ROLL_OUT_SECONDS is how long pods may take (default 600).
 set -eu
 
 overlay=${1:?"name the directory of an overlay: sh k8s/roll-out.sh k8s/overlays/small"}
 seconds=${ROLL_OUT_SECONDS:-600}
 doctor=batch.kubernetes.io/job-name=doctor
+part_of=app.kubernetes.io/part-of=block-relay
+program=app.kubernetes.io/name
 
 kubectl() {
   command "${KUBECTL:-kubectl}" "$@"
@@ -65,21 +70,38 @@ ask_doctor() {
   fi
 }
 
+# Waits for those pods whose owners carry these labels.
 wait_for_pods() {
-  for one in $(in_namespace get statefulsets,deployments \
-    --selector app.kubernetes.io/part-of=block-relay --output name); do
+  for one in $(in_namespace get statefulsets,deployments --selector "$1" --output name); do
     in_namespace rollout status "$one" --timeout "${seconds}s" || {
       in_namespace get pods >&2
       in_namespace logs "$one" --all-containers --tail=20 >&2 || true
       fail "$one does not run as applied" \
-        "correct the overlay and run this again; or run it with the earlier overlay."
+        "correct the overlay and run this again; to go back, k8s/README.md#back-to-an-earlier-version"
     }
+  done
+}
+
+apply_in_order() {
+  # What belongs to no program, as ConfigMaps, which the pods name.
+  kubectl apply --kustomize "$overlay" --selector "$program notin (relay, loader, verifier)"
+  for step in verifier loader relay; do
+    kubectl apply --kustomize "$overlay" --selector "$program=$step"
+    wait_for_pods "$part_of,$program=$step"
   done
 }
 
 kubectl apply --kustomize "$(dirname "$0")/namespace"
 require_secrets
 ask_doctor
-kubectl apply --kustomize "$overlay"
-wait_for_pods
+# A loader is ready only when a relay has made the journal, so the first time it cannot be waited for.
+ready=$(in_namespace get statefulset relay --ignore-not-found \
+  --output jsonpath='{.status.readyReplicas}')
+if [ -n "$ready" ]; then
+  apply_in_order
+else
+  echo "roll-out: no relay is ready, so everything is applied at once"
+  kubectl apply --kustomize "$overlay"
+fi
+wait_for_pods "$part_of"
 echo "roll-out: every pod runs as applied"

@@ -1,4 +1,4 @@
-"""k8s/roll-out.sh: again and again, and no further than a doctor that fails.
+"""k8s/roll-out.sh: again and again, part after part, no further than a doctor that fails.
 
 A program in kubectl's place keeps what a server would: which Secrets and Jobs there are, that a
 Job cannot be changed, and how the doctor ends.
@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.k8s.built import K8S
+from tests.k8s.built import COMPONENTS, K8S, with_components
+
+OF = " --selector app.kubernetes.io/name={}"
+NO_PROGRAM = "app.kubernetes.io/name notin (relay, loader, verifier)"
 
 PLAYED = '''#!{python}
 """Plays the server: state is files in a directory."""
@@ -30,21 +33,29 @@ match words:
         sys.exit(0 if (state / name).exists() else 1)
     case ["delete", "job", *_]:
         job.unlink(missing_ok=True)
-    case ["apply", _, where, "--selector", _]:
+    case ["apply", _, where, "--selector", "block-relay.io/phase=before"]:
         if job.exists():
             sys.exit("The Job doctor is invalid: spec.template: field is immutable")
         job.write_text(ends)
-    case ["apply", _, where]:
+    case ["apply", *_]:
         pass
+    case ["get", "statefulset", "relay", *_]:
+        if (state / "away").exists():
+            sys.exit("Unable to connect to the server")
+        print((state / "relays").read_text())
     case ["get", "job", *_]:
         print("SuccessCriteriaMet" if ends == "Complete" else "FailureTarget")
         print(ends)
     case ["logs", *_]:
         print("[pod/doctor-x/loader] right-table: GRANT INSERT ON shop.orders TO loader")
-    case ["get", "statefulsets,deployments", *_]:
-        print("statefulset.apps/relay deployment.apps/verifier")
+    case ["get", "statefulsets,deployments", "--selector", wanted, *_]:
+        every = ["statefulset.apps/relay", "statefulset.apps/loader", "deployment.apps/verifier"]
+        parts = dict(one.split("=") for one in wanted.split(","))
+        name = parts.get("app.kubernetes.io/name", "")
+        print(*(one for one in every if one.endswith(name)))
     case ["rollout", "status", what, *_]:
-        sys.exit(1 if (state / "stuck").exists() else 0)
+        stuck = state / "stuck"
+        sys.exit(1 if stuck.exists() and stuck.read_text() == what else 0)
 '''
 
 
@@ -59,6 +70,11 @@ class Cluster:
         self.kubectl.write_text(PLAYED.format(python=sys.executable, state=str(directory)))
         self.kubectl.chmod(0o755)
         self.doctor_ends("Complete")
+        self.relays_are_ready("1")
+
+    def relays_are_ready(self, number: str) -> None:
+        """As a StatefulSet's status says it: empty where none is, or where there is no such set."""
+        (self.state / "relays").write_text(number)
 
     def doctor_ends(self, how: str) -> None:
         (self.state / "ends").write_text(how)
@@ -74,9 +90,10 @@ class Cluster:
             check=False,
         )
 
-    def applied_everything(self) -> bool:
-        calls = (self.state / "calls").read_text().splitlines()
-        return any(c.startswith("apply") and c.endswith("overlays/small") for c in calls)
+    def calls(self, *verbs: str) -> list[str]:
+        """What was asked of the server with these verbs, without the directory of the overlay."""
+        lines = (self.state / "calls").read_text().replace(f" {K8S / 'overlays' / 'small'}", "")
+        return [line for line in lines.splitlines() if line.startswith(verbs)]
 
 
 @pytest.fixture
@@ -90,7 +107,7 @@ def test_it_works_twice_and_after_a_failed_one(cluster: Cluster) -> None:
         cluster.doctor_ends(ends)
         done = cluster.roll_out()
         assert done.returncode == status, done.stderr
-        assert cluster.applied_everything() is (status == 0)
+        assert (f"apply --kustomize{OF.format('relay')}" in cluster.calls("apply")) is (status == 0)
 
 
 def test_a_failed_doctor_is_shown(cluster: Cluster) -> None:
@@ -106,20 +123,87 @@ def test_a_missing_secret_is_named_before_anything_waits_for_it(cluster: Cluster
     done = cluster.roll_out()
     assert done.returncode == 1
     assert "no Secret loader-passwords" in done.stderr
-    assert "selector block-relay.io/phase=before" not in (cluster.state / "calls").read_text()
+    assert not [call for call in cluster.calls("apply") if "overlays" in call or "phase" in call]
 
 
 def test_pods_that_do_not_come_end_it_with_their_log(cluster: Cluster) -> None:
-    (cluster.state / "stuck").touch()
+    (cluster.state / "stuck").write_text("statefulset.apps/relay")
     done = cluster.roll_out()
     assert done.returncode == 1
     assert "statefulset.apps/relay does not run as applied" in done.stderr
-    assert "logs statefulset.apps/relay" in (cluster.state / "calls").read_text()
+    assert cluster.calls("logs statefulset.apps/relay")
+
+
+def test_relays_are_last(cluster: Cluster) -> None:
+    """The order of relay/docs/upgrade.md, each when the one before runs."""
+    done = cluster.roll_out()
+    assert done.returncode == 0, done.stderr
+    steps = [call.partition(" --timeout")[0] for call in cluster.calls("apply", "rollout")]
+    assert steps[1:9] == [
+        "apply --kustomize --selector block-relay.io/phase=before",
+        f"apply --kustomize --selector {NO_PROGRAM}",
+        f"apply --kustomize{OF.format('verifier')}",
+        "rollout status deployment.apps/verifier",
+        f"apply --kustomize{OF.format('loader')}",
+        "rollout status statefulset.apps/loader",
+        f"apply --kustomize{OF.format('relay')}",
+        "rollout status statefulset.apps/relay",
+    ]
+    assert all(step.startswith("rollout") for step in steps[9:])
+
+
+def test_no_relay_is_changed_before_the_loader_runs(cluster: Cluster) -> None:
+    """An older loader parks what a newer relay writes."""
+    (cluster.state / "stuck").write_text("statefulset.apps/loader")
+    done = cluster.roll_out()
+    assert done.returncode == 1
+    assert f"apply --kustomize{OF.format('loader')}" in cluster.calls("apply")
+    assert f"apply --kustomize{OF.format('relay')}" not in cluster.calls("apply")
+    heading = "Back to an earlier version"
+    assert f"\n## {heading}\n" in (K8S / "README.md").read_text(encoding="utf-8")
+    assert f"k8s/README.md#{heading.lower().replace(' ', '-')}" in done.stderr
+
+
+def test_nothing_waits_for_a_loader_where_no_relay_is_ready(cluster: Cluster) -> None:
+    """As at the first time: a loader is ready when a relay has made the journal, no sooner."""
+    cluster.relays_are_ready("")
+    (cluster.state / "stuck").write_text("statefulset.apps/loader")
+    done = cluster.roll_out()
+    assert done.returncode == 1, "the wait at the end"
+    assert "no relay is ready" in done.stdout
+    before = cluster.calls("apply", "rollout")
+    assert before.index("apply --kustomize") < min(
+        before.index(call) for call in before if call.startswith("rollout")
+    )
+
+
+def test_a_server_that_does_not_answer_is_not_taken_for_one_without_relays(
+    cluster: Cluster,
+) -> None:
+    (cluster.state / "away").touch()
+    done = cluster.roll_out()
+    assert done.returncode == 1
+    assert "apply --kustomize" not in cluster.calls("apply")
+
+
+@pytest.mark.parametrize("components", [(), COMPONENTS])
+def test_every_object_is_of_one_step(tmp_path: Path, components: tuple[str, ...]) -> None:
+    """So that the steps together apply all, and whatever runs is in the step that its name says."""
+    steps = {"relay", "loader", "verifier", "doctor"}
+    for one in with_components(tmp_path, *components):
+        labels = one["metadata"].get("labels", {})
+        program = labels.get("app.kubernetes.io/name")
+        if one["kind"] in {"StatefulSet", "Deployment", "SparkApplication", "Job"}:
+            assert program == one["metadata"]["name"]
+        assert program is None or program in steps, one["metadata"]["name"]
+        if labels.get("block-relay.io/phase") == "before" and one["kind"] != "Namespace":
+            back = program == "doctor" or one["data"].keys() == {"relay.toml"}
+            assert back, "more than the README puts back with relays"
 
 
 def test_a_job_that_stays_is_refused(cluster: Cluster) -> None:
     """Negative control of the played server: by this the second roll-out failed."""
     cluster.roll_out()
-    words = ["apply", "--kustomize", "x", "--selector", "y"]
+    words = ["apply", "--kustomize", "x", "--selector", "block-relay.io/phase=before"]
     again = subprocess.run([cluster.kubectl, *words], capture_output=True, text=True, check=False)
     assert "immutable" in again.stderr
