@@ -31,6 +31,7 @@ class ErrorPage(StrEnum):
     REWIND = "rewind#rewind"
     GAP = "topics#when-the-past-is-gone"
     LEDGER = "backup#other-losses"
+    LEDGER_TABLE = "parked#the-ledger-on-a-clickhouse-cluster"
     RESTORED_REWIND = "backup#a-backup-that-is-older-than-a-rewind"
     WRONG_TOPIC = "dead-letters#the-wrong-topic"
     LETTER = "dead-letters#the-record"

@@ -114,13 +114,15 @@ class Ledger:
         """Create database and table if they do not exist.
 
         Raises:
-            ContractBroken: a table of that name has other columns.
+            ContractBroken: a table of that name has other columns, or rows of no time.
         """
         if not self.exists():
             self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
             self._tell(ledger_table.create(self.name))
-        found = {row[0] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
-        if added := ledger_table.add(self.name, found):
+        found = {row[0]: row[2:4] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
+        added = ledger_table.add(self.name, found)
+        ledger_table.check_clock(self.name, *found["at"])
+        if added:
             self._tell(added)
 
     def check_seen(self) -> None:

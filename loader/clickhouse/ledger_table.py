@@ -9,12 +9,15 @@ finds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from relay.clickhouse.table_engine import TableEngine
 from relay.config.allowed_tables import LEDGER_LATER
-from relay.errors import ContractBroken
+from relay.errors import ContractBroken, ErrorPage
 
+_AT = "DEFAULT now64(3)"
+_FROM_THE_CLOCK = re.compile(r"\bnow(64)?\(")
 COLUMNS: Mapping[str, str] = {
     "app": "LowCardinality(String)",
     "table": "LowCardinality(String)",  # empty in position rows
@@ -29,7 +32,7 @@ COLUMNS: Mapping[str, str] = {
     # In base64, to resolve it by: of a parked block its journal record; of a claim that leaves
     # messages out, that of the block which they make.
     "record": "String",
-    "at": "DateTime64(3) DEFAULT now64(3)",
+    "at": f"DateTime64(3) {_AT}",
     "transform": "String",  # version of what made the rows; empty: they are the block's
     # alone, under its token; unremembered: the table had no window; maybe together; as dead letters
     "sent": "LowCardinality(String)",
@@ -44,17 +47,49 @@ def check_engine(name: str, engine: str) -> None:
 
     Args:
         name: the table's, quoted.
-        engine: system.tables.engine.
+        engine: system.tables.engine; empty: there is no table.
 
     Raises:
-        ContractBroken: the engine merges rows into others.
+        ContractBroken: the engine keeps no rows itself, or merges them into others.
     """
+    if engine and not TableEngine(engine).is_merge_tree:
+        raise ContractBroken(
+            f"the ledger {name} is a {engine}, not a MergeTree: what is read from it need not be "
+            "all that was written, so blocks that are loaded could look as if they were not",
+            "Stop all loaders and make the ledger anew as MergeTree, or on a cluster as "
+            "ReplicatedMergeTree under one path for all replicas, with the same columns and ORDER "
+            f"BY (app, table, block): rename {name}, create it, and copy the rows that it shows.",
+            page=ErrorPage.LEDGER_TABLE,
+        )
     if TableEngine(engine).merges_rows:
         raise ContractBroken(
             f"the ledger {name} is a {engine}, which merges rows away: blocks that are loaded "
             "would look as if they were not",
             "Recreate it as MergeTree, or ReplicatedMergeTree, with the same columns and ORDER "
             f"BY (app, table, block): rename {name}, create it, and copy the rows.",
+        )
+
+
+def check_clock(name: str, kind: str, expression: str) -> None:
+    """Check that each row gets the time when it is written.
+
+    Args:
+        name: the table's, quoted.
+        kind: of the default of its column `at`, as DESCRIBE TABLE gives it.
+        expression: of that default.
+
+    Raises:
+        ContractBroken: rows get none, so that they count as of 1970.
+    """
+    if kind not in {"DEFAULT", "MATERIALIZED"} or not _FROM_THE_CLOCK.search(expression):
+        found = f"{kind} {expression}".strip() or "no default"
+        raise ContractBroken(
+            f"column at of the ledger {name} has {found} where it needs {_AT}: rows do "
+            "not say when they were written, so how old a claim is would be wrong, and "
+            "`loader ledger clean` would take each row for an old one",
+            f"ALTER TABLE {name} MODIFY COLUMN at {COLUMNS['at']}; then start the loader again. "
+            "Rows that are there keep the time that they have.",
+            page=ErrorPage.LEDGER_TABLE,
         )
 
 

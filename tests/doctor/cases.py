@@ -486,6 +486,13 @@ CLICKHOUSE: dict[str, Case] = {
         "ENGINE = MergeTree ORDER BY (app, table, block)",
         ledger=table(engine="ReplacingMergeTree", engine_full="ReplacingMergeTree ORDER BY app"),
     ),
+    "ledger-unfit": a_server(
+        "engine Distributed",
+        "ENGINE = MergeTree ORDER BY (app, table, block), or on a cluster ReplicatedMergeTree "
+        "under one path for all replicas",
+        ledger=table(engine="Distributed", engine_full="Distributed(c, relay, ledger_local)"),
+        tables={TABLE: table(**REPLICATED)},
+    ),
     "ledger-expires": a_server(
         "rows expire (TTL at + toIntervalDay(90))",
         "REMOVE TTL",

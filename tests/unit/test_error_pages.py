@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from clickhouse_connect.driver.exceptions import DatabaseError
 from confluent_kafka import KafkaError
 
-from loader.clickhouse import servers
+from loader.clickhouse import ledger_table, servers
 from loader.clickhouse.client import failure
 from loader.core.positions import Noted
 from loader.journal import begin_plan, checkpoint_lock
@@ -67,6 +67,12 @@ def several_servers() -> RelayError:
     return refused.value
 
 
+def not_kept() -> RelayError:
+    with pytest.raises(RelayError) as refused:
+        ledger_table.check_engine("relay.ledger", "Distributed")
+    return refused.value
+
+
 def left_parked() -> RelayError:
     parked = importlib.import_module("loader.cli.parked")  # the package has a command of this name
     with pytest.MonkeyPatch.context() as patch:
@@ -84,6 +90,7 @@ NAMED: dict[str, tuple[Callable[[], RelayError], ErrorPage]] = {
         lambda: lost(checkpoint=None, bounds={0: (3, 9)}),
         ErrorPage.LEDGER,
     ),
+    "a ledger that keeps no rows": (not_kept, ErrorPage.LEDGER_TABLE),
     "a checkpoint of another journal": (lambda: lost(journal="K"), ErrorPage.LEDGER),
     "a ledger of another journal": (
         lambda: lost(noted=Noted({("K", 0): 3}), checkpoint=None),

@@ -54,6 +54,8 @@ ERRORS: Mapping[str, str] = {
     "from being loaded twice",
     "ledger-merges": "entries of a block are merged away, and with them what keeps it from being "
     "loaded twice: the loader refuses to start",
+    "ledger-unfit": "what is read from it need not be all that was written, so that blocks which "
+    "are loaded would look as if they were not: the loader refuses to start",
     "source-passed": "messages were deleted before they were read: the next start ends with "
     "status 6 and names the gap",
     "offset-foreign": "a tool moved the group's offsets: the next start ends with status 6",

@@ -96,15 +96,19 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         )
     if ledger is not None:
         yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)
-    if ledger is not None and replicated and not engine_of(ledger).is_replicated:
+    if ledger is not None and replicated and _is_local(ledger):
         place = f"{readable(settings.loader.database)}.ledger"
         yield found(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
-            f"with the loader stopped: RENAME TABLE {place} TO {place}_local; CREATE TABLE "  # noqa: S608 - text for people
-            f"{place} AS {place}_local ENGINE = ReplicatedMergeTree ORDER BY (app, table, block); "
-            f"INSERT INTO {place} SELECT * FROM {place}_local",
+            _anew(place, "local", "ReplicatedMergeTree ORDER BY (app, table, block)"),
         )
+
+
+def _is_local(ledger: TargetFacts) -> bool:
+    """Whether one server alone holds its rows; of an engine that keeps none something else is."""
+    engine = engine_of(ledger)
+    return engine.is_merge_tree and not engine.is_replicated
 
 
 def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
@@ -125,13 +129,22 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
 
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
     """Whether all rows that are written to it stay."""
+    if not engine_of(ledger).is_merge_tree:
+        yield found(
+            "ledger-unfit",
+            f"{place}: engine {ledger.engine}",
+            _anew(
+                place,
+                "unfit",
+                "MergeTree ORDER BY (app, table, block), or on a cluster ReplicatedMergeTree under "
+                "one path for all replicas",
+            ),
+        )
     if engine_of(ledger).merges_rows:
         yield found(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",
-            f"with the loader stopped: RENAME TABLE {place} TO {place}_merged; CREATE TABLE "  # noqa: S608 - text for people
-            f"{place} AS {place}_merged ENGINE = MergeTree ORDER BY (app, table, block); "
-            f"INSERT INTO {place} SELECT * FROM {place}_merged",
+            _anew(place, "merged", "MergeTree ORDER BY (app, table, block)"),
         )
     if expires := expiry(ledger):
         yield found(
@@ -139,3 +152,11 @@ def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
             f"{place}: rows expire (TTL {expires})",
             f"ALTER TABLE {place} REMOVE TTL; `loader ledger clean CONFIG` shows what may go",
         )
+
+
+def _anew(place: str, was: str, engine: str) -> str:
+    """How a ledger is made in this engine, with the rows that it has."""
+    return (
+        f"with the loader stopped: RENAME TABLE {place} TO {place}_{was}; CREATE TABLE {place} AS "  # noqa: S608 - text for people
+        f"{place}_{was} ENGINE = {engine}; INSERT INTO {place} SELECT * FROM {place}_{was}"
+    )
