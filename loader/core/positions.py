@@ -13,6 +13,7 @@ them apart:
     DEAD#letters:PARTITION    attempt: of the topic of dead letters, all before it was looked at
                               for what the ledger lacks
     JOURNAL#gone:0            a person acknowledged that this journal was deleted
+    #column-NAME:0            loader.block_column of the app's loaders
     JOURNAL#superseded-OFFSET:PARTITION
                               of the rewind whose record is at this offset the old blocks are
                               settled, and their rows removed
@@ -48,6 +49,8 @@ WHERE (
 """
 """Appends positions unless the ledger is behind others; parameters: `saved`."""
 _BEGAN = "began"
+COLUMN = "#column-"
+"""How the `block` of the row begins that names loader.block_column."""
 _GONE = "gone"
 _LETTERS = "letters"
 
@@ -97,6 +100,7 @@ class Noted:
         began: by (topic id, partition), the last position that a start noted, if it was not 0.
         superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
+        columns: that loaders were started with as loader.block_column.
     """
 
     positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -106,6 +110,7 @@ class Noted:
     superseded: frozenset[str] = frozenset()
     letters: Mapping[tuple[str, int], int] = field(default_factory=dict)
     began: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    columns: frozenset[str] = frozenset()
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
@@ -139,6 +144,7 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     began: dict[tuple[str, int], int] = {}
     gone: set[str] = set()
     superseded: set[str] = set()
+    columns: set[str] = set()
     now = 0
     for block, attempt, at in rows:
         name, _, partition = str(block).rpartition(":")
@@ -152,11 +158,14 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
             began[place] = offset
         elif kind == _GONE:
             gone.add(journal)
+        elif name.startswith(COLUMN):
+            columns.add(name.removeprefix(COLUMN))
         elif names.SUPERSEDED in name:
             superseded.add(str(block))
         elif not kind:
             positions[place] = offset
-    return Noted(positions, unsure, frozenset(gone), now, frozenset(superseded), letters, began)
+    sets = frozenset(gone), now, frozenset(superseded)
+    return Noted(positions, unsure, *sets, letters, began, frozenset(columns))
 
 
 def newest(known: Noted) -> dict[str, int]:
@@ -238,6 +247,11 @@ def letters_rows(topic: str, ends: Mapping[int, int]) -> list[dict[str, object]]
 def gone_row(journal: str) -> dict[str, object]:
     """Return the row that records the deletion of a journal."""
     return {"block": _noted_row(journal, _GONE, 0), "state": "position"}
+
+
+def column_row(name: str) -> dict[str, object]:
+    """Return the row that records loader.block_column."""
+    return {"block": f"{COLUMN}{name}:0", "state": "position"}
 
 
 def superseded_row(journal: str, partition: int, offset: int) -> dict[str, object]:

@@ -29,9 +29,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
-from loader.core.positions import Noted, Unsure, Why, only_a_marker
+from loader.core.positions import COLUMN, Noted, Unsure, Why, only_a_marker
 from loader.journal.checkpoint import CheckpointPositions
 from relay import names
+from relay.clickhouse.quoting import literal
 from relay.errors import ContractBroken, ErrorPage
 from relay.program.plural import several
 
@@ -251,6 +252,30 @@ def check_rewinds(
             "Run `relay rewind CONFIG --run`, which removes what the rewind replaced and notes it. "
             "Then start the loader again as now.",
             page=ErrorPage.RESTORED_REWIND,
+        )
+
+
+def check_column(ledger: str, app: str, column: str, noted: Noted) -> None:
+    """Stop where the loader would look for blocks in another column than it filled before.
+
+    Args:
+        ledger: its name.
+        app: the app.
+        column: loader.block_column.
+        noted: by the ledger.
+
+    Raises:
+        ContractBroken: it would.
+    """
+    if before := ", ".join(sorted(noted.columns - {column})):
+        raise ContractBroken(
+            f"loader.block_column is {column}, but loaders of app {app} filled {before} until now "
+            f"(ledger {ledger}): blocks whose rows have their id there would look as if they were "
+            "not inserted, and could be inserted a second time",
+            f'Set loader.block_column = "{before}" again. Only if that column was renamed in every '
+            "table that has it, or none has one, let the ledger forget the earlier name: "
+            f"ALTER TABLE {ledger} DELETE WHERE app = {literal(app)} AND table = '' AND "
+            f"state = 'position' AND startsWith(block, '{COLUMN}') SETTINGS mutations_sync = 2",
         )
 
 

@@ -21,7 +21,7 @@ from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
 from loader.core.entries import NewEntry
-from loader.core.positions import Noted, rows_of
+from loader.core.positions import Noted, column_row, rows_of
 from loader.journal import begin_plan, past_letters, rewinds
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
@@ -174,6 +174,8 @@ def begin(
         checkpoint.where,
         lost,
     )
+    column = settings.loader.block_column
+    begin_plan.check_column(ledger.name, settings.app, column, facts.noted)
     found = begin_plan.decide(facts)
     _check_rewinds(settings, ledger, facts, found, rest, tell)
     for warning in found.warnings:
@@ -181,8 +183,10 @@ def begin(
     # Before the note, which makes the next start know of nothing unusual any more.
     _record_letters(settings, ledger, facts, found, rest, tell)
     waited(settings, lambda: _doubt_waiting(settings, ledger, found), rest, tell)
-    if found.new or found.ends:
-        rows = rows_of(journal, found.new, found.ends, found.why)
+    rows = rows_of(journal, found.new, found.ends, found.why)
+    if column not in facts.noted.columns:
+        rows.append(column_row(column))
+    if rows:
         note = partial(ledger.note, rows)
         waited(settings, note, rest, tell)
     # From here on the ledger itself holds what the checkpoint said.

@@ -241,7 +241,7 @@ class Loader(Section):
     block_column: str = Field(
         "_block",
         description="name of the String column that the loader fills with the block id in tables "
-        "that have it",
+        "that have it; fixed for the life of an app",
     )
     insert_timeout_seconds: Seconds = Field(300.0, description="how long one INSERT may take")
     rejected: Literal["park", "dead"] = Field(

@@ -9,8 +9,23 @@ from pathlib import Path
 import pytest
 
 from loader.core.plan import ASIDE, PREPARED, Entry
-from loader.core.positions import Noted, Unsure, gone_row, noted, rows_of, superseded_row
-from loader.journal.begin_plan import StartFacts, check_rewinds, decide, end_unsure, forgot
+from loader.core.positions import (
+    Noted,
+    Unsure,
+    column_row,
+    gone_row,
+    noted,
+    rows_of,
+    superseded_row,
+)
+from loader.journal.begin_plan import (
+    StartFacts,
+    check_column,
+    check_rewinds,
+    decide,
+    end_unsure,
+    forgot,
+)
 from loader.journal.checkpoint import Checkpoint, CheckpointPositions
 from loader.journal.rewinds import followed
 from relay.errors import ContractBroken, Refused
@@ -359,3 +374,14 @@ def test_a_rewind_has_ended_where_a_record_of_its_partition_follows(
         for offset, one in enumerate(records.split())
     ]
     assert sorted(followed(rows)) == ended
+
+
+def test_the_column_of_block_ids_is_noted_once_and_by_its_name() -> None:
+    row = str(column_row("_block")["block"])
+    known = noted([(row, 0, 1)])
+    assert known == Noted(columns=frozenset({"_block"}), now=1)
+    assert known.of("") == {}, "no position of any journal"
+    check_column("`l`.ledger", "app", "_block", known)
+    check_column("`l`.ledger", "app", "x", Noted())
+    with pytest.raises(ContractBroken, match="filled _block"):
+        check_column("`l`.ledger", "app", "x", known)

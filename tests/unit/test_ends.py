@@ -108,6 +108,7 @@ WAYS = {
     "loader.journal.startup.topic_id Unavailable": SERVER,
     "loader.journal.begin_plan._checkpoint ContractBroken": APP,
     "loader.journal.begin_plan._lost ContractBroken": APP,
+    "loader.journal.begin_plan.check_column ContractBroken": APP,
     "loader.journal.begin_plan.check_journal ContractBroken": APP,
     "loader.journal.begin_plan.check_rewinds ContractBroken": APP,
     "loader.journal.begin_plan.deleted_unread ContractBroken": APP,
