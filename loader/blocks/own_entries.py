@@ -9,6 +9,7 @@ from loader.core import plan
 
 if TYPE_CHECKING:
     from loader.blocks.attempt import Attempt
+    from loader.clickhouse.ledger import Claimed
 
 
 def claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
@@ -50,6 +51,30 @@ def loaded(run: plan.Run) -> plan.Entry:
     return plan.Entry(
         plan.LOADED, run.attempt, run.claim, seen=0, rows=run.rows, transform=run.transform
     )
+
+
+def may_be_orphan(attempt: Attempt, claimed: Claimed, stamp: str, *, several: bool) -> bool:
+    """Return whether the table may have the block's token without its part, and nobody needs it.
+
+    A MergeTree table writes the token to its log before the part is in its place (MergeTreeSink).
+    A server that is killed in between, or whose disk kept the one and not the other, takes a repeat
+    for a duplicate, drops it, and answers that it wrote all rows. The token is not needed where a
+    count tells what is there, or where nobody has inserted anything since the claim.
+
+    Args:
+        attempt: not the first of the block.
+        claimed: when the block was first claimed.
+        stamp: the block-id column.
+        several: whether other blocks of the table are inserted in the same turn.
+    """
+    target = attempt.target
+    if target is None or target.nature.window.counter != "parts":
+        return False
+    if not claimed.may_precede(claimed.started):
+        return False  # no server was killed meanwhile
+    absent = attempt.run.human == "absent" and target.stamped(stamp)  # and counted, by the plan
+    untouched = 0 <= claimed.seen == target.counter and not target.nature.views
+    return absent or target.counts(stamp) or (untouched and not several)
 
 
 def _sent(attempt: Attempt) -> plan.Sent:

@@ -18,7 +18,7 @@ from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import ASKED_TO_END, Isolator, never
 from loader.blocks.made_rows import Maker
-from loader.blocks.own_entries import claim_of, loaded
+from loader.blocks.own_entries import claim_of, loaded, may_be_orphan
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
@@ -314,8 +314,8 @@ class Worker:
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
         """Which of them have a token of their own: the claim says so, before anything is inserted.
 
-        Those that may go together; and those whose rows a person has removed: the token that they
-        leave behind would keep them out.
+        Those that may go together; and those whose rows a person has removed, or a killed server
+        has lost: the token that is left behind would keep them out.
         """
         blocks_of = Counter(attempt.block.table for attempt in attempts)
         for one in attempts:
@@ -323,7 +323,10 @@ class Worker:
             first = one.effect.attempt == 1 and not one.run.forgotten
             counts = one.target is not None and one.target.counts(self._stamp)
             together = first and counts and blocks_of[one.block.table] > 1
-            one.alone = not together and not self._is_removed(one)
+            one.alone = not (together or self._is_removed(one))
+            if one.alone and not first:
+                several = blocks_of[one.block.table] > 1
+                one.alone = not may_be_orphan(one, self._claimed(one), self._stamp, several=several)
 
     def _is_removed(self, attempt: Attempt) -> bool:
         """Return whether rows that a person does not find may have been removed since a claim.

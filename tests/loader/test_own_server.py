@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from relay.errors import Unavailable
 from tests.loader.blocks import Journal, await_next_second, batch
 from tests.loader.test_evidence import create, number, until_settled, window
 from tests.loader.test_set_back import loaded
-from tests.loader.test_work import copies, make
+from tests.loader.test_work import copies, killed, make
 from tests.loader.unsparked import Unsparked
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import NOW
@@ -90,6 +91,32 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     with site.worker() as worker:
         assert until_settled(worker, blocks) == ["loaded"]
     assert (number(client, table), number(client, view)) == (300, 300)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_token_without_its_part_keeps_no_rows_out(
+    site: Site, client: Client, app: str, *, stamped: bool
+) -> None:
+    """A server that was killed between the two: 0 of 300 rows, the answer said 300, and `loaded`.
+
+    What it leaves is made here: it is killed behind the INSERT, and loses the part.
+    """
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.t", ", _block String" * stamped, more=window(100))
+    await_next_second(client)
+    blocks = site.journal.seal(table, batch(0, 300))
+    with site.worker():
+        killed(site.journal, blocks, "after_insert")
+    assert number(client, table) == 300
+    asked = f"SELECT path FROM system.parts WHERE database = '{app}' AND table = 't' AND active"
+    ((part,),) = client.query(asked).result_rows
+    site.engine.kill()
+    shutil.rmtree(part)
+    site.engine.start()
+    assert number(client, table) == 0
+    with site.worker() as worker:
+        assert until_settled(worker, blocks) == ["loaded"]
+    assert copies(client, table) == (300, 300)
 
 
 MANY = 3_000
