@@ -8,6 +8,8 @@ from loader.core import left_out as core_left_out
 from loader.core import plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from loader.blocks.attempt import Attempt
     from loader.clickhouse.ledger import Claimed
 
@@ -53,7 +55,9 @@ def loaded(run: plan.Run) -> plan.Entry:
     )
 
 
-def may_be_orphan(attempt: Attempt, claimed: Claimed, stamp: str, *, several: bool) -> bool:
+def may_be_orphan(
+    attempt: Attempt, claimed: Callable[[], Claimed], stamp: str, *, several: bool
+) -> bool:
     """Return whether the table may have the block's token without its part, and nobody needs it.
 
     A MergeTree table writes the token to its log before the part is in its place (MergeTreeSink).
@@ -63,18 +67,21 @@ def may_be_orphan(attempt: Attempt, claimed: Claimed, stamp: str, *, several: bo
 
     Args:
         attempt: not the first of the block.
-        claimed: when the block was first claimed.
+        claimed: tells when the block was first claimed; asks the ledger, so only where it matters.
         stamp: the block-id column.
         several: whether other blocks of the table are inserted in the same turn.
     """
     target = attempt.target
     if target is None or target.nature.window.counter != "parts":
         return False
-    if not claimed.may_precede(claimed.started):
-        return False  # no server was killed meanwhile
     absent = attempt.run.human == "absent" and target.stamped(stamp)  # and counted, by the plan
-    untouched = 0 <= claimed.seen == target.counter and not target.nature.views
-    return absent or target.counts(stamp) or (untouched and not several)
+    counted = absent or target.counts(stamp)
+    if not counted and (several or target.nature.views):
+        return False
+    first = claimed()
+    if not first.may_precede(first.started):
+        return False  # no server was killed meanwhile
+    return counted or 0 <= first.seen == target.counter
 
 
 def _sent(attempt: Attempt) -> plan.Sent:

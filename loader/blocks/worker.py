@@ -326,7 +326,8 @@ class Worker:
             one.alone = not (together or self._is_removed(one))
             if one.alone and not first:
                 several = blocks_of[one.block.table] > 1
-                one.alone = not may_be_orphan(one, self._claimed(one), self._stamp, several=several)
+                claimed = partial(self._claimed, one)
+                one.alone = not may_be_orphan(one, claimed, self._stamp, several=several)
 
     def _is_removed(self, attempt: Attempt) -> bool:
         """Return whether rows that a person does not find may have been removed since a claim.
