@@ -14,6 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
+from loader.clickhouse.table_state_sql import STARTED
 from loader.core import left_out
 from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import Entry
@@ -179,7 +180,7 @@ class Ledger:
         """Return when the first claim of a block was made, by the server's clock at both ends."""
         rows = self._ask(
             "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)), "  # noqa: S608 - names are quoted, values bound
-            "groupUniqArrayIf(version, state = 'prepared'), toUnixTimestamp(now()) - uptime(), "
+            f"groupUniqArrayIf(version, state = 'prepared'), {STARTED}, "
             f"minIf(seen, state = 'prepared') FROM {self.name} WHERE "
             "app = {app:String} AND table = {table:String} AND block = {block:String}",
             table=block.table,

@@ -22,6 +22,8 @@ SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854
 """SQL over the rows of system.columns: a hash of a table's columns."""
 ALTERED = "toUnixTimestamp(metadata_modification_time)"
 """SQL about a row of system.tables: Unix seconds of the last change of its definition."""
+STARTED = "toUnixTimestamp(now()) - uptime()"
+"""SQL: the Unix second when the server was started that answers."""
 
 
 def counter_sql(kind: Counter) -> str:

@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
-from loader.clickhouse.table_state_sql import ALTERED, SHAPE
+from loader.clickhouse.table_state_sql import ALTERED, SHAPE, STARTED
 from loader.clickhouse.tables_behind import room_behind
 from loader.clickhouse.unconfirmed_parts import (
     LOG_COUNTER,
@@ -156,8 +156,7 @@ class Tables:
         found = self._ask(
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
-            "toUnixTimestamp(now()) - uptime(), create_table_query, "
-            f"{ALTERED}, version() FROM system.tables "
+            f"{STARTED}, create_table_query, {ALTERED}, version() FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
             databases=databases,
             names=plain,
