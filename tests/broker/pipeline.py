@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from relay.blocks import chunks
 from relay.config.server_settings import ClickHouse
@@ -77,8 +84,7 @@ class Pipeline:
 
     def delete_source(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.source_bootstrap})
-        admin.delete_topics([self.source])[self.source].result(30)
-        wait_until(lambda: self.source not in admin.list_topics(timeout=10).topics, "deletion")
+        delete_topic(admin, self.source)
 
     def config(self, extra: str = "", **relay: float | str) -> Path:
         """A TOML file; sessions are short, so that zombies are made in seconds."""
@@ -405,6 +411,29 @@ def create_topics(admin: AdminClient, *new: NewTopic) -> None:
         future.result(30)
     wanted = {one.topic for one in new}
     wait_until(lambda: wanted <= admin.list_topics(timeout=10).topics.keys(), f"{wanted}")
+
+
+def delete_topic(admin: AdminClient, topic: str) -> None:
+    """Delete it, and wait until the broker that is asked lists it no more.
+
+    Raises:
+        KafkaException: it is refused.
+    """
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is gone")
+
+
+def is_stable(admin: AdminClient, place: TopicPartition) -> bool:
+    """Whether readers of committed records see the partition to its end.
+
+    A transaction is committed before its markers are in the log.
+    """
+
+    def end(level: IsolationLevel) -> int:
+        asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
+        return asked[place].result(WAIT_SECONDS).offset
+
+    return end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED)
 
 
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from relay import names
 from relay.kafka.partition_ends import TopicEnds
-from tests.broker.pipeline import WAIT_SECONDS, Pipeline
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline, is_stable
 from tests.chaos.proxy_wire import Api, error_of_end_txn
 
 if TYPE_CHECKING:
@@ -92,16 +92,8 @@ def test_a_transaction_that_its_coordinator_ended(
         other = pipeline.start("a", Pipeline.config(pipeline))
         pipeline.until(lambda: pipeline.floor(0) == 100, "the other process has the partition")
     journal = TopicPartition(names.journal_topic(pipeline.app), 0)
-
-    def end(level: IsolationLevel) -> int:
-        asked = admin.list_offsets({journal: OffsetSpec.latest()}, isolation_level=level)
-        return asked[journal].result(WAIT_SECONDS).offset
-
-    def ended() -> bool:
-        return end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED)
-
-    assert twin or not ended()
-    pipeline.until(ended, "the end of the transaction by the broker")
+    assert twin or not is_stable(admin, journal)
+    pipeline.until(lambda: is_stable(admin, journal), "the end of the transaction by the broker")
     late.release()
     assert error_of_end_txn(late.answer(WAIT_SECONDS)) == KafkaError.INVALID_PRODUCER_EPOCH
     proxy.half_open(False, pipeline.client("a"))

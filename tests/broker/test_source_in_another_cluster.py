@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from relay.errors import ContractBroken, Fenced
 from tests.broker.cross_pipeline import CrossPipeline
-from tests.broker.pipeline import is_stopped, wait_until
+from tests.broker.pipeline import delete_topic, is_stopped, wait_until
 
 
 @pytest.fixture
@@ -104,8 +104,7 @@ def test_a_journal_that_lost_its_records_is_not_begun_again(pipeline: CrossPipel
     wait_until(lambda: first.poll() == 0, "the end of the relay")
     journal = f"{pipeline.app}.journal"
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.delete_topics([journal])[journal].result(30)
-    wait_until(lambda: journal not in admin.list_topics(timeout=10).topics, "the deletion")
+    delete_topic(admin, journal)
 
     second = pipeline.start("a")
     wait_until(lambda: second.poll() is not None, "the end of the second relay")

@@ -20,7 +20,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.cli import cli
-from tests.broker.pipeline import PARTITIONS, create_topics, length_prefixed, row_batch, wait_until
+from tests.broker.pipeline import (
+    PARTITIONS,
+    create_topics,
+    delete_topic,
+    length_prefixed,
+    row_batch,
+    wait_until,
+)
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, ran_once
 from tests.broker.topic_changes import set_topic
 
@@ -71,8 +78,7 @@ def deleted_in_a_transaction(pipeline: Pipeline, admin: AdminClient, topic: str)
 
 
 def delete(admin: AdminClient, topic: str) -> None:
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in topics(admin), "the deletion")
+    delete_topic(admin, topic)
 
 
 def topics(admin: AdminClient) -> set[str]:

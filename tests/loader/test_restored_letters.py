@@ -11,8 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from loader.blocks.worker import Worker
 from loader.core import plan
@@ -25,7 +25,7 @@ from relay.kafka.partition_reader import records
 from relay.names import LEFT_OUT
 from relay.operate.verify.judge.contents import LetterJudge, LoaderLetter
 from relay.operate.verify.read.landed_rows import LandedRows
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import is_stable, wait_until
 from tests.loader.blocks import batch
 from tests.loader.restored import Backup
 from tests.loader.test_left_out import WAYS, make
@@ -313,16 +313,7 @@ def others_letters(journal: Journal, count: int) -> None:
             journal.producer.produce(names.dead_topic(journal.app), "x", partition=0)
     admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})
     place = TopicPartition(names.dead_topic(journal.app), 0)
-
-    def end(level: IsolationLevel) -> int:
-        asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
-        return asked[place].result(30).offset
-
-    # A transaction is committed before its markers are in the log.
-    wait_until(
-        lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
-        "the marker",
-    )
+    wait_until(lambda: is_stable(admin, place), "the marker")
 
 
 def started(journal: Journal) -> list[str]:

@@ -14,7 +14,7 @@ from clickhouse_connect.driver.client import Client
 from confluent_kafka.admin import AdminClient
 
 from relay import names
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import delete_topic, wait_until
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.test_work import copies, make, others_insert
 
@@ -117,8 +117,7 @@ def test_runs_until_told_to_stop(journal: Journal, client: Client, tables: tuple
 
     topic = names.journal_topic(journal.app)
     admin = AdminClient({"bootstrap.servers": journal.settings().kafka.bootstrap})
-    admin.delete_topics([topic])[topic].result()
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, "the deletion")
+    delete_topic(admin, topic)
     journal.forget(topic)
     journal.topic(topic)
     status, said = journal.run("run", "--once")

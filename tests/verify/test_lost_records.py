@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import names
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.broker.pipeline import Pipeline, create_topics, wait_until
+from tests.broker.pipeline import Pipeline, create_topics, delete_topic
 from tests.verify.test_live import RELAY
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> No
     assert (said, found) == ("", [])
 
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic's end")
+    delete_topic(admin, topic)
     said, found = deep(config)
     assert f"{topic} is not there" in said
     assert found == []
@@ -92,8 +91,7 @@ def test_letters_of_relays_have_to_be_there(pipeline: Pipeline) -> None:  # noqa
 
     topic = names.dead_topic(pipeline.app)
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic's end")
+    delete_topic(admin, topic)
     said, found = deep(config)
     assert f"{topic}[0] is not there" in said
     assert found == []
