@@ -67,7 +67,7 @@ def deleted_in_a_transaction(pipeline: Pipeline, admin: AdminClient, topic: str)
     pipeline.until(lambda: sum(map(len, pipeline.journal().values())) == 2, "the first transaction")
     pipeline.send(range(100))
     pipeline.until(gate.with_name("gate.reached").exists, "the relay waits in its transaction")
-    delete(admin, topic)
+    delete_topic(admin, topic)
     gate.unlink()
 
     wait_until(lambda: relay.poll() is not None, "the end of the relay")
@@ -75,10 +75,6 @@ def deleted_in_a_transaction(pipeline: Pipeline, admin: AdminClient, topic: str)
     assert f"topic {topic} does not exist any more" in pipeline.log(relay)
     assert topic not in topics(admin), "somebody made it anew"
     assert pipeline.floor(0) == 0, "a floor was committed"
-
-
-def delete(admin: AdminClient, topic: str) -> None:
-    delete_topic(admin, topic)
 
 
 def topics(admin: AdminClient) -> set[str]:
@@ -218,7 +214,7 @@ def test_field_numbers_that_are_lost_are_not_given_anew(
     file = pipeline.directory / "row.proto"
     file.write_text(said(pipeline, config, "proto", pipeline.table), encoding="utf-8")
     client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN w String AFTER id")
-    delete(admin, topic)
+    delete_topic(admin, topic)
 
     status, log = ended(pipeline, pipeline.start("a", config))
 
