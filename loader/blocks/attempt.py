@@ -72,6 +72,7 @@ class Attempt:
     Attributes:
         ahead: what is probably inserted next.
         alone: whether its INSERT is of this block alone; the claim says so, too.
+        token: which of the block's own tokens such an INSERT has, as the claim says.
         inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
         new: the ledger knew nothing of it before this attempt.
@@ -89,6 +90,7 @@ class Attempt:
     target: Target | None
     ahead: Sequence[Block]
     alone: bool = True
+    token: int = 1
     inserted: bool = False
     asked: bool = False
     new: bool = False

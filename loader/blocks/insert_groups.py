@@ -225,7 +225,7 @@ class Inserter:
             first.target,
             stamp=self._stamp,
             limit=first.limit,
-            alone=first.attempt.alone,
+            token=first.attempt.token if first.attempt.alone else 0,
         )
         figures.insert_seconds += time.monotonic() - begun
         reached("after_insert")

@@ -58,7 +58,7 @@ own."""
 _ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
 
 
-def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> dict[str, object]:
+def settings(blocks: Sequence[Block], claim: str, rows: int, token: int) -> dict[str, object]:
     """Return the INSERT's settings, each with its reason; a server gets only those it knows.
 
     A setting that is sent with the statement wins over the user's profile, and means the same on
@@ -68,12 +68,11 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         blocks: to insert.
         claim: under which.
         rows: of all blocks.
-        alone: whether the claim says that the block is inserted alone, under its id as token.
+        token: which of the block's own tokens the claim says; 0: a token of the claim's, under
+            which no other attempt repeats it.
     """
-    first = blocks[0].id
     return {
-        # What is not alone is inserted under this claim only: no other attempt repeats it.
-        **deduplicated(first if alone else f"{first} {claim}", rows),
+        **deduplicated(_token(blocks[0].id, claim, token), rows),
         # A view that fails must fail the INSERT, or its rows would be missing for ever.
         "materialized_views_ignore_errors": 0,
         # A block over more partitions than the default of 100 would be refused for ever.
@@ -93,6 +92,10 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, *, alone: bool) -> 
         # How other attempts see that this statement still runs (loader.clickhouse.tables), or ran.
         "log_comment": names.insert_comment((block.id for block in blocks), claim),
     }
+
+
+def _token(block: str, claim: str, token: int) -> str:
+    return block if token == 1 else f"{block} {token or claim}"
 
 
 def statement(
@@ -301,7 +304,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     *,
     stamp: str,
     limit: int | None,
-    alone: bool,
+    token: int,
 ) -> plan.Answer:
     """Insert the blocks once; return loader.core.plan's answer, for each of them.
 
@@ -316,7 +319,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         target: the table as it was before the claim.
         stamp: name of the block-id column; of several blocks, the table has it.
         limit: of the insert counter; None: any. Of a single block only.
-        alone: whether the claim says so; several blocks are not.
+        token: as of `settings`; 0 for several blocks.
 
     Raises:
         Refused: the server no longer accepts this user.
@@ -326,7 +329,7 @@ def insert(  # noqa: PLR0913 - the statement needs them all
         sql = statement(blocks, batch.schema, ledger, target, stamp, claim, limit)
     except ValueError as error:
         return plan.Impossible(f"{table}: {error}")
-    asked = settings(blocks, claim, batch.num_rows, alone=alone)
+    asked = settings(blocks, claim, batch.num_rows, token)
     if batch.num_rows <= _FEW_ROWS and not target.nature.views:  # a view may read any table
         asked |= ledger.for_few_rows
     try:

@@ -8,10 +8,7 @@ from loader.core import left_out as core_left_out
 from loader.core import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from loader.blocks.attempt import Attempt
-    from loader.clickhouse.ledger import Claimed
 
 
 def claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
@@ -55,37 +52,8 @@ def loaded(run: plan.Run) -> plan.Entry:
     )
 
 
-def may_be_orphan(
-    attempt: Attempt, claimed: Callable[[], Claimed], stamp: str, *, several: bool
-) -> bool:
-    """Return whether the table may have the block's token without its part, and nobody needs it.
-
-    A MergeTree table writes the token to its log before the part is in its place (MergeTreeSink).
-    A server that is killed in between, or whose disk kept the one and not the other, takes a repeat
-    for a duplicate, drops it, and answers that it wrote all rows. The token is not needed where a
-    count tells what is there, or where nobody has inserted anything since the claim.
-
-    Args:
-        attempt: not the first of the block.
-        claimed: tells when the block was first claimed; asks the ledger, so only where it matters.
-        stamp: the block-id column.
-        several: whether other blocks of the table are inserted in the same turn.
-    """
-    target = attempt.target
-    if target is None or target.nature.window.counter != "parts":
-        return False
-    absent = attempt.run.human == "absent" and target.stamped(stamp)  # and counted, by the plan
-    counted = absent or target.counts(stamp)
-    if not counted and (several or target.nature.views):
-        return False
-    first = claimed()
-    if not first.may_precede(first.started):
-        return False  # no server was killed meanwhile
-    return counted or 0 <= first.seen == target.counter
-
-
 def _sent(attempt: Attempt) -> plan.Sent:
     if not attempt.alone:
         return plan.TOGETHER
     remembers = attempt.target is not None and attempt.target.nature.window.parts > 0
-    return plan.ALONE if remembers else plan.UNREMEMBERED
+    return plan.say_alone(attempt.token) if remembers else plan.UNREMEMBERED

@@ -169,7 +169,7 @@ def _tried(
     stamp: str,
 ) -> TableRefusal | None:
     sql = trial_statement(block, rows.schema, target, stamp, scratch)
-    asked = settings([block], "", rows.num_rows, alone=True)
+    asked = settings([block], "", rows.num_rows, 1)
     # What the server records of a trial must not be taken for an INSERT of the block.
     asked["log_comment"] = f"trial of {block.id}"
     try:

@@ -18,7 +18,7 @@ from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import ASKED_TO_END, Isolator, never
 from loader.blocks.made_rows import Maker
-from loader.blocks.own_entries import claim_of, loaded, may_be_orphan
+from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
@@ -312,32 +312,14 @@ class Worker:
         return plan.NoAnswer(missing, About.TABLE, RetryCause.NO_TABLE)
 
     def _part_ways(self, attempts: Sequence[Attempt]) -> None:
-        """Which of them have a token of their own: the claim says so, before anything is inserted.
-
-        Those that may go together; and those whose rows a person has removed, or a killed server
-        has lost: the token that is left behind would keep them out.
-        """
+        """Which of them go alone, and under which token: the claim says so, before any INSERT."""
         blocks_of = Counter(attempt.block.table for attempt in attempts)
         for one in attempts:
             assert isinstance(one.effect, plan.Claim)
             first = one.effect.attempt == 1 and not one.run.forgotten
             counts = one.target is not None and one.target.counts(self._stamp)
-            together = first and counts and blocks_of[one.block.table] > 1
-            one.alone = not (together or self._is_removed(one))
-            if one.alone and not first:
-                several = blocks_of[one.block.table] > 1
-                claimed = partial(self._claimed, one)
-                one.alone = not may_be_orphan(one, claimed, self._stamp, several=several)
-
-    def _is_removed(self, attempt: Attempt) -> bool:
-        """Return whether rows that a person does not find may have been removed since a claim.
-
-        If none were, the block's own token keeps them from coming twice, should the person err.
-        """
-        if attempt.run.human != "absent" or attempt.target is None:
-            return False
-        of, since_ms = attempt.target.nature, self._claimed(attempt).at_ms
-        return bool(self._tables.removed(attempt.block.table, of, since_ms))
+            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
+            one.token = one.effect.token
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]

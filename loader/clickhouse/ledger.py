@@ -74,8 +74,6 @@ class Claimed(NamedTuple):
     """ClickHouse's, before each of the block's claims; "": a claim does not say."""
     started: int = 0
     """Unix second when the server that answers was started."""
-    seen: int = -1
-    """The table's insert counter before any of the claims; -1: a claim does not say."""
 
     def may_precede(self, second: int) -> bool:
         """Return whether what a server dates to this Unix second may have come after the claim."""
@@ -180,14 +178,13 @@ class Ledger:
         """Return when the first claim of a block was made, by the server's clock at both ends."""
         rows = self._ask(
             "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)), "  # noqa: S608 - names are quoted, values bound
-            f"groupUniqArrayIf(version, state = 'prepared'), {STARTED}, "
-            f"minIf(seen, state = 'prepared') FROM {self.name} WHERE "
+            f"groupUniqArrayIf(version, state = 'prepared'), {STARTED} FROM {self.name} WHERE "
             "app = {app:String} AND table = {table:String} AND block = {block:String}",
             table=block.table,
             block=block.id,
         )
-        ago, at_ms, versions, started, seen = rows[0]
-        return Claimed(float(ago), int(at_ms), frozenset(versions), int(started), int(seen))
+        ago, at_ms, versions, started = rows[0]
+        return Claimed(float(ago), int(at_ms), frozenset(versions), int(started))
 
     def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
         """Append rows, all of them visible at once.

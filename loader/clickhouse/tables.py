@@ -234,10 +234,11 @@ class Tables:
         inserted = inserted_since(of, run.since, newest, parts)
         margin = self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin
+        told_absent = run.human == "absent"
         deletes, removed = None, ""
-        if is_fewer or of.repeatable or may_repeat:
+        if is_fewer or of.repeatable or may_repeat or told_absent or inserted == 0:
             deletes = self.evidence.deletes(block.table, claimed.at_ms, self._block_column)
-        if is_fewer or of.repeatable:
+        if is_fewer or of.repeatable or told_absent:
             removed = why_removed(of, parts, deletes, self._block_column)
         fewer = ""
         if is_fewer:
@@ -248,7 +249,9 @@ class Tables:
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
         if deletes:
-            margin = -1  # a part that a mutation empties goes, and its token with it
+            # A part that a mutation empties goes; its token with it, and the counter if it was the
+            # newest.
+            margin, inserted = -1, None
         elif inserted is not None and may_repeat and of.views:
             about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))
@@ -263,19 +266,10 @@ class Tables:
             one_step=of.one_step,
             unconfirmed=unconfirmed,
             passing=replica.passing,
+            logs_tokens=of.window.counter == "parts" and of.window.parts > 0,
+            restarted=claimed.may_precede(claimed.started),
+            removed=removed if told_absent else "",
         )
-
-    def removed(self, table: str, of: Nature, since_ms: int) -> str:
-        """Return why rows of the table may have been removed since then, in Unix ms; "": none were.
-
-        Args:
-            table: as database.table.
-            of: the table.
-            since_ms: by the server's clock.
-        """
-        parts = self.evidence.parts(table_parameters(table), since_ms)
-        deletes = self.evidence.deletes(table, since_ms, self._block_column)
-        return why_removed(of, parts, deletes, self._block_column)
 
     def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:
         """Return the insert counter, and what a replica says beside it."""

@@ -67,6 +67,8 @@ FINAL = (LOADED, DISCARDED, DEAD)
 ASIDE = "aside"
 """The block waits for its table, and holds up no other: loader.core.set_aside_plan tries it again
 from time to time, as a person's "retry" would. What the INSERTs before it did is found out then."""
+_RECLAIMS = 3
+"""Changes of the token in one attempt: what it is told of the table may change as often."""
 PERHAPS, SURELY = "?", "!"
 """In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
 NOTHING_MADE = "-"
@@ -77,7 +79,7 @@ Human = Literal["nothing", "retry", "absent", "loaded", "discard", "dead"]
 of it is; never load it; make its messages dead letters. The last is loader.rejected's word, too."""
 Outcome = Literal["loaded", "parked", "discarded", "dead", "aside", "retry"]
 """Of an attempt: the block's state, or nothing decided yet."""
-Sent = Literal["", "alone", "unremembered", "together", "dead letters"]
+Sent = str
 """How an INSERT under a claim is sent (Entry.sent)."""
 ALONE: Sent = "alone"
 UNREMEMBERED: Sent = "unremembered"
@@ -99,10 +101,11 @@ class Entry:
         stamped: whether an INSERT under this claim fills the block-id column.
         rows: that an INSERT under this claim inserts.
         transform: version of what made them; empty: they are the block's.
-        sent: how an INSERT under this claim is sent: "alone", under the block's id as token;
-            "unremembered": likewise, but the table remembered no token then; "together": under a
-            token of this claim's, maybe with other blocks; "dead letters": it is not; "" in
-            ledgers of earlier versions of the program, which did not say.
+        sent: how an INSERT under this claim is sent: "alone", under the block's first token, its
+            id; "alone 2" and so on, under a further one, since nothing of the block was there;
+            "unremembered": alone, but the table remembered no token then; "together": under a token
+            of this claim's, maybe with other blocks; "dead letters": it is not; "" in ledgers of
+            earlier versions of the program, which did not say.
         left_out: rows of messages that an INSERT under this claim leaves out.
         record: of such a claim, the block that they make (loader.core.left_out).
     """
@@ -118,6 +121,18 @@ class Entry:
     sent: Sent = ""
     left_out: int = 0
     record: str = ""
+
+
+def say_alone(token: int) -> Sent:
+    """Return how an INSERT under this one of the block's own tokens, from 1 on, is sent."""
+    return ALONE if token == 1 else f"{ALONE} {token}"
+
+
+def read_token(sent: Sent) -> int:
+    """Return which of the block's own tokens such an INSERT has; 0: none, or it is not known."""
+    if sent == ALONE:
+        return 1
+    return int(sent.removeprefix(ALONE)) if sent.startswith(ALONE) else 0
 
 
 def doubt(rows: int, *, lost: bool, record: str = "") -> Entry:
@@ -180,6 +195,12 @@ class InsertFacts:
             INSERT that Keeper did not answer, and drops them later if Keeper does not have them;
             "": it keeps them.
         passing: whether the server finds out by itself, and nobody has to do anything.
+        logs_tokens: whether the table keeps its tokens in a log of its own, apart from its parts.
+            It writes that first: after a failure it may have a token without the part, drops the
+            rows of a repeat under it, and answers that it wrote them (MergeTreeSink).
+        restarted: whether the server was started since the oldest claim.
+        removed: where a person says that none of it is in the table, why rows of the table may have
+            been removed since the oldest claim; "": none were.
     """
 
     running: str = ""
@@ -193,6 +214,9 @@ class InsertFacts:
     one_step: bool = False
     unconfirmed: str = ""
     passing: bool = True
+    logs_tokens: bool = False
+    restarted: bool = False
+    removed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +261,13 @@ class ReadEntries:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Write a prepared row under the run's claim; answer: Ok, or Made where a transform is set."""
+    """Write a prepared row under the run's claim; answer: Ok, or Made where a transform is set.
+
+    `token`: which of the block's own its INSERT has, should it be sent alone.
+    """
 
     attempt: int
+    token: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +478,8 @@ class Run:
             may take seconds, in which nobody should wait.
         rejected: why the table refused the rows, once it did; the messages are known then.
         letters: what is known of the block's dead letters, once they were looked for.
-        own_token: whether its INSERT has another token than those of earlier claims.
+        sent: how its INSERT is sent, as its claim says.
+        reclaims: how often it has claimed the block for another token.
     """
 
     claim: str
@@ -467,7 +496,8 @@ class Run:
     attempt: int = 0
     since: int = -1
     all_stamped: bool = False
-    own_token: bool = False
+    sent: Sent = ALONE
+    reclaims: int = 0
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
     facts: InsertFacts = InsertFacts()
@@ -522,7 +552,8 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
-    return replace(_doubting(run, entries), at="claim", attempt=attempt), Claim(attempt)
+    claim = Claim(attempt, _newest_token(_lasting(e for e in entries if e.state == PREPARED)))
+    return replace(_doubting(run, entries), at="claim", attempt=attempt), claim
 
 
 def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
@@ -555,7 +586,9 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if for_letters and not run.letters:
         return replace(run, at="letters"), AskLetters(min(for_letters))
     before = [entry for entry in before if entry.transform != NOTHING_MADE]
-    earlier = tuple(_lasting(before))
+    own = [entry for entry in claims if entry.claim == run.claim]
+    sent = max(own, key=_rank).sent if own else ALONE
+    earlier = _since_anew(before, own if run.rejected else [])
     if not earlier and not run.forgotten and not run.rejected:
         if run.human in {"nothing", "retry"}:
             return replace(run, at="insert"), Insert(None)
@@ -565,12 +598,10 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     all_stamped = run.stamped and all(entry.stamped for entry in before)
     # Refused INSERTs count, which may have left parts. And what the ledger has lost may have been
     # before all that it knows.
-    own = [entry for entry in claims if entry.claim == run.claim]
     asked = [*before, *own] if run.rejected or not before else before
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
-    own_token = any(entry.sent == TOGETHER for entry in own)
-    return replace(run, own_token=own_token, human=_word(run, entries)), Ask()
+    return replace(run, sent=sent, human=_word(run, entries)), Ask()
 
 
 def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
@@ -604,15 +635,42 @@ def _went_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
         return replace(run, at="end"), ReadEntries()
-    return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1)
+    token = read_token(run.sent) or 1
+    return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1, token)
 
 
 def _lasting(claims: Iterable[Entry]) -> list[Entry]:
-    """Those that may have inserted: an owner claims again only when his INSERT was refused."""
+    """Those that may have inserted.
+
+    An owner claims again only when his INSERT was refused, or before he has sent one.
+    """
     last: dict[str, Entry] = {}
     for entry in sorted(claims, key=_rank):
         last[entry.claim] = entry
     return list(last.values())
+
+
+def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Those that may have inserted, since an owner found that nothing of the block was there.
+
+    He claimed it again for a further token then. What he had seen was of claims that his first one
+    had overtaken; of one that came in between nobody knows.
+
+    Args:
+        before: claims of others.
+        refused: the attempt's own, if an INSERT of it was refused.
+    """
+    claims = _lasting(before)
+    last = [*claims, *_lasting(refused)]
+    newest = _newest_token(last)
+    owners = {entry.claim for entry in last if read_token(entry.sent) == newest}
+    of_owners = [entry for entry in (*before, *refused) if entry.claim in owners]
+    found = [_rank(entry) for entry in of_owners if read_token(entry.sent) < newest]
+    if newest == 1 or not found:
+        return tuple(claims)
+    return tuple(
+        entry for entry in claims if read_token(entry.sent) == newest or _rank(entry) > max(found)
+    )
 
 
 def _rejected(run: Run, reason: str) -> tuple[Run, Effect]:
@@ -651,7 +709,10 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
     """The run where the answer to this effect finds it."""
     if isinstance(effect, AskRecord):
         return replace(run, at="record"), effect
+    if isinstance(effect, Claim):
+        run = replace(run, attempt=effect.attempt, reclaims=run.reclaims + 1)
     ends: dict[type[Effect], At] = {
+        Claim: "claim",
         Insert: "insert",
         Settle: "mark",
         Park: "mark",
@@ -671,7 +732,7 @@ def _decide(run: Run) -> Effect:
     if run.human == "dead":
         return _for_letters(run, counted)
     if run.human == "absent" and not counted and not run.rejected:
-        return Insert(None)
+        return _insert(run, None, anew=bool(facts.removed) or _may_be_orphan(run, counted))
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
     # All of it, before the token: a table that was restored from a backup has forgotten that.
@@ -680,8 +741,42 @@ def _decide(run: Run) -> Effect:
     if counted is not None and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
     if _is_untouched(run, counted):
-        return Insert(facts.newest)
+        return _insert(run, facts.newest, anew=_may_be_orphan(run, counted))
     return AskRecord()
+
+
+def _insert(run: Run, limit: int | None, *, anew: bool) -> Effect:
+    """INSERT under the token that earlier claims have, or anew: under one that none of them has.
+
+    The claim says which, and is written again before: whoever finds it knows then that nothing of
+    the block was there, and repeats its INSERT under the same token.
+    """
+    refused = read_token(run.sent) if run.rejected else 0
+    token = max(_newest_token(run.earlier), refused)
+    if anew:
+        used = [read_token(entry.sent) for entry in run.earlier]
+        token = 1 + max([*used, refused, int(run.forgotten)])
+    if run.sent in {say_alone(token), UNREMEMBERED}:
+        return Insert(limit)
+    if run.reclaims == _RECLAIMS:
+        return Done("retry", "others insert into the table all the time")
+    return Claim(run.attempt + 1, token)
+
+
+def _newest_token(claims: Iterable[Entry]) -> int:
+    return max((read_token(entry.sent) for entry in claims), default=0) or 1
+
+
+def _may_be_orphan(run: Run, counted: int | None) -> bool:
+    """Whether the table may have a token without the part, and nobody needs it.
+
+    Where a count says that nothing is there, nobody does. Else a server that was killed may have
+    left one, and the table's counter says that nothing was inserted, or a person does.
+    """
+    facts = run.facts
+    if not facts.logs_tokens or facts.views:  # a view may have rows that only the token tells
+        return False
+    return facts.restarted or (counted == 0 and not facts.fewer)
 
 
 def _after_refusal(run: Run, counted: int | None) -> Effect:
@@ -731,10 +826,11 @@ def _remembered(run: Run) -> int | None:
     if facts.inserted == 0 and not facts.unconfirmed:
         return None  # its rows say that one has
     # Under one token, rows of another version would be taken for the same ones; blocks that were
-    # sent together had another token (loader.blocks.insert_groups); and a window that the table got
+    # sent together had another one (loader.blocks.insert_groups); and a window that the table got
     # since has not what was inserted before.
-    unlike = any(e.transform != run.transform or e.sent != ALONE for e in makers)
-    if unlike or run.own_token or facts.inserted > facts.margin:
+    newest = _newest_token(makers)
+    unlike = any(e.transform != run.transform or read_token(e.sent) != newest for e in makers)
+    if unlike or facts.inserted > facts.margin:
         return None
     # What others insert until the statement runs counts, too (see loader.core.table_rules).
     return facts.newest + facts.margin - facts.inserted
@@ -754,7 +850,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     counted = facts.counted if run.all_stamped else None
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
     if run.human != "dead" and not removed and (limit := _remembered(run)) is not None:
-        return Insert(limit)
+        return _insert(run, limit, anew=False)
     alike = all(entry.transform == run.transform for entry in run.earlier)
     replaces = facts.repeatable and alike and run.human != "dead"
     if facts.unconfirmed and facts.passing and not replaces:
@@ -765,15 +861,16 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         return Park(run.attempt, _undecided(run, counted, record))
     # Rows that are there without an INSERT of them on record: the record is another server's, or
     # lacks something, or a person inserted them by hand.
-    if (record.state == "never" and not counted) or replaces:
-        return Insert(None)
-    if counted == 0 and not facts.fewer and not facts.views and not removed:
-        return Insert(None)
+    if replaces:
+        return _insert(run, None, anew=facts.logs_tokens)
+    counts = counted == 0 and not facts.fewer and not facts.views and not removed
+    if counts or (record.state == "never" and not counted):
+        return _insert(run, None, anew=_may_be_orphan(run, counted))
     unknown = run.forgotten and not run.lost and record.state != "perhaps"
     if unknown and not run.earlier and not counted:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
-        return Insert(None)
+        return _insert(run, None, anew=False)
     return Park(run.attempt, _undecided(run, counted, record))
 
 

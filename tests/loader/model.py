@@ -56,6 +56,8 @@ class Guards:
     confirmed: bool = True  # that Keeper may not have what is shown is known
     unanswered: bool = True  # that an INSERT ended without Keeper's answer is known
     emptied: bool = True  # that rows were deleted since the oldest claim is known
+    restarted: bool = True  # that the server was started since the oldest claim is known
+    anew: bool = True  # nobody repeats under a token that may be there without its part
     marked: bool = True  # a mark whose claim holds no more is told from one that was written
 
 
@@ -138,7 +140,7 @@ class Statement(NamedTuple):
     landed: int = 0  # parts, those of the view behind the table's
     version: int = 0  # that made its rows
     allowance: int = ANY  # parts that others may insert while it runs
-    token: str = "block"
+    token: str = "block 1"
     wrote: bool = False
     refused: bool = False  # in the end, though parts before the last may have landed
 
@@ -172,6 +174,8 @@ class World(NamedTuple):
     alters: int = 0  # of the window by a person, still to come
     altered: int = 0  # those that came
     claimed: int = -1  # alterations when the oldest claim was written; -1: there is none
+    kills: int = 0  # of the server, still to come
+    killed: bool = False  # it was, since the oldest claim
 
 
 Value = TypeVar("Value", bound=NamedTuple)
@@ -199,6 +203,7 @@ def begin(
     asides: int = 0,
     turns: int = 0,
     alters: int = 0,
+    kills: int = 0,
 ) -> World:
     """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
     again what stands aside."""
@@ -215,6 +220,7 @@ def begin(
         rule=table.rejects,
         turns=turns,
         alters=alters,
+        kills=kills,
     )
     for i in range(loaders):
         world = _restart(world, i, table)
@@ -316,10 +322,10 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
             if not world.rule:  # a person dropped it meanwhile
                 return world, plan.Impossible("the table accepts each of its messages one by one")
             return _with(world, i, replace(loader, left=True)), plan.Ok()
-        case plan.Claim(attempt):
+        case plan.Claim(attempt, token):
             made = _made(loader, table, _version(loader, table, i))
             said = {"rows": made.rows, "transform": made.transform, "left_out": int(loader.left)}
-            sent = _sent(world, loader, attempt, table, guards)
+            sent = _sent(loader, attempt, token, table, guards)
             if loader.human == "dead":  # its producer is there before
                 sent = plan.DEAD_LETTERS if guards.letters else plan.ALONE
                 world = replace(world, writer=claim)
@@ -351,15 +357,13 @@ def _carry_out(world: World, i: int, table: Table, guards: Guards) -> tuple[Worl
     raise TypeError(loader.effect)
 
 
-def _sent(world: World, loader: Loader, attempt: int, table: Table, guards: Guards) -> plan.Sent:
+def _sent(loader: Loader, attempt: int, token: int, table: Table, guards: Guards) -> plan.Sent:
     """What a claim says of how its INSERT is sent."""
     if table.goes_together and attempt == 1 and guards.sent:
         return plan.TOGETHER
-    if loader.human == "absent" and world.deleted:
-        return plan.TOGETHER
     if guards.remembers and not table.remembers(loader.looked):
         return plan.UNREMEMBERED
-    return plan.ALONE
+    return plan.say_alone(token)
 
 
 def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.InsertFacts:
@@ -380,6 +384,7 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
     bounded = bounded and 0 <= run.since <= world.counter
     altered = guards.altered and loader.looked > world.claimed >= 0
     emptied = guards.emptied and world.deleted
+    bounded = bounded and not emptied
     return plan.InsertFacts(
         inserted=world.counter - run.since if bounded else None,
         margin=-1 if altered or emptied else table.remembers(loader.looked) // 2,
@@ -390,6 +395,9 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
         repeatable=table.replaces,
         one_step=table.nature.one_step or not guards.over,
         unconfirmed="to be checked" if world.unconfirmed and guards.confirmed else "",
+        logs_tokens=guards.anew and not table.replicated and table.remembers(loader.looked) > 0,
+        restarted=guards.restarted and world.killed,
+        removed="deleted" if world.deleted else "",
     )
 
 
@@ -529,7 +537,7 @@ def successors(world: World, table: Table, guards: Guards) -> Iterator[World]:
             window = table.remembers(world.altered)
             repeat = guards.others and limit is not None and window >= 2
             allowance = window // 2 if repeat else ANY
-            token = loader.run.claim if together else "block"
+            token = loader.run.claim if together else f"block {plan.read_token(own.sent) or 1}"
             version = _version(loader, table, i)
             refused = passes and world.rule and version != LEFT
             claim = loader.run.claim
@@ -604,6 +612,26 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
         tokens = world.tokens[-window:] if window else ()
         yield replace(world, alters=world.alters - 1, altered=world.altered + 1, tokens=tokens)
     yield from _deleted(world)
+    if world.kills and world.claimed >= 0:
+        yield from _killed(world, table)
+
+
+def _killed(world: World, table: Table) -> Iterator[World]:
+    """The server is killed, and starts anew: what flies is over, and its logs lack the end.
+
+    Of a statement that was about to land a part of the table the token may be there, without it.
+    """
+    kills = {"kills": world.kills - 1, "killed": True, "written": "", "unclear": True}
+    dead = replace(world, **kills, flying=())
+    for statement in world.flying:
+        if statement.owner >= 0:
+            dead = _answer(dead, statement.owner, plan.NoAnswer("no answer"), table)
+    yield dead
+    for statement in world.flying:
+        token = f"{statement.token}-{statement.landed}"
+        lands = statement.passes and statement.landed < table.parts and not statement.refused
+        if lands and token not in world.tokens and table.window:
+            yield replace(dead, tokens=(*dead.tokens, token)[-table.remembers(dead.altered) :])
 
 
 def _deleted(world: World) -> Iterator[World]:
@@ -653,7 +681,8 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    none = {"faults": 0, "others": 0, "asides": 0, "deletes": 0, "turns": 0, "alters": 0}
+    events = "faults", "others", "asides", "deletes", "turns", "alters", "kills"
+    none = dict.fromkeys(events, 0)
     calm = replace(world, loaders=(last,), unconfirmed=0, **none)
     return _finished(calm, table, guards)
 

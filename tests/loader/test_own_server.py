@@ -20,13 +20,15 @@ from relay.errors import Unavailable
 from tests.loader.blocks import Journal, await_next_second, batch
 from tests.loader.test_evidence import create, number, until_settled, window
 from tests.loader.test_set_back import loaded
-from tests.loader.test_work import copies, killed, make
+from tests.loader.test_work import copies, killed, make, others_insert
 from tests.loader.unsparked import Unsparked
 from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from relay.records_pb2 import Block
 
 BACKUPS = "<backups><allowed_path>{}</allowed_path></backups>"
 
@@ -93,30 +95,58 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     assert (number(client, table), number(client, view)) == (300, 300)
 
 
-@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "by", "blocks"),
+    [
+        ("", "", 1),
+        (", _block String", "", 1),
+        # Several of it were under way, and a partitioned one is in several steps: a count decides.
+        (", _block String", "PARTITION BY intDiv(id, 10000)", 3),
+    ],
+)
 def test_a_token_without_its_part_keeps_no_rows_out(
-    site: Site, client: Client, app: str, *, stamped: bool
+    site: Site, client: Client, app: str, columns: str, by: str, blocks: int
 ) -> None:
-    """A server that was killed between the two: 0 of 300 rows, the answer said 300, and `loaded`.
-
-    What it leaves is made here: it is killed behind the INSERT, and loses the part.
-    """
+    """A server that was killed between the two: 0 of 300 rows, the answer said 300: `loaded`."""
     client.command(f"CREATE DATABASE {app}")
-    table = create(client, f"{app}.t", ", _block String" * stamped, more=window(100))
+    table = create(client, f"{app}.t", columns, more=f"{by} {window(100)}")
     await_next_second(client)
-    blocks = site.journal.seal(table, batch(0, 300))
+    sealed = site.journal.seal(table, *(batch(300 * n, 300) for n in range(blocks)))
+    lose_a_part(site, client, table, sealed)
+    with site.worker() as worker:
+        assert until_settled(worker, sealed) == ["loaded"] * blocks
+    assert copies(client, table) == (300 * blocks, 300 * blocks)
+
+
+def test_a_person_who_has_looked_is_not_kept_out_by_such_a_token(
+    site: Site, client: Client, app: str
+) -> None:
+    """Without `_block`, while others insert: the block was `loaded`, with none of its rows."""
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.t", more=f"PARTITION BY intDiv(id, 10000) {window(100)}")
+    await_next_second(client)
+    (block,) = site.journal.seal(table, batch(0, 300))
+    lose_a_part(site, client, table, [block])
+    others_insert(client, table)
+    with site.worker() as worker:
+        assert until_settled(worker, [block]) == ["parked"]
+    ledger = ledger_of(site.journal.settings())
+    ((_, state, reason),) = resolve(site.journal.settings(), ledger, [block.id], "absent")
+    assert (state, copies(client, table)) == ("loaded", (300, 300)), reason
+
+
+def lose_a_part(site: Site, client: Client, table: str, blocks: list[Block]) -> None:
+    """What such a server leaves: it is killed behind the first INSERT, and loses the part."""
     with site.worker():
         killed(site.journal, blocks, "after_insert")
     assert number(client, table) == 300
-    asked = f"SELECT path FROM system.parts WHERE database = '{app}' AND table = 't' AND active"
-    ((part,),) = client.query(asked).result_rows
+    database, name = table.split(".")
+    asked = "SELECT path FROM system.parts WHERE active AND database = '{}' AND table = '{}'"
+    ((part,),) = client.query(asked.format(database, name)).result_rows
     site.engine.kill()
     shutil.rmtree(part)
     site.engine.start()
     assert number(client, table) == 0
-    with site.worker() as worker:
-        assert until_settled(worker, blocks) == ["loaded"]
-    assert copies(client, table) == (300, 300)
 
 
 MANY = 3_000

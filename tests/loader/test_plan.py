@@ -50,6 +50,51 @@ def test_every_order_of_events(
         assert endings == {"loaded"}, "counting decides every case of a plain table"
 
 
+PARTITIONED = Table(window=6, parts=2, bounded=False)
+
+
+@pytest.mark.parametrize(
+    ("loaders", "rounds", "faults", "kills"),
+    [(1, 3, 1, 2), pytest.param(2, 1, 1, 1, marks=pytest.mark.long)],
+)
+@pytest.mark.parametrize(
+    "table",
+    [
+        Table(window=6),
+        Table(window=6, stamped=False),
+        PARTITIONED,
+        replace(PARTITIONED, stamped=False),
+        Table(window=6, replaces=True),
+        Table(window=6, hidden=True),
+        Table(window=6, expires=True),
+    ],
+)
+def test_a_server_that_is_killed(
+    table: Table, loaders: int, rounds: int, faults: int, kills: int
+) -> None:
+    """It may have logged a token without its part: no repeat under it counts as the rows."""
+    bounds = {"loaders": loaders, "rounds": rounds, "faults": faults, "kills": kills}
+    _, endings = search(begin(table, others=0, **bounds), table, Guards())
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize(
+    ("guards", "table"),
+    [
+        (Guards(restarted=False), Table(window=6, stamped=False)),
+        (Guards(anew=False), Table(window=6, stamped=False)),
+        (Guards(anew=False), PARTITIONED),
+        (Guards(anew=False), Table(window=6, replaces=True)),
+    ],
+)
+def test_without_knowing_of_a_killed_server_the_search_finds_it(
+    guards: Guards, table: Table
+) -> None:
+    start = begin(table, loaders=1, rounds=3, faults=1, others=0, kills=1)
+    with pytest.raises(Violation, match="marked loaded with copies"):
+        search(start, table, guards)
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_blocks_over_two_partitions(others: int, *, stamped: bool) -> None:
@@ -441,10 +486,16 @@ def decide(
     earlier = plan.Entry(plan.PREPARED, 1, "other", since, before, rows=10, sent=sent)
     run, _ = plan.step(run, (earlier,))
     run, _ = plan.step(run, plan.Ok())
-    run, effect = plan.step(run, (earlier, plan.Entry(plan.PREPARED, 2, "me", 5, stamped, rows=10)))
+    own = plan.Entry(plan.PREPARED, 2, "me", 5, stamped, rows=10, sent=plan.ALONE)
+    run, effect = plan.step(run, (earlier, own))
     assert effect == plan.Ask()
     run, effect = plan.step(run, facts)
     return plan.step(run, record)[1] if effect == plan.AskRecord() else effect
+
+
+LOGS = plan.InsertFacts(logs_tokens=True)
+KILLED = replace(LOGS, restarted=True)
+ANEW = plan.Claim(3, token=2)
 
 
 def first_insert() -> plan.Run:
@@ -457,7 +508,7 @@ def first_insert() -> plan.Run:
     return run
 
 
-MINE = plan.Entry(plan.PREPARED, 1, "me", 0, stamped=True, rows=10)
+MINE = plan.Entry(plan.PREPARED, 1, "me", 0, stamped=True, rows=10, sent=plan.ALONE)
 
 
 @pytest.mark.parametrize("rows", [10, 25])
@@ -586,6 +637,21 @@ WAITS = plan.Done("retry", "the replica has still to check a part")
         (plan.InsertFacts(counted=4), {}, plan.Park),
         (plan.InsertFacts(repeatable=True), {}, plan.Insert(None)),
         (plan.InsertFacts(), {}, plan.Park),
+        # A token may be there without its part: nobody repeats under it where nothing is there.
+        (replace(LOGS, counted=0), {}, ANEW),
+        (replace(LOGS, counted=0), {"record": NEVER}, ANEW),
+        (replace(LOGS, counted=0, inserted=0, newest=7), {}, ANEW),
+        (replace(LOGS, repeatable=True, counted=0, fewer="merges"), {}, ANEW),
+        (replace(LOGS, inserted=0, newest=7), {}, plan.Insert(7)),
+        (replace(KILLED, inserted=0, newest=7), {}, ANEW),
+        (replace(KILLED, counted=0, fewer="a row policy", inserted=0, newest=7), {}, ANEW),
+        # Where only the token can tell, it is believed; and a view has rows that it alone tells.
+        (replace(KILLED, inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
+        (replace(KILLED, inserted=0, newest=7, views=("v",)), {}, plan.Insert(7)),
+        # A person who has looked; one who errs is kept from it by the token.
+        (LOGS, {"human": "absent", "stamped": False}, plan.Insert(None)),
+        (KILLED, {"human": "absent", "stamped": False}, ANEW),
+        (plan.InsertFacts(removed="deleted"), {"human": "absent", "stamped": False}, ANEW),
         # The rows, all or some of them, which the replica drops if Keeper does not have them.
         (SHOWN, {}, WAITS),
         (replace(SHOWN, counted=4), {"record": NEVER}, WAITS),
@@ -621,6 +687,51 @@ def test_the_order_of_proof(
         assert found == effect
 
 
+def test_a_claim_for_a_further_token_says_that_nothing_was_there() -> None:
+    """Whoever finds it repeats under that token, and no more under the older one."""
+    first = plan.Entry(plan.PREPARED, 1, "dead", 5, stamped=False, rows=10, sent=plan.ALONE)
+    looked = replace(first, attempt=2, claim="killed")
+    anew = replace(looked, attempt=3, sent=plan.say_alone(2))
+    begun = (first, looked, anew)
+
+    def found(facts: plan.InsertFacts, *ours: plan.Entry) -> plan.Effect:
+        run, effect = plan.step(plan.start("me", 10, stamped=False)[0], begun)
+        assert effect == plan.Claim(4, token=2)
+        run, _ = plan.step(run, plan.Ok())
+        run, _ = plan.step(run, (*begun, *ours))
+        run, effect = plan.step(run, facts)
+        return plan.step(run, UNCLEAR)[1] if effect == plan.AskRecord() else effect
+
+    ours = replace(anew, attempt=4, claim="me")
+    assert found(replace(KILLED, inserted=1, margin=50, newest=6), ours) == plan.Insert(55)
+    assert found(replace(KILLED, inserted=0, newest=5), ours) == plan.Claim(5, token=3)
+    # A claim that came between the look and the claim for the token may have inserted.
+    between = replace(first, attempt=3, claim="between")
+    facts = replace(KILLED, inserted=1, margin=50, newest=6)
+    begun = (*begun, between)
+    assert isinstance(found(facts, ours), plan.Park)
+
+
+def test_others_that_insert_meanwhile_bring_the_token_back() -> None:
+    """Nothing was inserted, so the block was begun anew; by then something was: it may be its."""
+    first = plan.Entry(plan.PREPARED, 1, "dead", 5, stamped=False, rows=10, sent=plan.ALONE)
+    entries = [first]
+    run, effect = plan.step(plan.start("me", 10, stamped=False)[0], tuple(entries))
+    untouched = replace(KILLED, inserted=0, newest=5)
+    touched = replace(KILLED, inserted=1, margin=50, newest=6)
+    for facts, token in ((untouched, 1), (touched, 2), (touched, 1)):
+        assert isinstance(effect, plan.Claim)
+        assert effect.token == token
+        sent = plan.say_alone(token)
+        entries.append(replace(first, attempt=effect.attempt, claim="me", sent=sent))
+        run, _ = plan.step(run, plan.Ok())
+        run, _ = plan.step(run, tuple(entries))
+        run, effect = plan.step(run, facts)
+        if effect == plan.AskRecord():
+            run, effect = plan.step(run, UNCLEAR)
+    assert effect == plan.Insert(55)
+
+
 def test_a_parked_block_says_what_was_found() -> None:
     """A person has to settle it, and reads nothing but this."""
     facts = plan.InsertFacts(counted=4, fewer="rows expire", views=("db.v",))
@@ -653,6 +764,10 @@ def test_a_block_that_the_ledger_may_have_forgotten() -> None:
     assert forgotten(plan.InsertFacts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)
     # Claims of others could not be what these parts are bounded by.
     assert forgotten(plan.InsertFacts(inserted=0, newest=3), UNCLEAR) == plan.Insert(None)
+    # The table may have the token without the rows; and the rows, which this user does not see.
+    logs = plan.InsertFacts(counted=0, logs_tokens=True, restarted=True)
+    assert forgotten(logs, UNCLEAR) == plan.Claim(2, token=2)
+    assert forgotten(replace(logs, fewer="a row policy"), UNCLEAR) == plan.Insert(None)
 
 
 def test_a_person_decides_a_parked_block() -> None:
