@@ -10,6 +10,7 @@ from __future__ import annotations
 
 SAFE_COPIES = 3
 SAFE_IN_SYNC = 2
+IN_SYNC = "min.insync.replicas"
 
 BROKERS_DEFAULT = -1
 """As a number of copies: what the brokers have by default (KIP-464)."""
@@ -39,4 +40,4 @@ def of_copies(replication: int) -> dict[str, str]:
 
     By Kafka's default of 1 the leader alone acknowledges, and rows go with it that count as read.
     """
-    return {"min.insync.replicas": str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}
+    return {IN_SYNC: str(SAFE_IN_SYNC)} if replication >= SAFE_COPIES else {}

@@ -115,7 +115,7 @@ class SourceUnseen:
 class TablesUndecided:
     """Answer to Begin where nothing was begun, as a server is away that these tables need.
 
-    Nobody knows whether ClickHouse has them, or nobody leads where their blocks go.
+    Nobody knows whether ClickHouse has them, or nobody takes records where their blocks go.
     """
 
     tables: frozenset[str]
@@ -169,7 +169,7 @@ class Failed:
     """Answer to any effect that did not succeed.
 
     Attributes:
-        dark: whether a partition that the relay writes has no leader; `why` names it.
+        dark: whether a partition that the relay writes takes no records; `why` names it.
     """
 
     kind: Failure

@@ -502,14 +502,14 @@ def _gave_up(failures: int, last: ev.Failed) -> ef.StopError:
         "check the brokers' transaction coordinators (their logs, and the state of topic "
         "__transaction_state), then start again"
     )
-    leaders = (
-        "start the brokers that have copies of the partitions that nobody leads (kafka-topics "
-        "--describe --unavailable-partitions), then start again"
+    copies = (
+        "start the brokers that have copies of the partitions that take no records (kafka-topics "
+        "--describe --under-min-isr-partitions), then start again"
     )
     return ef.StopError(
         ef.StopKind.UNAVAILABLE,
         f"{failures} producers in a row could not commit one transaction; the last one: {last.why}",
-        leaders if last.dark else coordinators,
+        copies if last.dark else coordinators,
     )
 
 

@@ -29,7 +29,7 @@ from relay.config import kafka_clients, topic_settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
-from relay.kafka.partition_ends import Place, without_leader
+from relay.kafka.partition_ends import Place, dark_places
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _INSTEAD: Sequence[Mapping[str, str | None]] = (
     {"max.message.bytes": str(8 * 2**20)},
     {"max.message.bytes": None},
     {"max.message.bytes": None, "message.timestamp.type": None},
-    {"max.message.bytes": None, "message.timestamp.type": None, "min.insync.replicas": None},
+    {"max.message.bytes": None, "message.timestamp.type": None, topic_settings.IN_SYNC: None},
 )
 """What a topic is created with where the brokers refuse its settings: the first of these that they
 accept; None: the cluster's own. Hosted clusters bound a topic's records, at 8 MiB or above, and
@@ -181,21 +181,42 @@ class TopicRequests:
 
     def most_bytes(self, topic: str) -> int | None:
         """Return the topic's limit for a record batch; None where the brokers do not say."""
-        asked = ConfigResource(ResourceType.TOPIC, topic)
-        future = self._admin.client.describe_configs([asked], request_timeout=REQUEST_SECONDS)
-        try:
-            entries = self._admin.answer(f"settings of topic {topic}", future[asked], "")
-        except (Unavailable, Refused):
-            return None  # the right is asked of nobody: then it is found by trying
-        known = ("max.message.bytes", "segment.bytes")
-        values = [int(entries[name].value) for name in known if name in entries]
-        return min(values, default=None)
+        told = self._numbers([topic], ("max.message.bytes", "segment.bytes"), REQUEST_SECONDS)
+        return min(told[topic].values(), default=None)
 
-    def leaderless(self, places: Collection[Place]) -> frozenset[Place] | None:
-        """Return those of these partitions that nobody leads; None where no broker says so."""
+    def least_in_sync(self, copies: Mapping[str, int]) -> dict[str, int]:
+        """Return min.insync.replicas of topics; what relays ask for where brokers do not say.
+
+        Args:
+            copies: how many each topic has.
+        """
+        name = topic_settings.IN_SYNC
+        told = self._numbers(copies, (name,), METADATA_SECONDS)
+        usual = {topic: topic_settings.of_copies(of).get(name, 1) for topic, of in copies.items()}
+        return {topic: told[topic].get(name, int(usual[topic])) for topic in copies}
+
+    def dark(self, places: Collection[Place]) -> frozenset[Place] | None:
+        """Return those of these partitions that take no records; None where no broker says so."""
         with contextlib.suppress(KafkaException):
-            return without_leader(self._admin.client, places, METADATA_SECONDS)
+            return dark_places(self._admin.client, places, METADATA_SECONDS, self.least_in_sync)
         return None
+
+    def _numbers(
+        self, topics: Collection[str], known: Collection[str], seconds: float
+    ) -> dict[str, dict[str, int]]:
+        """Return those of these settings that the brokers tell, by topic.
+
+        The right to ask is asked of nobody: what is not told is found by trying.
+        """
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+        futures = self._admin.client.describe_configs(asked, request_timeout=seconds)
+        told: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+        for one, future in futures.items():
+            with contextlib.suppress(Unavailable, Refused):
+                entries = self._admin.answer(f"settings of topic {one.name}", future, "")
+                found = {name: entries[name].value for name in known if name in entries}
+                told[one.name] = {name: int(value) for name, value in found.items()}
+        return told
 
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.

@@ -2,7 +2,7 @@
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
 table's affair: its messages become dead letters with the reason, and the others' rows go on. So it
-is if a partition of it is dark: nobody leads it, as the brokers with its copies are away. Then the
+is if a partition of it is dark: it takes no records, as brokers with its copies are away. Then the
 table's messages wait.
 """
 
@@ -17,12 +17,12 @@ from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.errors import TOO_LARGE, describe
-from relay.kafka.partition_ends import Place, listed_places
+from relay.kafka.partition_ends import Place, dark_text, listed_places
 from relay.kafka.record_limits import RecordLimits
 from relay.program.waiting import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from relay.kafka.errors import Lost, TransactionFailed
     from relay.kafka.topics import Topics
@@ -155,8 +155,12 @@ class BlockTopics:
         """Return the most that a record of the topic may weigh; None where none was refused."""
         return self._limits.most(topic)
 
+    def least_in_sync(self, copies: Mapping[str, int]) -> Mapping[str, int]:
+        """Return min.insync.replicas of topics with so many copies."""
+        return self._topics.least_in_sync(copies)
+
     def dark(self, tables: Collection[str], owned: frozenset[int]) -> frozenset[str]:
-        """Return those of these tables that have to wait, as nobody leads where their blocks go.
+        """Return those of these tables that have to wait, as their blocks' partitions are dark.
 
         The brokers are asked about a table once, and again behind `doubt`: a record for such a
         partition keeps its transaction from ending, and the transaction its id from all others.
@@ -166,7 +170,7 @@ class BlockTopics:
             owned: partitions that this relay writes, where a topic has them.
 
         Raises:
-            Unavailable: nobody leads one of them of the journal, which no table does without.
+            Unavailable: one of the journal is dark, which no table does without.
         """
         if owned != self._owned:
             self._owned = owned
@@ -176,7 +180,7 @@ class BlockTopics:
         topics = {self.of(table): table for table in set(tables) - self._led if self.of(table)}
         asked = [(t, p) for t, table in topics.items() for p in owned if p < self.width(table)]
         self._led.update(tables)
-        found = self._topics.leaderless(asked) if asked else None
+        found = self._topics.dark(asked) if asked else None
         for topic in {topic for topic, _ in found or ()}:
             self._hold(topics[topic], frozenset(p for p in found or () if p[0] == topic))
         return frozenset(self._dark.keys() & set(tables))
@@ -186,7 +190,7 @@ class BlockTopics:
         waiting = self._dark.keys() & set(tables)
         if waiting and self._leaders.due:
             places = frozenset[Place]().union(*(self._dark[table] for table in waiting))
-            found = self._topics.leaderless(places)
+            found = self._topics.dark(places)
             left = places if found is None else found
             self._dark = {t: of for t, of in self._dark.items() if t not in waiting or left & of}
             if left:
@@ -201,17 +205,17 @@ class BlockTopics:
 
     def _see_journal(self, owned: Collection[int]) -> None:
         places = {(names.journal_topic(self._app), partition) for partition in owned}
-        if found := self._topics.leaderless(places):
+        if found := self._topics.dark(places):
             raise Unavailable(
-                f"nobody leads {listed_places(found)}",
+                dark_text(found),
                 "start the brokers that have copies of these partitions",
             )
         self._journal_led = True
 
     def _hold(self, table: str, places: frozenset[Place]) -> None:
         log.warning(
-            "nobody leads a partition of a table's block topic, so the table's messages wait in "
-            "the source until the brokers with its copies are back",
+            "no broker takes records for a partition of a table's block topic, so the table's "
+            "messages wait in the source until the brokers with its copies are back",
             extra={"table": table, "partitions": listed_places(places)},
         )
         self._dark[table] = places

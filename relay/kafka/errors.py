@@ -164,7 +164,7 @@ class TransactionFailed(Exception):
         why: the call and the error, for people.
         code: of the error; 0 where there is none.
         lost: records that were refused for what they or their topics are.
-        dark: topics and partitions with records that are not acknowledged, and that nobody leads.
+        dark: topics and partitions with records that are not acknowledged, as they take none.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Asks leaders where a topic's partitions begin and end for read_committed readers.
 
-Receives partitions, gives offsets; or those of them that nobody leads, which any client can be
+Receives partitions, gives offsets; or those of them that take no records, which any client can be
 asked for. Asked for offsets is an admin client: a member's consumer cannot be asked in
 an assignment. It is in a callback of its own, where nothing can refresh what it knows, and a
 partition that had no leader for a moment stays unknown to it until it asks by the clock, minutes
@@ -9,6 +9,7 @@ later (librdkafka 2.16).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -18,13 +19,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from confluent_kafka import Producer
-    from confluent_kafka.admin import ListOffsetsResultInfo  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        ListOffsetsResultInfo,
+        PartitionMetadata,
+    )
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""
+LeastInSync = Callable[[Mapping[str, int]], Mapping[str, int]]
+"""Receives topics and how many copies they have; gives min.insync.replicas of those known."""
 _SINGLY = 20
 """Topics that are asked about one by one; of more, one request about all of a cluster is less."""
 
@@ -34,26 +38,49 @@ def listed_places(places: Collection[Place]) -> str:
     return ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(places))
 
 
-def without_leader(
-    client: AdminClient | Producer, places: Collection[Place], deadline_seconds: float
+def dark_text(places: Collection[Place]) -> str:
+    """Return what is wrong with partitions that take no records."""
+    return f"no broker takes records for {listed_places(places)}"
+
+
+def dark_places(
+    client: AdminClient | Producer,
+    places: Collection[Place],
+    deadline_seconds: float,
+    least_in_sync: LeastInSync,
 ) -> frozenset[Place]:
-    """Return those of these partitions that nobody leads: no broker that is there may.
+    """Return those of these partitions that take no records while brokers are away.
+
+    Nobody leads them, as no broker that is there may; or their leader takes no record, and no
+    marker of a transaction's end, since too few others have what it has.
 
     Args:
         client: is asked.
         places: that exist.
         deadline_seconds: for each request.
+        least_in_sync: is asked only where copies are missing.
 
     Raises:
         KafkaException: no broker answered.
     """
     topics = {topic for topic, _ in places}
     found: set[Place] = set()
+    lacking: dict[Place, PartitionMetadata] = {}
     for one in [""] if len(topics) > _SINGLY else sorted(topics):
         listed = client.list_topics(one or None, timeout=deadline_seconds).topics
         for topic in topics & listed.keys():
             partitions = listed[topic].partitions.items()
             found |= {(topic, index) for index, led in partitions if led.leader < 0}
+            lacking |= {(topic, i): p for i, p in partitions if len(p.isrs) < len(p.replicas)}
+    lacking = {place: lacking[place] for place in lacking.keys() & {*places} - found}
+    if lacking:
+        least = least_in_sync({topic: len(p.replicas) for (topic, _), p in lacking.items()})
+        found |= {
+            place
+            for place, partition in lacking.items()
+            # Of a topic with fewer copies than that, brokers want all.
+            if len(partition.isrs) < min(least.get(place[0], 0), len(partition.replicas))
+        }
     return frozenset(found.intersection(places))
 
 

@@ -30,7 +30,7 @@ from relay.kafka.errors import (
     without_frames,
 )
 from relay.kafka.hang_guard import armed, within
-from relay.kafka.partition_ends import Place, listed_places, without_leader
+from relay.kafka.partition_ends import LeastInSync, Place, dark_places, dark_text, listed_places
 from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import record_bytes
 from relay.kafka.transaction_evidence import TransactionEvidence
@@ -58,16 +58,24 @@ class TransactionalProducer:
         config: relay.config.kafka_clients.producer.
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
         group: the consumer group whose offsets it sends; for messages to people.
+        least_in_sync: of topics; where it gives none, only a missing leader makes one dark.
 
     Raises (every method): TransactionFailed.
     """
 
-    def __init__(self, config: Mapping[str, Any], deadline_seconds: float, group: str) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        deadline_seconds: float,
+        group: str,
+        least_in_sync: LeastInSync = lambda _: {},
+    ) -> None:
         self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
         self._renewal = Renewal(config)
         self._deadline_seconds = deadline_seconds
         self._group_id = group
+        self._least_in_sync = least_in_sync
         self._producer: Producer | None = None
         self._group: Any = None
         self._fatal: KafkaError | None = None
@@ -81,7 +89,7 @@ class TransactionalProducer:
 
         Args:
             waits: whether, for as long as for any call, for the end of a transaction that is
-                decided: a partition in it may have no leader now to write so. Else it raises, with
+                decided: a partition in it may take no record now that says so. Else it raises, with
                 CONCURRENT_TRANSACTIONS.
         """
         self.close()
@@ -171,7 +179,7 @@ class TransactionalProducer:
                 left = self._unacknowledged.total()
                 raise _silent(f"flush: {left} records were not acknowledged", self._dark())
             self._call("flush", lambda: producer.flush(SLICE_SECONDS))
-            # By now somebody would lead it who may: to wait on brings nothing.
+            # By now somebody would take it who may: to wait on brings nothing.
             if len(producer) and self._lost is None and (dark := self._dark()):
                 raise _silent("flush", dark)
         if self._lost is not None:
@@ -180,10 +188,10 @@ class TransactionalProducer:
             raise TransactionFailed(Failure.ABORT, f"{left} records were never acknowledged")
 
     def _dark(self) -> frozenset[Place]:
-        """Return partitions that have not acknowledged all, and that nobody leads now."""
+        """Return partitions that have not acknowledged all, and that take no records now."""
         waiting = [place for place, count in self._unacknowledged.items() if count]
         with suppress(KafkaException):  # then nothing is known of any partition
-            return without_leader(self._open(), waiting, SLICE_SECONDS)
+            return dark_places(self._open(), waiting, SLICE_SECONDS, self._least_in_sync)
         return frozenset()
 
     def send_offsets(
@@ -294,7 +302,7 @@ class TransactionalProducer:
             with suppress(KafkaException):  # which record it was, its report says
                 self._open().flush(SLICE_SECONDS)
         dark = self._dark() if cause.code() in TRANSPORT else frozenset[Place]()
-        why, lost = f"{describe(name, cause)}{_leaderless(dark)}", tuple(self._refused)
+        why, lost = _with_dark(describe(name, cause), dark), tuple(self._refused)
         return TransactionFailed(kind, why, cause.code(), lost, dark)
 
     def _on_error(self, error: KafkaError) -> None:
@@ -302,13 +310,13 @@ class TransactionalProducer:
             self._fatal = error
 
 
-def _leaderless(dark: Collection[Place]) -> str:
-    return f"; nobody leads {listed_places(dark)}" if dark else ""
+def _with_dark(what: str, dark: Collection[Place]) -> str:
+    return f"{what}; {dark_text(dark)}" if dark else what
 
 
 def _silent(what: str, dark: frozenset[Place]) -> TransactionFailed:
     """Records are not acknowledged."""
-    return TransactionFailed(Failure.UNKNOWN, f"{what}{_leaderless(dark)}", dark=dark)
+    return TransactionFailed(Failure.UNKNOWN, _with_dark(what, dark), dark=dark)
 
 
 def _unknown(why: str) -> TransactionFailed:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
+    from relay.kafka.partition_ends import LeastInSync
     from relay.operate.metrics.observer import RelayObserver
 
 log = logging.getLogger(__name__)
@@ -43,9 +44,12 @@ class OfMember:
             timeout, after which the coordinator has ended it.
     """
 
-    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
+    def __init__(
+        self, settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync
+    ) -> None:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer = settings, observer
+        self._least_in_sync = least_in_sync
         self._spare = 0
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
 
@@ -53,7 +57,7 @@ class OfMember:
         """Start a new producer; it ends whatever a predecessor left open.
 
         A transaction is decided by one record, and over when each partition in it has a marker of
-        it. While one has no leader its id takes no other; but nothing can change any more what it
+        it. While one takes none its id takes no other; but nothing can change any more what it
         comes to, and the group fences whoever has no right to commit, under any id. So the relay
         goes on under a spare one, as if another member had taken over its partitions.
 
@@ -112,14 +116,16 @@ class OfMember:
         settings = kafka_clients.producer_under(self._settings, identity)
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
-        return TransactionalProducer(watched, self.deadline_seconds, group)
+        return TransactionalProducer(watched, self.deadline_seconds, group, self._least_in_sync)
 
 
 class OfPartitions(OfMember):
     """One producer for each owned source partition, made at its takeover."""
 
-    def __init__(self, settings: Settings, observer: RelayObserver) -> None:
-        super().__init__(settings, observer)
+    def __init__(
+        self, settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync
+    ) -> None:
+        super().__init__(settings, observer, least_in_sync)
         self._of: dict[int, TransactionalProducer] = {}
 
     def start(self) -> None:
@@ -167,9 +173,10 @@ class OfPartitions(OfMember):
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: RelayObserver) -> OfMember:
+def of(settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync) -> OfMember:
     """Return the kind of producers that the settings' clusters need."""
-    return OfPartitions(settings, observer) if settings.crosses else OfMember(settings, observer)
+    kind = OfPartitions if settings.crosses else OfMember
+    return kind(settings, observer, least_in_sync)
 
 
 def _error(failed: TransactionFailed, fenced: str) -> RelayError:

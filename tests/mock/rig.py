@@ -235,6 +235,9 @@ class _NoTables:
     def doubt(self) -> None:
         """None is known."""
 
+    def least_in_sync(self, _: object) -> dict[str, int]:
+        return {}
+
     def alone(self, _: object) -> frozenset[str]:
         return frozenset()
 

@@ -13,7 +13,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka import transactional_producer
-from relay.kafka.partition_ends import TopicEnds, without_leader
+from relay.kafka.partition_ends import TopicEnds, dark_places
 from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.journal import Reader
 from relay.schema.registry import Registry
@@ -121,7 +121,7 @@ def test_a_transaction_that_fails_of_it_names_it(
 
     kind, why, _ = course.failures[0]
     assert kind == "UNKNOWN"
-    assert why.endswith("; nobody leads app.journal[0]")
+    assert why.endswith("; no broker takes records for app.journal[0]")
     assert course.did == ["replace"]
 
 
@@ -147,7 +147,7 @@ def test_those_that_nobody_leads_are_found(
     cluster.set_leader("t0", 0, NOBODY)
     cluster.set_leader("t1", 1, NOBODY)
     client = AdminClient(kafka_clients.admin(settings.kafka))
-    assert without_leader(client, places, SECONDS) == {("t0", 0)}
+    assert dark_places(client, places, SECONDS, dict) == {("t0", 0)}
 
 
 def test_the_verifier_and_status_hear_of_all_others(cluster: Cluster, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Tables whose block topics have a partition that nobody leads wait, and no others."""
+"""Tables whose block topics have a partition that takes no records wait, and no others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leaders(Topics):
     def width(self, topic: str) -> int:
         return 2 if topic == A0[0] else 1
 
-    def leaderless(self, places: Collection[Place]) -> frozenset[Place] | None:
+    def dark(self, places: Collection[Place]) -> frozenset[Place] | None:
         if not {JOURNAL}.issuperset(topic for topic, _ in places):
             self.asked.append(set(places))
         return None if self.nobody is None else frozenset(self.nobody.intersection(places))
@@ -121,7 +121,7 @@ def test_the_journal_is_waited_for(brokers: Leaders, topics: BlockTopics) -> Non
     """Before a transaction begins: each that has failed of it would hold its id."""
     brokers.nobody = {(JOURNAL, 1)}
     assert dark(topics, 0) == frozenset()
-    with pytest.raises(Unavailable, match=r"nobody leads app\.journal\[1\]"):
+    with pytest.raises(Unavailable, match=r"no broker takes records for app\.journal\[1\]"):
         dark(topics, 0, 1)
     brokers.nobody = set()
     assert dark(topics, 0, 1) == frozenset()

@@ -35,7 +35,7 @@ class Coordinator:
         self.answers: dict[str, TransactionFailed] = {}
         self.asked: list[str] = []
 
-    def producer(self, config: Mapping[str, Any], _seconds: float, _group: str) -> Coordinated:
+    def producer(self, config: Mapping[str, Any], *_: object) -> Coordinated:
         return Coordinated(self, config["transactional.id"])
 
 
@@ -64,7 +64,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 @pytest.fixture
 def member(coordinator: Coordinator) -> OfMember:  # noqa: ARG001 - its producers are the coordinator's
-    return OfMember(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING)
+    return OfMember(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING, dict)
 
 
 def test_a_relay_begins_under_its_own_id(coordinator: Coordinator, member: OfMember) -> None:
