@@ -172,9 +172,7 @@ class BlockTopics:
         Raises:
             Unavailable: one of the journal is dark, which no table does without.
         """
-        if owned != self._owned:
-            self._owned = owned
-            self.doubt()
+        self.own(owned)
         if not self._journal_led:
             self._see_journal(owned)
         topics = {self.of(table): table for table in set(tables) - self._led if self.of(table)}
@@ -184,6 +182,20 @@ class BlockTopics:
         for topic in {topic for topic, _ in found or ()}:
             self._hold(topics[topic], frozenset(p for p in found or () if p[0] == topic))
         return frozenset(self._dark.keys() & set(tables))
+
+    def own(self, partitions: frozenset[int]) -> None:
+        """Note which partitions this relay writes from now on: for others no table waits.
+
+        While all of its tables wait no transaction begins, so `dark` alone would not hear of it.
+        """
+        if partitions == self._owned:
+            return
+        self._owned = partitions
+        self.doubt()
+        for table, places in tuple(self._dark.items()):
+            self._dark[table] = frozenset(place for place in places if place[1] in partitions)
+            if not self._dark[table]:
+                del self._dark[table]
 
     def still_dark(self, tables: Collection[str]) -> frozenset[str]:
         """Return those of these tables that `dark` gave and that have to wait on."""

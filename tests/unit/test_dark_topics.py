@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from relay.core.state import Phase
 from relay.errors import Unavailable
 from relay.kafka.block_topics import BlockTopics
+from relay.process.loop import RelayProcess
+from tests.mock.rig import relay_settings
 from tests.unit.test_block_topics import Topics
 
 if TYPE_CHECKING:
@@ -100,6 +105,36 @@ def test_a_table_goes_on_once_somebody_leads(brokers: Leaders, topics: BlockTopi
     assert dark(topics) == {"d.b"}
 
 
+def test_it_goes_on_once_another_relay_writes_there(brokers: Leaders, topics: BlockTopics) -> None:
+    """Red before: it waited for a partition that is none of this relay's affairs any more."""
+    brokers.nobody = {A1}
+    assert dark(topics, 0, 1) == {"d.a"}
+
+    topics.own(frozenset({0}))
+
+    assert topics.still_dark(ALL) == frozenset()
+    assert dark(topics, 0) == frozenset()
+    assert dark(topics, 0, 1) == {"d.a"}, "it is asked again when the partition comes back"
+
+
+def test_it_waits_on_for_a_partition_that_stays(brokers: Leaders, topics: BlockTopics) -> None:
+    """And is not asked about the one that went."""
+    brokers.nobody = {A0, A1}
+    assert dark(topics, 0, 1) == {"d.a"}
+    topics.own(frozenset({0}))
+    assert topics.still_dark(ALL) == {"d.a"}
+    assert brokers.asked[-1] == {A0}
+
+
+def test_a_transaction_of_other_partitions_tells_it_too(
+    brokers: Leaders, topics: BlockTopics
+) -> None:
+    brokers.nobody = {A1}
+    dark(topics, 0, 1)
+    assert topics.dark({"d.b"}, frozenset({0})) == frozenset()
+    assert topics.still_dark(ALL) == frozenset()
+
+
 def test_no_answer_is_no_leader(brokers: Leaders, topics: BlockTopics) -> None:
     """And brokers that have just been asked are left alone for a moment."""
     brokers.nobody = {A0}
@@ -125,3 +160,15 @@ def test_the_journal_is_waited_for(brokers: Leaders, topics: BlockTopics) -> Non
         dark(topics, 0, 1)
     brokers.nobody = set()
     assert dark(topics, 0, 1) == frozenset()
+
+
+def test_an_assignment_tells_it(brokers: Leaders, topics: BlockTopics) -> None:
+    """A transaction may not come: none of the relay's tables can be written."""
+    process = RelayProcess(relay_settings("app", "127.0.0.1:9", 30.0, {}), threading.Event())
+    process._tables.topics = topics
+    process._state = replace(process._state, phase=Phase.STOPPED)  # and reads no truth
+    brokers.nobody = {A1}
+    dark(topics, 0, 1)
+    process._assigned(frozenset({0}))
+    assert topics.still_dark(ALL) == frozenset()
+    process._leave()
