@@ -20,7 +20,10 @@ PATIENCE_SECONDS = 2.0
 AGAIN_SECONDS = 0.25
 """The same of a server that gave none last time."""
 _SLOWER = 3
-"""Times what the last answer took: how much longer than usual the next may take."""
+"""Times what the slowest answer took: how much longer than usual the next may take."""
+KEPT_SECONDS = 600.0
+"""How long an answer counts. Not by how many came since: most questions are short, and a slow one
+would be late whenever some of them came before it."""
 
 
 class Beside:
@@ -31,7 +34,8 @@ class Beside:
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
-        self._least = self._patience = patience
+        self._least = patience
+        self._slowest, self._failed = SlowestAnswer(), False
         self._left: _Question | None = None
 
     def __call__(self, ask: Callable[[], T]) -> T:
@@ -48,7 +52,7 @@ class Beside:
                 raise TimeoutError(self._left.silence())
             self._learn(self._left)
         asked = self._left = _Question(ask)
-        if not asked.ended.wait(self._patience):
+        if not asked.ended.wait(self._patience()):
             raise TimeoutError(asked.silence())
         self._left = None
         if asked.error is None:
@@ -59,11 +63,35 @@ class Beside:
         finally:
             del asked  # its error's traceback holds this frame
 
+    def _patience(self) -> float:
+        if self._failed:
+            return min(self._least, AGAIN_SECONDS)
+        return max(self._least, _SLOWER * self._slowest.seconds)
+
     def _learn(self, asked: _Question) -> None:
-        if asked.error is not None:  # that was waited for in vain
-            self._patience = min(self._least, AGAIN_SECONDS)
-        else:
-            self._patience = max(self._least, _SLOWER * asked.seconds, self._patience / 2)
+        self._failed = asked.error is not None  # and that was waited for in vain
+        if not self._failed:
+            self._slowest.learn(asked.seconds)
+
+
+class SlowestAnswer:
+    """Remember how long the slowest answer took, of those of the last KEPT_SECONDS or about.
+
+    Attributes:
+        seconds: that it took; 0 before the first.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._at = clock, clock()
+        self.seconds = 0.0
+
+    def learn(self, seconds: float) -> None:
+        """Note an answer that took so many seconds; one that took half as long confirms it."""
+        now = self._clock()
+        if 2 * seconds >= self.seconds:
+            self.seconds, self._at = max(seconds, self.seconds), now
+        elif now - self._at > KEPT_SECONDS:
+            self.seconds, self._at = seconds, now
 
 
 class _Question:

@@ -11,7 +11,7 @@ import pytest
 
 from relay.config.settings import ClickHouse
 from relay.errors import ClickHouseAway
-from relay.schema.beside import Beside
+from relay.schema.beside import KEPT_SECONDS, Beside, SlowestAnswer
 from relay.schema.catalogue import Catalogue
 
 if TYPE_CHECKING:
@@ -112,3 +112,41 @@ def test_the_catalogue_of_a_socket_that_never_answers() -> None:
             with pytest.raises(ClickHouseAway, match=f"{url}.* no answer for"):
                 catalogue.read(["d.t"])
         assert time.monotonic() - begun < 10 * PATIENCE
+
+
+def test_short_questions_take_no_time_from_a_slow_one(server: SlowServer) -> None:
+    """Red before: each answer in no time halved the patience, so the slow one was late for ever.
+
+    The catalogue asks so: digests in pieces, then columns.
+    """
+    beside = Beside(PATIENCE)
+    late(beside, server)
+    threading.Timer(2 * PATIENCE, server.let.set).start()
+    ended(beside)
+    assert [beside(server.answer) for _ in range(10)] == [*range(2, 12)]
+    server.let.clear()
+    threading.Timer(2 * PATIENCE, server.let.set).start()
+    assert beside(server.answer) == 12
+
+
+def learned(*answers: tuple[float, float]) -> float:
+    """The slowest after these: at which second each came, and how long it took."""
+    now = 0.0
+    slowest = SlowestAnswer(lambda: now)
+    for now, seconds in answers:  # noqa: B007 - the clock reads it
+        slowest.learn(seconds)
+    return slowest.seconds
+
+
+def test_a_slow_answer_counts_for_its_time() -> None:
+    """However many short ones come; then the server may be a quick one again."""
+    end = KEPT_SECONDS
+    assert learned((0, 3.5), *((second, 0.05) for second in range(1, 500))) == 3.5
+    assert learned((0, 3.5), (end, 0.3), (end + 1, 0.3)) == 0.3
+    assert learned((0, 3.5), (end + 1, 0.3), (end + 2, 4.0), (end + 3, 0.1)) == 4.0
+
+
+def test_answers_that_are_about_as_slow_keep_it() -> None:
+    """Else it were late once in that time, as the next short answer took its place."""
+    each = KEPT_SECONDS - 1
+    assert learned((0, 3.5), (each, 3.4), (2 * each, 3.3), (2 * each + 1, 0.1)) == 3.5
