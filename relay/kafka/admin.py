@@ -30,6 +30,7 @@ from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import Place, dark_places
+from relay.kafka.reconnect import Renewal
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -87,7 +88,11 @@ class Admin:
         self._brokers = brokers
         self._heard = Heard()
         config: dict[str, Any] = {**kafka_clients.admin(brokers), "error_cb": self._heard.listen}
-        self.client = AdminClient(config)
+        self.client, self._renewal = AdminClient(config), Renewal(config)
+
+    def look(self) -> None:
+        """Take a changed password; this costs little, so every question can begin with it."""
+        self._renewal.look(self.client)
 
     def answer(
         self, what: str, future: Future[Any], refusal: str, fine: Collection[int] = ()
@@ -113,6 +118,7 @@ class Admin:
 
     def _answer(self, what: str, future: Future[Any], refusal: str, fine: Collection[int]) -> Any:
         begun = time.monotonic()
+        self.look()
         self.client.poll(0)
         if self._heard.refused():
             self._heard.error = None  # an earlier one; error_cb repeats it if it still holds
@@ -197,6 +203,7 @@ class TopicRequests:
 
     def dark(self, places: Collection[Place]) -> frozenset[Place] | None:
         """Return those of these partitions that take no records; None where no broker says so."""
+        self._admin.look()
         with contextlib.suppress(KafkaException):
             return dark_places(self._admin.client, places, METADATA_SECONDS, self.least_in_sync)
         return None

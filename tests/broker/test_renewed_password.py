@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 
 from relay.config import kafka_clients
 from relay.config.settings import Kafka, Settings
+from relay.kafka.admin import Admin, description
 from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import LOOK_SECONDS
@@ -148,6 +149,28 @@ def test_a_producer_takes_it_also_for_its_successor(server: Server, held: Path) 
 
         wait_until(served, "a connection's time to end", 30)
         producer.replace()
+
+
+def test_an_admin_client_takes_it(server: Server, held: Path) -> None:
+    """Each transaction begins with a question of its own: with the old one, none begins any more.
+
+    Red before: SASL_AUTHENTICATION_FAILED.
+    """
+    admin = Admin(brokers(server, held))
+
+    def ask() -> None:
+        assert admin.answer("describe", description(admin, [TOPIC])[TOPIC], "") is not None
+
+    ask()
+    change_password(server, "admin's second")
+    held.write_text("admin's second\n", encoding="utf-8")
+    begun = time.monotonic()
+
+    def asked() -> bool:
+        ask()
+        return time.monotonic() - begun > LOOK_SECONDS + 2 * AGAIN_SECONDS
+
+    wait_until(asked, "two connections' time to end", 60)
 
 
 def relay_config(pipeline: Pipeline, server: Server, secret: str) -> Path:
