@@ -286,7 +286,7 @@ CURRENT = (
         "relay_tables_held",
         "tables",
         "Messages of how many tables wait until ClickHouse says whether it has the table, or until "
-        "somebody leads where its blocks go?",
+        "brokers take records where its blocks go?",
     ),
     gauge(
         "relay_transaction_open_seconds",
