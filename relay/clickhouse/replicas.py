@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import clickhouse_connect
@@ -24,6 +24,7 @@ from relay.clickhouse.errors import OF_ONE_REPLICA
 from relay.clickhouse.http_pool import Trust, new_pool, pool
 from relay.clickhouse.reconfigure import renewing
 from relay.clickhouse.statement_settings import send_always
+from relay.config.server_settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,21 +41,6 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 _CODE = "X-ClickHouse-Exception-Code"
 _SERVER = "X-ClickHouse-Server-Display-Name"
-
-
-class Address(NamedTuple):
-    """Of one replica."""
-
-    scheme: str
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, url: str) -> Address:
-        """Parse the URL, with ClickHouse's ports where none is named."""
-        parts = urlsplit(url)
-        port = parts.port or (8443 if parts.scheme == "https" else 8123)
-        return cls(parts.scheme, parts.hostname or "localhost", port)
 
 
 class ReplicaPool(PoolManager):

@@ -132,8 +132,15 @@ def _url(url: str) -> str | None:
             "contains a user or a password, which logs would show; use clickhouse.user and "
             "clickhouse.password_file"
         )
-    if parts.scheme in {"http", "https"} and (not parts.hostname or port == 0):
-        return f"must contain a host, and a port above 0: {url!r}"
+    if parts.scheme not in {"http", "https"}:
+        return None  # reported already
+    address = f"{parts.scheme}://{parts.netloc}"
+    more = {"path": parts.path.strip("/"), "query": parts.query, "fragment": parts.fragment}
+    for part, given in more.items():
+        if given:  # what a proxy or another client understands, and what may hold a password
+            return f"names only a server, which is asked at /; write no {part}: {address!r}"
+    if not parts.hostname or port == 0:
+        return f"must contain a host, and a port above 0: {address!r}"
     return None
 
 

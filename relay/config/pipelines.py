@@ -9,13 +9,14 @@ topic, a group, a transactional id, a block id or the ledger, whatever clusters 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from relay import names
 from relay.config.secrets import CLUSTERS, KeyPath, Table, drop, holder
-from relay.config.server_settings import addresses
+from relay.config.server_settings import Address, addresses
 from relay.config.settings import Settings
 
 PIPELINES = "pipelines"
@@ -169,7 +170,7 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
         )
     topics = [_at(part, "source", "topic") for part in (early, late)]
     beside = bool(_read_from(early) & _read_from(late))
-    if beside and topics[0] == topics[1] and _shares(early, late, "clickhouse", "url"):
+    if beside and topics[0] == topics[1] and _databases(early) & _databases(late):
         reason = (
             f"pipeline {early.name} also reads {topics[1]!r} from the same brokers into the same "
             "ClickHouse, so every row would be loaded twice; name another topic or other servers"
@@ -177,7 +178,7 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
         topic = _at(reader, "source", "topic")
-        if not _read_from(reader) & _servers(writer, "kafka", "bootstrap"):
+        if not _read_from(reader) & _brokers(writer, "kafka"):
             continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
             reason = (
@@ -187,18 +188,23 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
             yield ("source", "topic") if reader is late else (), reason
 
 
-def _shares(early: PipelineTable, late: PipelineTable, section: str, key: str) -> bool:
-    """Whether both name one server, as the addresses are written."""
-    return bool(_servers(early, section, key) & _servers(late, section, key))
+def _databases(part: PipelineTable) -> set[Address]:
+    """The servers that its rows go into."""
+    found = set()
+    for url in addresses(_at(part, "clickhouse", "url")):
+        with contextlib.suppress(ValueError):  # reported as what it is
+            found.add(Address.of(url))
+    return found
 
 
-def _servers(part: PipelineTable, *path: str) -> set[str]:
-    return {one.casefold().rstrip("/") for one in addresses(_at(part, *path))}
+def _brokers(part: PipelineTable, *cluster: str) -> set[str]:
+    """The brokers of one of its clusters, as the addresses are written."""
+    return {one.casefold() for one in addresses(_at(part, *cluster, "bootstrap"))}
 
 
 def _read_from(part: PipelineTable) -> set[str]:
     """The brokers that have its source topic."""
-    return _servers(part, "source", "kafka", "bootstrap") or _servers(part, "kafka", "bootstrap")
+    return _brokers(part, "source", "kafka") or _brokers(part, "kafka")
 
 
 def _at(part: PipelineTable, *path: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -20,6 +20,25 @@ def addresses(value: object) -> tuple[str, ...]:
     listed = value if isinstance(value, list) else [value]
     texts = [part for item in listed if isinstance(item, str) for part in item.split(",")]
     return tuple(text.strip() for text in texts if text.strip())
+
+
+class Address(NamedTuple):
+    """Of one server of ClickHouse, however its URL is spelled."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Parse the URL, with ClickHouse's ports where none is named.
+
+        Raises:
+            ValueError: its host or its port is none.
+        """
+        parts = urlsplit(url)
+        port = parts.port or (8443 if parts.scheme == "https" else 8123)
+        return cls(parts.scheme, parts.hostname or "localhost", port)
 
 
 NATIVE_PORTS = frozenset({9000, 9440})
@@ -83,7 +102,8 @@ class ClickHouse(Section):
     """How to reach ClickHouse over HTTP."""
 
     url: str = Field(
-        description="address of the HTTP interface: http://host:8123 or https://host:8443. "
+        description="address of the HTTP interface: http://host:8123 or https://host:8443, without "
+        "a path or a query. "
         "Several addresses, as a list or separated by commas, are replicas of one shard: if one "
         "does not answer, the next is asked",
         examples=["http://localhost:8123"],
@@ -131,7 +151,9 @@ class ClickHouse(Section):
     def _is_http(cls, url: str) -> str:
         for one in addresses(url) or ("",):
             if not one.startswith(("http://", "https://")):
-                raise ValueError(f"must begin with http:// or https://, not {one!r}")
+                # A user, a password or a query could stand around the address.
+                shown = one.partition("?")[0].rpartition("@")[2]
+                raise ValueError(f"must begin with http:// or https://, not {shown!r}")
         return url
 
     @property

@@ -157,6 +157,24 @@ def test_what_two_pipelines_may_share(tmp_path: Path) -> None:
     assert len(settings_file.pipelines(write(tmp_path, GOOD + text))) == 4
 
 
+@pytest.mark.parametrize(
+    "url", ["http://localhost", "http://LOCALHOST:8123/", '["https://b", "http://localhost:8123"]']
+)
+def test_one_server_is_seen_under_another_spelling(tmp_path: Path, url: str) -> None:
+    """A port left out is the one of ClickHouse, not of the web."""
+    value = url if url.startswith("[") else f'"{url}"'
+    text = f"{GOOD}[pipelines.east]\n[pipelines.west.clickhouse]\nurl = {value}\n"
+    found = wrong(tmp_path, text + 'insert_quorum = "auto"\n')
+    assert found.keys() == {"pipelines.west.source.topic"}
+    assert "every row would be loaded twice" in found["pipelines.west.source.topic"]
+
+
+def test_a_server_at_another_port_or_an_address_that_is_none_is_another(tmp_path: Path) -> None:
+    text = f'{GOOD}[pipelines.east]\n[pipelines.west.clickhouse]\nurl = "'
+    assert len(settings_file.pipelines(write(tmp_path, f'{text}https://localhost"'))) == 2
+    assert wrong(tmp_path, f'{text}http://localhost:x"').keys() == {"pipelines.west.clickhouse.url"}
+
+
 def test_a_pipelines_secret_takes_the_place_of_the_shared_one(tmp_path: Path) -> None:
     """Whichever way either is given: else both would be there, which is refused."""
     for name in ("all", "mine"):
@@ -254,6 +272,11 @@ def test_replicas_are_a_list_or_separated_by_commas(tmp_path: Path, urls: str) -
         ('["http://a:1", "b:2"]', "must begin with http:// or https://, not 'b:2'"),
         ('"http://a:1,http://me:pw@b:2"', "contains a user or a password"),
         ('["http://a:1", "http://b:2"]', "also set clickhouse.insert_quorum"),
+        ('"http://a:1/east"', "write no path: 'http://a:1'"),
+        ('"https://a/?user=u&password=pw"', "write no query: 'https://a'"),
+        ('"http://a:1/?#pw"', "write no fragment: 'http://a:1'"),
+        ('"http:///?password=pw"', "write no query"),
+        ('"me:pw@a:1/?password=pw"', "must begin with http:// or https://, not 'a:1/'"),
         ("[]", "valid string"),
         ('""', "must begin with"),
     ],
