@@ -61,7 +61,7 @@ def loader() -> None:
 @click.option("--master", help="Spark master; overrides loader.master.")
 @click.option(
     "--checkpoint",
-    type=click.Path(path_type=Path),
+    type=click.Path(),  # text: it may be a URL
     help="Directory of Spark's checkpoint; overrides loader.checkpoint.",
 )
 @click.option(
@@ -84,7 +84,7 @@ def run(
     *,
     once: bool,
     master: str | None,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     lost: bool,
     listen: str | None,
     log_format: str,
@@ -112,7 +112,7 @@ def run(
 
     settings = every[0].settings
     work = Load(settings, say, listen, lost=lost)
-    where = str(checkpoint or settings.loader.checkpoint)
+    where = checkpoint or settings.loader.checkpoint
     _alone(work, settings, master, where, once=once, json_log=log_format == "json")
     say("ended")
 

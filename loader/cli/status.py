@@ -87,7 +87,7 @@ def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFa
         entries=ledger.entries(found.blocks) if facts.ledger else {},
         positions=found.begun.positions,
         ends=found.ends,
-        checkpoint=_checkpoint(settings.loader.checkpoint, found.begun.journal),
+        checkpoint=_checkpoint(Path(settings.loader.checkpoint), found.begun.journal),
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loader.journal.checkpoint_lock import ELSEWHERE, LOCK
+from loader.journal.checkpoint_lock import LOCK
+from relay.config.settings import ELSEWHERE
 from relay.errors import Refused
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relay.config.settings import ELSEWHERE
 from relay.errors import ConfigError, Fenced
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 LOCK = ".loader.lock"
 """The file's name; Spark reads no such file."""
-ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:/")
-"""How the URL of a directory begins that is not this machine's."""
 _NEXT = (
     "Stop that loader, or give this one a directory of its own (loader.checkpoint, or "
     "--checkpoint): two loaders of one app may run, each with its own."

@@ -146,7 +146,7 @@ class Loading(threading.Thread):
         self.join(LEAVE_SECONDS)
 
     def _loaded(self) -> int:
-        checkpoint = str(self._settings.loader.checkpoint)
+        checkpoint = self._settings.loader.checkpoint
         try:
             self._load.run(lambda: self._spark, checkpoint, once=self._once)
         except Stopped:

@@ -6,8 +6,8 @@ and reasons. `relay config show` prints it all, secrets hidden.
 
 from __future__ import annotations
 
+import re
 import socket
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
@@ -34,6 +34,8 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Bytes = Annotated[int, Field(gt=0)]
 MEMBER = r"^[A-Za-z0-9._-]{1,100}$"
 TRANSFORM = r"^([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)?$"
+ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How the URL of a checkpoint begins that is on a file system which only Spark knows."""
 T = TypeVar("T")
 
 
@@ -222,9 +224,10 @@ class Loader(Section):
 
     database: str = Field("relay", description="ClickHouse database that holds the ledger table")
     master: str = Field("local[*]", description="URL of the Spark master")
-    checkpoint: Path = Field(
-        description="directory of Spark's checkpoint. Nothing is lost if only this directory is "
-        "lost: the ledger decides where to begin",
+    checkpoint: str = Field(  # a Path would take a slash out of s3a://bucket
+        description="directory of Spark's checkpoint, or the URL of one on a file system that "
+        "Spark knows. Nothing is lost if only this directory is lost: the ledger decides where to "
+        "begin",
         examples=["checkpoint"],
     )
     blocks_per_batch: Annotated[int, Field(gt=0)] = Field(

@@ -8,7 +8,6 @@ appear in no message.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from relay.config import checks
 from relay.config import secrets as config_secrets
 from relay.config.pipelines import PIPELINES, Pipeline, PipelineTable, conflicts, split
 from relay.config.secrets import CLUSTERS, KeyPath, Table, holder, put
-from relay.config.settings import Settings
+from relay.config.settings import ELSEWHERE, Settings
 from relay.config.validation import dotted, validate
 from relay.errors import ConfigError
 from relay.program.plural import several
@@ -183,7 +182,7 @@ def _resolve_paths(data: Table, directory: Path) -> None:
 
 
 def _from(directory: Path, value: str) -> str:
-    """A path as the file means it; not one is a URL of a file system that Spark knows."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value) or value == checks.PROBE:
+    """A path as the file means it."""
+    if ELSEWHERE.match(value) or value == checks.PROBE:
         return value
     return str(directory.absolute() / value)

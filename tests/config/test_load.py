@@ -200,12 +200,17 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n", encoding="utf-8")
     text = GOOD.replace("[loader]", 'password_file = "secret"\n[loader]')
     settings = settings_file.load(write(tmp_path, text))
-    assert settings.loader.checkpoint == tmp_path / "checkpoint"
+    assert settings.loader.checkpoint == str(tmp_path / "checkpoint")
     assert settings.clickhouse.secret() == "s3cret"
-    elsewhere = settings_file.load(
-        write(tmp_path, GOOD.replace('"checkpoint"', '"hdfs:/spark/cp"'))
-    )
-    assert str(elsewhere.loader.checkpoint) == "hdfs:/spark/cp"
+
+
+@pytest.mark.parametrize("url", ["hdfs:/spark/cp", "hdfs://nn:8020/cp", "s3a://bucket/cp"])
+def test_a_checkpoint_elsewhere_keeps_its_host_or_bucket(tmp_path: Path, url: str) -> None:
+    text = GOOD.replace('"checkpoint"', f'"{url}"')
+    assert settings_file.load(write(tmp_path, text)).loader.checkpoint == url
+    several = text + '[pipelines.a]\n[pipelines.b]\nsource.topic = "others"\n'
+    made = settings_file.pipelines(write(tmp_path, several))
+    assert [one.settings.loader.checkpoint for one in made] == [f"{url}/a", f"{url}/b"]
 
 
 def test_overrides_of_a_command_line_win_and_are_checked(tmp_path: Path) -> None:

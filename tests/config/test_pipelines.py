@@ -41,14 +41,14 @@ def test_each_pipeline_is_what_all_share_with_its_own_over_it(tmp_path: Path) ->
     assert [one.settings.block.max_rows for one in (east, west)] == [5, 7]
     assert [one.settings.kafka.client for one in (east, west)] == [{"linger.ms": 7}] * 2
     assert [one.settings.loader.checkpoint for one in (east, west)] == [
-        tmp_path / "checkpoint" / name for name in ("east", "west")
+        str(tmp_path / "checkpoint" / name) for name in ("east", "west")
     ]
 
 
 def test_a_file_without_pipelines_is_one_without_a_name(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     assert settings_file.pipelines(path) == (("", settings_file.load(path)),)
-    assert settings_file.load(path).loader.checkpoint == tmp_path / "checkpoint"
+    assert settings_file.load(path).loader.checkpoint == str(tmp_path / "checkpoint")
 
 
 def test_an_app_of_its_own_keeps_its_topics_and_ledger(tmp_path: Path) -> None:

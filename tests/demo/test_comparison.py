@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ def warehouse(clickhouse: ClickHouse, client: Client) -> Iterator[Warehouse]:
         kafka=Kafka(bootstrap="127.0.0.1:9"),
         source=Source(topic="t"),
         clickhouse=clickhouse,
-        loader=Loader(checkpoint=Path("unused")),
+        loader=Loader(checkpoint="unused"),
     )
     made = Warehouse(settings)
     made.create(data.DATABASE)

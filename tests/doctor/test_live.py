@@ -225,8 +225,9 @@ def test_a_ledger_that_was_lost_is_told_from_one_that_was_never_made(
 
     client.command(f"DROP DATABASE {app}_old")
     assert told() == ({"ledger-missing"}, "")
-    settings.loader.checkpoint.mkdir()
-    checkpoint(settings.loader.checkpoint, BATCHES, [0, 1])
+    directory = Path(settings.loader.checkpoint)
+    directory.mkdir()
+    checkpoint(directory, BATCHES, [0, 1])
     found, text = told()
     assert found == {"ledger-lost"}
     assert "stands at offset 7 of the journal's partition 0" in text

@@ -255,6 +255,13 @@ def test_a_file_system_without_locks_has_none(
         pass
 
 
+def test_the_options_checkpoint_may_be_a_url() -> None:
+    """A directory's path would lose a slash, and the bucket with it."""
+    words = ["relay.toml", "--checkpoint", "s3a://bucket/cp"]
+    given = command.commands["run"].make_context("run", words)
+    assert given.params["checkpoint"] == "s3a://bucket/cp"
+
+
 def test_a_checkpoint_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"checkpoint .*/file/in: ") as caught:

@@ -135,7 +135,7 @@ class LandedBlocks(LandedRows):
                 loader.database,
                 app,
                 lost_ledger.elsewhere(self._ask, app),
-                str(loader.checkpoint),
+                loader.checkpoint,
                 lost_ledger.checkpointed(loader.checkpoint),
             )
         )

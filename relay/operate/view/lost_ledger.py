@@ -93,11 +93,12 @@ def _has(ask: Ask, database: str, app: str) -> bool:
         return False
 
 
-def checkpointed(directory: Path) -> dict[int, int]:
+def checkpointed(where: str) -> dict[int, int]:
     """Return where Spark's checkpoint stands, by journal partition; empty where none is here.
 
     A batch that was only planned does not count: the loader repeats it (loader.journal.checkpoint).
     """
+    directory = Path(where)
     try:
         planned = _batches(directory / "offsets")
         done = _batches(directory / "commits")

@@ -38,7 +38,7 @@ def judge_absence(
         return
     database = settings.loader.database
     begins = {p: low for p, (low, _) in kafka.journal.items()}
-    checkpoint = str(settings.loader.checkpoint)
+    checkpoint = settings.loader.checkpoint
     lost = describe_loss(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
     if lost:
         other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
