@@ -16,7 +16,7 @@ from loader.core.plan import DEAD, DISCARDED, LOADED
 from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import ErrorPage, Refused
-from relay.program.command import WholeGroup
+from relay.program.command import WholeGroup, one_of
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -73,33 +73,31 @@ def list_parked(config_file: Path, *, as_json: bool) -> None:
 @parked.command()
 @config_argument
 @click.argument("blocks", nargs=-1, required=True, metavar="BLOCK...")
-@click.option(
-    "--retry", "human", flag_value="retry", help="Try again, because you have fixed the cause."
-)
-@click.option(
+@one_of("human", "--retry", "retry", "Try again, because you have fixed the cause.")
+@one_of(
+    "human",
     "--insert",
-    "human",
-    flag_value="absent",
-    help="Insert the rows, because you have checked that the table has none of them.",
+    "absent",
+    "Insert the rows, because you have checked that the table has none of them.",
 )
-@click.option(
+@one_of(
+    "human",
     "--loaded",
-    "human",
-    flag_value="loaded",
-    help="Mark the block as loaded, because you have checked that the table has all of its rows.",
+    "loaded",
+    "Mark the block as loaded, because you have checked that the table has all of its rows.",
 )
-@click.option(
-    "--discard",
+@one_of(
     "human",
-    flag_value="discard",
-    help="Never load the block: give its rows up. Needs --why. Without --run the command only "
+    "--discard",
+    "discard",
+    "Never load the block: give its rows up. Needs --why. Without --run the command only "
     "prints what would be given up. The ledger records it, and `relay verify` keeps reporting it.",
 )
-@click.option(
-    "--dead",
+@one_of(
     "human",
-    flag_value="dead",
-    help="Make dead letters of messages that were left out of a block (BLOCK:left-out), each once. "
+    "--dead",
+    "dead",
+    "Make dead letters of messages that were left out of a block (BLOCK:left-out), each once. "
     "Without --run the command only prints which. They are read from the source topic again; what "
     "is deleted there stays parked.",
 )

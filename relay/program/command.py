@@ -14,9 +14,9 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ from relay import log
 from relay.errors import EXIT_BUG, ConfigError, MissingTool, RelayError, install
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.spelling import meant
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 TRACEBACK = "RELAY_TRACEBACK"
 """Environment variable: at 1 every error shows its stack trace."""
@@ -103,6 +105,30 @@ def chosen_pipeline() -> str | None:
     """Return the value of --pipeline of the running command; None if it is not given."""
     chosen: str | None = click.get_current_context().meta.get(_PIPELINE)
     return chosen
+
+
+def one_of(into: str, option: str, value: str, text: str) -> Callable[[F], F]:
+    """Return an option that is one of several words, of which a command is given one at most.
+
+    Of click's own options with one name and several `flag_value`, the last wins in silence.
+
+    Args:
+        into: the argument of the command's function, which gets the value; None without any.
+        option: as it is typed.
+        value: that it stands for.
+        text: of the help.
+    """
+
+    def take(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's
+        if not given:
+            context.params.setdefault(into, None)
+            return
+        before = context.meta.setdefault(f"relay.{into}", option)
+        if before != option:
+            raise click.UsageError(f"{before} and {option} contradict each other: give one")
+        context.params[into] = value
+
+    return click.option(option, is_flag=True, expose_value=False, callback=take, help=text)
 
 
 def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,7 @@ def config(tmp_path: Path) -> str:
         (["--once", "--removed", "shop.events"], "--removed concerns the rows that --deep counts"),
         (["--deep", "--removed", "events"], "not a table name: 'events'"),
         (["--follow", "--deep"], "--deep runs once"),
+        (["--follow", "--once"], "--follow and --once contradict each other"),
         (["--follow", "--webhook", "host"], "URL is not http or https"),
         (["--follow", "--http", "9466"], "not an address to listen on"),
     ],

@@ -65,6 +65,15 @@ def test_a_resolve_without_a_word_is_no_resolve(tmp_path: Path) -> None:
     assert "--discard" in done.output
 
 
+def test_a_resolve_with_two_words_is_none_and_one_may_be_said_twice(tmp_path: Path) -> None:
+    """ "All rows are there" and "none is" in one line: neither is what its writer meant."""
+    words = ["parked", "resolve", str(tmp_path / "x.toml"), "a:b.c:0:0:1", "--loaded"]
+    done = CliRunner().invoke(loader, [*words, "--insert"])
+    assert done.exit_code == 2
+    assert "--loaded and --insert contradict each other: give one" in done.output
+    assert "there is no file" in str(CliRunner().invoke(loader, [*words, "--loaded"]).exception)
+
+
 @pytest.mark.parametrize(
     "group",
     ["loader", "loader parked", "loader ledger", "relay", "relay dead", "relay blocks",

@@ -21,7 +21,7 @@ from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce, RelayError
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps, next_steps
 from relay.operate.verify.read.journal import Reader
-from relay.program.command import log_format_option, show_error
+from relay.program.command import log_format_option, one_of, show_error
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
@@ -44,15 +44,8 @@ _LONGER = (
 
 @click.command(cls=ConfiguredCommand)
 @config_argument
-@click.option(
-    "--once",
-    "mode",
-    flag_value="once",
-    help="Audit all records that are retained, then exit (the default).",
-)
-@click.option(
-    "--follow", "mode", flag_value="follow", help="Keep auditing new records until SIGTERM."
-)
+@one_of("mode", "--once", "once", "Audit all records that are retained, then exit (the default).")
+@one_of("mode", "--follow", "follow", "Keep auditing new records until SIGTERM.")
 @click.option(
     "--deep",
     is_flag=True,
