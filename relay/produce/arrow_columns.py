@@ -84,6 +84,9 @@ def check_names(
 ) -> None:
     """Refuse unknown, missing and doubled columns of a file, all in one error.
 
+    A file without any of the table's columns is refused whatever is allowed: of its rows nothing
+    would be left but defaults.
+
     Raises:
         ConfigError: naming file, table and the columns.
     """
@@ -92,20 +95,39 @@ def check_names(
     doubled = repeated(names)
     unknown = [name for name in names if name not in known]
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
+    foreign = known.isdisjoint(names)
     problems = []
     if doubled:
         problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
-    if unknown and not ignore_unknown:
+    if unknown and (foreign or not ignore_unknown):
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
-    if missing and not allow_missing:
+    if missing and (foreign or not allow_missing):
         problems.append(f"the file has no column {', '.join(map(repr, missing))}")
+    if foreign and not problems:
+        problems.append("the first object has no column")
     if problems:
         raise ConfigError(
             f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
             f"{', '.join(c.name for c in columns)})",
-            "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the "
-            "table does not have, --allow-missing lets absent ones take their DEFAULT",
+            _next_of_foreign(names) if foreign else _SOME_DIFFER,
         )
+
+
+_SOME_DIFFER = (
+    "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the table "
+    "does not have, --allow-missing lets absent ones take their DEFAULT"
+)
+
+
+def _next_of_foreign(names: Collection[str]) -> str:
+    """What to do with a file that shares no column with the table."""
+    if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
+        return "separate the columns by commas: other delimiters are not read"
+    return (
+        "check that the file is the table's; it needs a first line that names columns, as the "
+        "table does (also in upper and lower case), or a first object that does; --column "
+        "FILE=TABLE renames one"
+    )
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -13,10 +13,12 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
@@ -28,6 +30,7 @@ from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
 from relay.produce.json_lines import TOO_DEEP, ArrayLines, are_objects, is_array, parse_object
 from relay.produce.nested_conversion import holds_infinity
+from relay.produce.row_encoder import unknown_columns
 from relay.program.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -244,11 +247,22 @@ def _json_block(
         with contextlib.suppress(pa.ArrowInvalid, ConfigError, RecursionError):
             batch = _json_columns(block, pinned)
             if batch.num_rows == lines:
-                if not source.options.ignore_unknown:
+                ignore = source.options.ignore_unknown
+                if not ignore:
                     encoder.check_names(source.options.renamed(batch.schema.names))
-                return _encode(source, encoder, batch, first), lines
-    # Blank lines, values of several kinds in a column, or an error: row by row finds out which.
+                if not ignore or _each_has_a_value(source, encoder, batch):
+                    return _encode(source, encoder, batch, first), lines
+    # Blank lines, values of several kinds in a column, an error, or an object that may have no
+    # column of the table: row by row finds out which.
     return _json_rows(source, encoder, block, first), lines
+
+
+def _each_has_a_value(source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch) -> bool:
+    """Whether each row has a value in a column of the table; one that has may have a null there."""
+    names = source.options.renamed(batch.schema.names)
+    known = {*encoder.codec.column_names}
+    valid = [pc.is_valid(batch.column(at)) for at, name in enumerate(names) if name in known]
+    return bool(valid) and bool(pc.all(reduce(pc.or_, valid)).as_py())
 
 
 def _json_columns(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
@@ -310,6 +324,8 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
     if not (options.ignore_unknown or options.date_format):
         return row
     types = dict(zip(encoder.codec.column_names, encoder.codec.types, strict=True))
+    if row and types.keys().isdisjoint(row):
+        raise unknown_columns(encoder.codec, list(row))
     chosen: dict[str, object] = {}
     for name, value in row.items():
         type_ = types.get(name)

@@ -168,6 +168,43 @@ def test_extra_columns_are_left_out_by_choice(tmp_path: Path, suffix: str) -> No
     assert suffix == "jsonl" or "--ignore-unknown-columns" in error.value.next_step
 
 
+NO_SHARED = "a first line that names columns, as the table does"
+COMMAS = "separate the columns by commas"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "step"),
+    [
+        ("f.csv", "a;d;t\n1;2000-01-01;\n", COMMAS),
+        ("f.csv", "a\td\n1\t2000-01-01\n", COMMAS),
+        ("f.csv", "a|d\n1|2000-01-01\n", COMMAS),
+        ("f.csv", "1,2000-01-01\n2,2000-01-02\n", NO_SHARED),
+        ("f.jsonl", '{"A": 1}\n{"a": 1}\n', NO_SHARED),
+        ("f.json", '[{"A": 1}]', NO_SHARED),
+        ("f.jsonl", "{}\n{}\n", NO_SHARED),
+    ],
+)
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_file_that_shares_no_column_with_the_table_is_no_file_of_its(
+    tmp_path: Path, name: str, text: str, step: str, *, chosen: bool
+) -> None:
+    """Whatever may be left out: else each row would be nothing but defaults."""
+    error = refused(tmp_path / name, text, ignore_unknown=chosen, allow_missing=chosen)
+    assert "the file has no column 'a'" in error.message
+    assert step in error.next_step
+    assert "--allow-missing" not in error.next_step
+
+
+@pytest.mark.parametrize("blank", ["", "\n"])
+def test_a_later_object_that_shares_no_column_is_refused(tmp_path: Path, blank: str) -> None:
+    """By columns and row by row; one with a null, or with nothing in it, has no wrong name."""
+    text = '{"a": 1, "x": 2}\n' + blank
+    error = refused(tmp_path / "f.jsonl", text + '{"A": 2}\n', ignore_unknown=True)
+    assert f"row {2 + len(blank)}: d.t has no column 'A'" in error.message
+    rows = read(tmp_path / "f.jsonl", text + '{"a": null, "x": 1}\n{}\n', ignore_unknown=True)
+    assert [row["a"] for row in rows] == [1, None, None]
+
+
 def written(file: Path, rows: list[dict[str, Any]]) -> Path:
     """The rows in the format of the file's suffix; all columns are those of the first."""
     if file.suffix == ".parquet":
