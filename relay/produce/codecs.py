@@ -2,7 +2,8 @@
 
 Receives an app's settings, gives a function from table name to codec. A table that the
 registry does not know is proposed to it here, so that its field numbers are fixed before the
-first relay starts; topics of the app that are missing are created. Never reads rows.
+first relay starts; topics of the app that are missing are created. Whoever only looks, as the
+doctor and a dry run, gets the codec without that. Never reads rows.
 """
 
 from __future__ import annotations
@@ -13,16 +14,26 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse import dedup_trial
-from relay.config.allowed_tables import is_ledger
+from relay.config.allowed_tables import is_ledger, ledger_refusal
 from relay.errors import ConfigError
 from relay.kafka.block_topics import BlockTopics
-from relay.kafka.topics import Topics
+from relay.kafka.topics import READ, Topics
+from relay.names import NO_TABLE
 from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
-from relay.rows.codecs_of_tables import TableCodecs
+from relay.program.spelling import did_you_mean_table
+from relay.rows.codecs_of_tables import (
+    NO_HEADER,
+    TableCodecs,
+    table_refused,
+    unknown_table,
+    unsupported,
+)
+from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.dead_reason import DeadReason
-from relay.schema.registry import Registry
+from relay.schema.evolution import evolve, unsupported_columns
+from relay.schema.registry import Registry, read_to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,7 +42,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.records_pb2 import TableSchema
-    from relay.rows.row_codec import RowCodec
+    from relay.schema.catalogue import TableColumns
 
 
 class Encoders:
@@ -80,17 +91,33 @@ def table_codecs(settings: Settings) -> Callable[[str], RowCodec]:
     tables = _tables(settings, _registry(settings))
 
     def codec(table: str) -> RowCodec:
-        if not names.is_table_name(table):
-            raise ConfigError(f"not a table name: {table!r}", "write database.table")
+        _check_name(table)
         tables.resolve({table})
-        found = tables.codec(table)
-        if isinstance(found, DeadReason):
-            raise ConfigError(
-                found.text, f"create the table in ClickHouse ({settings.clickhouse.url})"
-            )
-        return found
+        return _unless_refused(settings, tables.codec(table))
 
     return codec
+
+
+def codec_unproposed(settings: Settings, table: str) -> RowCodec:
+    """Return what `table_codecs` would give for the table, and change nothing.
+
+    Raises:
+        ConfigError, Unavailable, Refused: as `table_codecs`, but for a source topic not there.
+    """
+    _check_framing(settings)
+    _check_name(table)
+    return _unless_refused(settings, codecs_unproposed(settings, {table})[table])
+
+
+def _check_name(table: str) -> None:
+    if not names.is_table_name(table):
+        raise ConfigError(f"not a table name: {table!r}", "write database.table")
+
+
+def _unless_refused(settings: Settings, found: RowCodec | DeadReason) -> RowCodec:
+    if isinstance(found, DeadReason):
+        raise ConfigError(found.text, f"create the table in ClickHouse ({settings.clickhouse.url})")
+    return found
 
 
 def row_messages(
@@ -132,13 +159,17 @@ def _every(settings: Settings) -> set[str]:
     }
 
 
-def _registry(settings: Settings) -> Registry:
-    """Of an app whose topics are there by then."""
+def _check_framing(settings: Settings) -> None:
     if settings.source.framing != "batch":
         raise ConfigError(
             f"source.framing is {settings.source.framing!r}; this producer writes row batches",
             "use another app's configuration, or source.framing = 'batch'",
         )
+
+
+def _registry(settings: Settings) -> Registry:
+    """Of an app whose topics are there by then."""
+    _check_framing(settings)
     return Registry(settings.kafka, settings.app)
 
 
@@ -148,3 +179,64 @@ def _tables(settings: Settings, registry: Registry) -> TableCodecs:
     catalogue, column = Catalogue(settings.clickhouse), settings.loader.block_column
     blocks = BlockTopics(settings.app, topics)
     return TableCodecs(catalogue, registry, blocks, column, settings.targets())
+
+
+def codecs_unproposed(
+    settings: Settings, tables: Collection[str]
+) -> dict[str, RowCodec | DeadReason]:
+    """Return each table's codec, or why there is none, as the relay would have it now.
+
+    The row messages are what the registry has, or would get from the tables' columns. Nothing is
+    proposed to it, and no topic is made.
+
+    Args:
+        settings: of the app.
+        tables: as messages name them.
+
+    Raises:
+        Unavailable: Kafka or ClickHouse did not answer.
+        Refused: one of them said no.
+    """
+    targets = settings.targets()
+    found: dict[str, RowCodec | DeadReason] = {}
+    for table in tables:
+        if table == NO_TABLE:
+            found[table] = NO_HEADER
+        elif refusal := targets.refusal(table):
+            found[table] = table_refused(refusal)
+        else:
+            found[table] = unknown_table(table)
+    asked = {table for table in tables if table != NO_TABLE and not targets.refusal(table)}
+    if asked:
+        with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
+            columns = catalogue.read(asked)
+            if unknown := asked - columns.keys():
+                there = [one for one in catalogue.names() if not targets.refusal(one)]
+                meant = {table: did_you_mean_table(table, there) for table in unknown}
+                found |= {table: unknown_table(table, hint) for table, hint in meant.items()}
+        registered = _registered(settings, columns.keys())
+        block_column = settings.loader.block_column
+        for table, of_table in columns.items():
+            found[table] = _unproposed(table, of_table, registered[table], block_column)
+    return found
+
+
+def _unproposed(
+    table: str, found: TableColumns, registered: TableSchema | None, block_column: str
+) -> RowCodec | DeadReason:
+    if is_ledger({column.name for column in found.columns}):
+        return table_refused(ledger_refusal(table))
+    newer = evolve(registered, table, found.uuid, found.columns, block_column=block_column)
+    schema = newer or registered
+    if schema is None:
+        raise AssertionError(f"{table}: a table without a row message needs one")
+    problems = unsupported_columns(schema)
+    return unsupported(problems) if problems else RowCodec(schema)
+
+
+def _registered(settings: Settings, tables: Collection[str]) -> dict[str, TableSchema | None]:
+    """The registry's row message of each table; of none where no relay has run yet."""
+    if Topics(settings).describe(names.schemas_topic(settings.app), (READ,)) is None:
+        return dict.fromkeys(tables)
+    registry = read_to_its_end(settings.kafka, settings.app)
+    return {table: registry.current(table) for table in tables}

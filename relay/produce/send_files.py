@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relay.errors import ConfigError, RelayError
+from relay.produce.codecs import codec_unproposed
 from relay.produce.message_packing import random_ends
 from relay.produce.row_encoder import RowEncoder
 from relay.produce.row_producer import RowProducer
@@ -76,7 +77,7 @@ def produce(
         cut: rows per message.
         random: chooses them.
         progress: called with "check" or "send" and the bytes of the files done so far.
-        dry_run: only check them.
+        dry_run: only check them, and make neither topics nor field numbers.
 
     Returns:
         What was sent; with `dry_run` the rows that would be.
@@ -85,15 +86,13 @@ def produce(
         ConfigError: a file is wrong; nothing was sent.
         Unavailable, Refused: a server; the message says how many rows were delivered before.
     """
+    if dry_run:  # no producer: what it asks for a codec fixes the table's field numbers
+        return SentFiles(
+            _check(sources, RowEncoder(codec_unproposed(settings, table)), progress), 0
+        )
     with RowProducer.from_settings(settings) as producer:
         encoder = RowEncoder(producer.codec(table))
-        checked = 0
-        for source, before in _with_bytes_before(sources):
-            for piece in source.rows(encoder):
-                checked += len(piece.rows)
-                progress("check", before + piece.done)
-        if dry_run:
-            return SentFiles(checked, 0)
+        _check(sources, encoder, progress)
         rows = messages = 0
         try:
             for source, before in _with_bytes_before(sources):
@@ -108,6 +107,18 @@ def produce(
             error.message += f" ({delivered} rows of {table} were delivered before)"
             raise
     return SentFiles(rows, messages)
+
+
+def _check(
+    sources: Sequence[RowFile], encoder: RowEncoder, progress: Callable[[str, int], None]
+) -> int:
+    """Read all files to their end; how many rows they have."""
+    checked = 0
+    for source, before in _with_bytes_before(sources):
+        for piece in source.rows(encoder):
+            checked += len(piece.rows)
+            progress("check", before + piece.done)
+    return checked
 
 
 def total_bytes(sources: Sequence[RowFile]) -> int:

@@ -468,6 +468,39 @@ def test_relay_produce_takes_standard_input_and_tries_first(
     assert relay("produce", file, "-", "-", *options) == 2
 
 
+def app_topics(settings: Settings, bootstrap: str) -> set[str]:
+    every = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+    return {name for name in every if name.startswith(settings.app)}
+
+
+def test_a_dry_run_fixes_no_field_number_and_makes_no_topic(
+    file: Path,
+    settings: Settings,
+    client: Any,
+    table: str,
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither of a new app, nor of a table altered since; its errors are those of the send."""
+    source = file.parent / "rows.csv"
+    source.write_text("id,at\n1,1\n")
+    words = ("produce", file, source, "--table")
+    assert relay(*words, table, "--dry-run") == 0
+    assert relay(*words, f"{table}s", "--dry-run") == 2
+    said = capsys.readouterr().err
+    assert "did you mean" in said
+    assert "create the table in ClickHouse" in said
+    assert app_topics(settings, bootstrap) == {settings.source.topic}
+
+    known = table_codecs(settings)(table).schema
+    client.command(f"ALTER TABLE {table} ADD COLUMN more UInt8")
+    source.write_text("id,at,more\n1,1,1\n")
+    assert relay(*words, table, "--dry-run") == 0
+    registry = Registry(settings.kafka, settings.app)
+    registry.catch_up()
+    assert registry.current(table) == known
+
+
 def test_the_name_of_before_works_and_says_where_it_went() -> None:
     """relay.producer.RowProducer is the class, with a DeprecationWarning."""
     sys.modules.pop("relay.producer", None)
