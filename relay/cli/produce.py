@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -102,6 +103,9 @@ def produce(  # noqa: PLR0913 - one per option
     2012/1/31 or Jan 31 2012, or as --date-format says; the row message's own numbers are read,
     too. A FILE of `-` is standard input, which is kept in a temporary file until it is sent.
 
+    If the command fails or is interrupted while it sends, it says how many rows were delivered. It
+    cannot continue: run again, it sends all rows, and those come twice.
+
     \b
     relay produce --table shop.orders orders.csv
     relay produce --table shop.orders --null NA --date-format %d/%m/%Y orders.csv more.csv
@@ -110,6 +114,7 @@ def produce(  # noqa: PLR0913 - one per option
     Exit status: 0 the brokers acknowledged every row · 2 a file or an option is wrong, nothing
     was sent · 4 a server did not answer · 5 a server refused.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with words
     settings = settings_of(config_file)
     cut = Cut.parse(rows_per_message)
     if doubled := repeated(of_file for of_file, _ in columns):

@@ -84,17 +84,20 @@ def produce(
 
     Raises:
         ConfigError: a file is wrong; nothing was sent.
-        Unavailable, Refused: a server; the message says how many rows were delivered before.
+        Unavailable, Refused: a server; the message says how many rows were delivered. Of any other
+            error, as of an interruption, a note does.
     """
     if dry_run:  # no producer: what it asks for a codec fixes the table's field numbers
         return SentFiles(
             _check(sources, RowEncoder(codec_unproposed(settings, table)), progress), 0
         )
-    with RowProducer.from_settings(settings) as producer:
-        encoder = RowEncoder(producer.codec(table))
-        _check(sources, encoder, progress)
-        rows = messages = 0
-        try:
+    producer = RowProducer.from_settings(settings)
+    checked: int | None = None
+    rows = messages = 0
+    try:
+        with producer:
+            encoder = RowEncoder(producer.codec(table))
+            checked = _check(sources, encoder, progress)
             for source, before in _with_bytes_before(sources):
                 for piece in source.rows(encoder):
                     ends = random_ends(len(piece.rows), cut.least, cut.most, random)
@@ -102,11 +105,18 @@ def produce(
                     rows += len(piece.rows)
                     progress("send", before + piece.done)
             producer.flush()
-        except RelayError as error:
-            delivered = producer.delivered().get(table, 0)
-            error.message += f" ({delivered} rows of {table} were delivered before)"
-            raise
+    except BaseException as error:
+        if checked is not None:  # said behind the end, which flushes what was handed over
+            _tell(error, f"{producer.delivered().get(table, 0)} of {checked} rows of {table}")
+        raise
     return SentFiles(rows, messages)
+
+
+def _tell(error: BaseException, part: str) -> None:
+    if isinstance(error, RelayError):
+        error.message += f" ({part} were delivered)"
+    else:
+        error.add_note(f"{part} were delivered")
 
 
 def _check(

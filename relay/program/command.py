@@ -161,8 +161,8 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
         _show_trace()
         show_error(prog_name, error)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _say(f"{prog_name}: interrupted")
+    except (KeyboardInterrupt, click.Abort) as ended:
+        _say("; ".join([f"{prog_name}: interrupted", *getattr(ended, "__notes__", ())]))
         return EXIT_INTERRUPTED
     except SystemExit:
         if output is not None and isinstance(output.error, BrokenPipeError):

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import random
+import signal
 import sys
 import threading
 import time
@@ -466,6 +467,40 @@ def test_relay_produce_takes_standard_input_and_tries_first(
     sent = rows(messages(bootstrap, settings.source.topic), table_codecs(settings)(table))
     assert [(row["id"], row["at"]) for row in sent] == [(1, 60), (2, 2)]
     assert relay("produce", file, "-", "-", *options) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_send_says_what_is_delivered(
+    file: Path,
+    table: str,
+    bootstrap: str,
+    topic: str,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All that was handed over until then, which is flushed at the end."""
+    sources = [file.parent / f"{name}.csv" for name in "ab"]
+    for source in sources:
+        source.write_text("id,at\n1,1\n2,2\n")
+    send = RowProducer.write_rows
+    sent: list[int] = []
+
+    def interrupted(producer: RowProducer, *given: Any) -> int:
+        if sent:
+            signal.raise_signal(number)
+        sent.append(send(producer, *given))
+        return sent[-1]
+
+    monkeypatch.setattr(RowProducer, "write_rows", interrupted)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert relay("produce", file, *sources, "--table", table) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    said = "".join(capsys.readouterr().err.split("\n"))
+    assert f"relay: interrupted; 2 of 4 rows of {table} were delivered" in said
+    assert len(messages(bootstrap, topic)) == 1
 
 
 def app_topics(settings: Settings, bootstrap: str) -> set[str]:
