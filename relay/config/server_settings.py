@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 
 class Section(BaseModel):
-    """A table of the file: frozen, and an unknown key is an error."""
+    """A table of the file: frozen, numbers are finite, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def addresses(value: object) -> tuple[str, ...]:

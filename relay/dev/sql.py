@@ -6,9 +6,10 @@ server wrote them, in a format that it knows; one session, so that `USE` and `SE
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode, urlsplit
 
@@ -79,13 +80,22 @@ class Session:
             ConfigError: the server says that the statement is wrong or failed; in one line.
             Unavailable: it does not answer.
         """
-        try:
+        with self._asking():
             self._connection.request("POST", self._path, statement.encode(), self._headers)
             answer = self._connection.getresponse()
             if answer.status != 200:
                 raise ConfigError(one_line(answer.read().decode(errors="replace")))
-            while some := answer.read(_CHUNK):
-                write(some)
+            some = answer.read(_CHUNK)
+        while some:
+            write(some)  # its errors are the output's: `| head` closes it
+            with self._asking():
+                some = answer.read(_CHUNK)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """What fails here is the server's."""
+        try:
+            yield
         except (OSError, HTTPException) as error:
             self._connection.close()
             raise Unavailable(

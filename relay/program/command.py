@@ -191,10 +191,13 @@ class _Output(io.FileIO):
 def _prepared_output() -> _Output | None:
     """Standard output to be; None where it is no file of the process, as in tests.
 
+    A stream that is closed becomes an empty one.
+
     Where the terminal's encoding has no arrow, as Latin-1, `\\u2192` is printed for one.
     """
-    if sys.stdout is None:  # `>&-`; whatever is opened next would be taken for it
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # `>&-`; whatever is opened next would be taken for it
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
     found = sys.stdout
     if found is sys.__stdout__ and isinstance(found, io.TextIOWrapper):
         file = _Output(found.fileno(), "wb", closefd=False)

@@ -218,6 +218,15 @@ def test_without_any_output_a_command_does_its_work() -> None:
     assert (done.returncode, done.stderr) == (0, "x\n")
 
 
+@pytest.mark.parametrize("stream", ["<&-", "2>&-", "<&- >&- 2>&-"])
+def test_without_a_stream_a_command_does_its_work(stream: str) -> None:
+    """Red before: None has no isatty, which was called a bug of ours, with status 70."""
+    command = ["sh", "-c", f'exec "$@" {stream}', "sh"]
+    asks = "[sys.stdin.isatty(), sys.stderr.write(str(1)), click.echo(str(2)), sys.stdin.read()]"
+    done = subprocess.run([*command, *printing(asks)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

@@ -46,6 +46,14 @@ def test_a_minimal_file_gives_the_settings_with_their_defaults(tmp_path: Path) -
     assert problems(GOOD) == {}
 
 
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_no_number_is_infinite(value: str) -> None:
+    """JSON has no word for one, and for waiting without end there is 0."""
+    text = GOOD.replace("[loader]", f"[loader]\nwait_for_servers_seconds = {value}")
+    assert problems(text).keys() == {"loader.wait_for_servers_seconds"}
+    assert problems(f"{GOOD}[block]\nmax_per_second = {value}\n").keys() == {"block.max_per_second"}
+
+
 def test_every_problem_is_listed_at_once_with_its_key(tmp_path: Path) -> None:
     text = """
     app = "a b"

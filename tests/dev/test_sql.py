@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli import cli
+from relay.config.server_settings import ClickHouse
 from relay.dev import sql
 from relay.dev.stack import Stack
 from relay.program.command import run_main
@@ -47,6 +48,35 @@ def test_only_a_semicolon_outside_of_quotes_ends_a_statement(
 ) -> None:
     """Quotes, comments and heredocs hide it; what is not closed yet waits for more."""
     assert sql.split(text) == (whole, rest)
+
+
+class Answering:
+    """A connection to a server that answers one statement."""
+
+    status = 200
+
+    def request(self, *_: object) -> None:
+        self._rows = iter([b"rows"])
+
+    def getresponse(self) -> Answering:
+        return self
+
+    def read(self, _: int) -> bytes:
+        return next(self._rows, b"")
+
+
+def test_an_output_that_is_closed_is_not_a_server_that_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `| head` closes it: the status was 4, and the advice to start ClickHouse."""
+    session = sql.Session(ClickHouse(url="http://127.0.0.1:1"))
+    monkeypatch.setattr(session, "_connection", Answering())
+
+    def closed(_: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        session.ask("SELECT 1", closed)
 
 
 def test_a_table_for_people_and_rows_for_programs(stack: Stack, database: str) -> None:

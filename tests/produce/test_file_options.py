@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,22 @@ def test_a_format_of_times_may_have_a_zone(tmp_path: Path) -> None:
     options = {"date_format": "%d.%m.%Y %H:%M %z"}
     rows = read(tmp_path / "f.csv", "a,t\n1,01.01.2000 01:00 +0100\n", **options)
     assert [row["t"] for row in rows] == [SECOND]
+
+
+def test_standard_input_that_has_no_room_names_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the system says it only when the file is flushed; an OSError names no file."""
+    full = Path("/dev/full").open("w+b")  # noqa: SIM115 - closed by what is tested
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", lambda **_: full)
+    with pytest.raises(ConfigError) as error:
+        spooled(io.BytesIO(b"a\n1\n"), None, FileOptions()).__enter__()
+    assert f"cannot keep standard input in {tempfile.gettempdir()}: No space" in error.value.message
+    assert "TMPDIR" in error.value.next_step
+
+
+def test_standard_input_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with (tmp_path / "f").open("wb") as unreadable, pytest.raises(ConfigError) as error:
+        spooled(unreadable, None, FileOptions()).__enter__()
+    assert "cannot read standard input" in error.value.message
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "json", "parquet"])
