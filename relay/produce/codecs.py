@@ -31,7 +31,7 @@ from relay.rows.codecs_of_tables import (
 )
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
-from relay.schema.dead_reason import DeadReason
+from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, unsupported_columns
 from relay.schema.registry import Registry, read_to_its_end
 
@@ -115,9 +115,12 @@ def _check_name(table: str) -> None:
 
 
 def _unless_refused(settings: Settings, found: RowCodec | DeadReason) -> RowCodec:
-    if isinstance(found, DeadReason):
-        raise ConfigError(found.text, f"create the table in ClickHouse ({settings.clickhouse.url})")
-    return found
+    if isinstance(found, RowCodec):
+        return found
+    step = f"{found.kind.first_step}, or name another table"
+    if found.kind is DeadKind.UNKNOWN_TABLE:
+        step = f"create the table in ClickHouse ({settings.clickhouse.url})"
+    raise ConfigError(found.text, step)
 
 
 def row_messages(

@@ -125,6 +125,11 @@ class DeadKind(StrEnum):
         "read the reason",
     )
 
+    @property
+    def first_step(self) -> str:
+        """What a person does who has no dead letter to replay."""
+        return self.next_step.partition(", then replay")[0]
+
     @classmethod
     def read(cls, name: str) -> DeadKind:
         """Return the kind that a record names; UNKNOWN where it names none of these."""

@@ -14,11 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from relay.cli import cli
+from relay.config.settings_file import load
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
+from relay.produce.codecs import codec_unproposed
 from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import BLOCK_BYTES, RowFile
 from relay.produce.standard_input import looks_like, spooled
+from relay.rows.codecs_of_tables import table_refused, unknown_table, unsupported
+from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import ColumnDef
 from tests.config.test_load import GOOD as MINIMAL
 from tests.produce.codecs import encoder
@@ -316,6 +320,27 @@ def test_the_option_says_what_is_wrong_with_it(
     done = CliRunner().invoke(cli, ["produce", str(config), str(rows), "--table", "d.t", *words])
     assert done.exit_code == 2
     assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [
+        (unknown_table("d.t"), "create the table in ClickHouse (http://localhost:8123)"),
+        (table_refused("d.t is not among source.tables"), "widen `source.tables`, or name another"),
+        (unsupported(["d.t: AggregateFunction"]), "change the column's type, or name another"),
+        (DeadReason(DeadKind.NO_BLOCK_TOPIC, "no right"), "correct what the reason names, or name"),
+    ],
+)
+def test_a_table_without_a_codec_is_created_only_where_it_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: DeadReason, step: str
+) -> None:
+    monkeypatch.setattr("relay.produce.codecs.codecs_unproposed", lambda *_: {"d.t": found})
+    path = tmp_path / "relay.toml"
+    path.write_text(MINIMAL, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        codec_unproposed(load(path), "d.t")
+    assert error.value.message == found.text
+    assert error.value.next_step.startswith(step)
 
 
 @pytest.mark.parametrize("text", ["NA", "null", "-", "N/A"])
