@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import signal
 import socket
@@ -15,6 +16,7 @@ import clickhouse_connect
 
 from relay.dev import process
 from relay.dev.layout import free_ports
+from tests.loader.blocks import await_next_second
 from tests.replicas import coordinator, library
 from tests.replicas.front import Front
 from tests.replicas.line import Line
@@ -228,12 +230,18 @@ class Rig:
             one.await_ready()
 
     def make(self, table: str, columns: str, rest: str) -> None:
-        """A replicated table on each replica, and wait until all of them are active."""
+        """A replicated table on each replica, and wait until all of them are active.
+
+        And until the second in which it was made is over: what is claimed in that second may have
+        been claimed before.
+        """
         database = table.partition(".")[0]
         self.everywhere(f"CREATE DATABASE IF NOT EXISTS {database}")
         engine = f"ReplicatedMergeTree('/{table}', '{{replica}}')"
         self.everywhere(f"CREATE TABLE {table} ({columns}) ENGINE = {engine} {rest}")
         self.await_active()
+        with contextlib.closing(self.replicas[0].client()) as client:
+            await_next_second(client)
 
     def await_active(self, seconds: float = ACTIVE_SECONDS) -> None:
         """Wait until every replicated table is active on each replica.

@@ -18,7 +18,7 @@ from loader.clickhouse import unconfirmed_parts
 from loader.core.retry_cause import RetryCause
 from loader.journal.startup import ledger_of
 from relay.records_pb2 import Block
-from tests.loader.blocks import await_next_second, batch
+from tests.loader.blocks import batch
 from tests.replicas.journal import COLUMNS, STAMPED, Replicated
 from tests.replicas.line import Line
 from tests.replicas.rig import Replica, Rig
@@ -86,8 +86,6 @@ def test_rows_that_keeper_may_not_have_are_no_proof(
     """The block was called loaded by its count, and the replica dropped the rows minutes later."""
     table = f"d{app}.t"
     alone.make(table, STAMPED, "ORDER BY id")
-    with contextlib.closing(replica.client()) as client:
-        await_next_second(client)
     (block,) = journal.seal(table, batch(0, ROWS))
     with contextlib.closing(Worker(journal.settings())) as worker:
         unanswered(worker, block, alone, line, arrives=arrives)

@@ -14,6 +14,7 @@ import pytest
 from loader.core.table_rules import Window
 from loader.core.token_hashes import hashes_of_a_token, knows_tokens
 from relay.clickhouse.insert_settings import deduplicated, known
+from tests.loader.blocks import await_next_second
 from tests.loader.test_work import killed
 from tests.versions.engines import Engine, running
 from tests.versions.guards import Bench
@@ -56,6 +57,7 @@ def test_an_insert_without_an_answer(
         table, behind = bench.table(), bench.table()
         view = f"CREATE MATERIALIZED VIEW {table}_v TO {behind} AS SELECT id, name FROM {table}"
         bench.client.command(view)
+        await_next_second(bench.client)
         block = bench.block(table)
         before = str(bench.client.command("SELECT version()"))
         killed(bench.journal, [block], "after_insert")
