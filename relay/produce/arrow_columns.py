@@ -10,7 +10,7 @@ What is accepted, beside the type itself: numbers as text; text as ISO 8601 for 
 and DateTime64 (without a zone: UTC), and dates as 2012/1/31 and Jan 31 2012; integers there as what
 is on the wire (days since the epoch, Unix seconds, ticks); floats without a fraction for integers,
 and for a Decimal floats whose shortest decimal text it holds. Fractions that a DateTime cannot
-hold, and numbers for a String column, are refused.
+hold, numbers for a String column, and times for a number, are refused.
 """
 
 from __future__ import annotations

@@ -50,8 +50,18 @@ def leaf(array: Array, kind: Scalar) -> Array:
         if decimal and pa.types.is_floating(array.type):
             array = _shortest(array, int(decimal[1] or 0))
         return _digits(array)
-    if target in (pa.string(), pa.binary()) and not _is_text(array.type):
-        raise pa.ArrowInvalid(f"{array.type} is not text")
+    if target in (pa.string(), pa.binary()):
+        if not _is_text(array.type):
+            raise pa.ArrowInvalid(f"{array.type} is not text")
+        return array.cast(target)
+    return _number(array, target)
+
+
+def _number(array: Array, target: pa.DataType) -> Array:
+    """Numbers, and texts of some, as those of a number's type."""
+    if pa.types.is_temporal(array.type):
+        # Its count is of whatever unit its reader chose, and of another in the next row.
+        raise pa.ArrowInvalid(f"{array.type} is a time: give the number that is meant")
     if target == pa.bool_() and not _is_text(array.type):
         array = _no_other_than_0_and_1(array)
     if pa.types.is_integer(target) and _is_text(array.type):

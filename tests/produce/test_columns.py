@@ -3,11 +3,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.row_encoder import RowEncoder
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
 
@@ -148,3 +151,34 @@ def test_a_whole_number_has_decimal_digits(text: str, type_: str) -> None:
     for array in (pa.array(["12", text]), pa.array([b"12", text.encode()])):
         with pytest.raises(BadValue, match="f, row 2, column 'c'"):
             row_columns(one, pa.record_batch({"c": array}), BatchOrigin("f", 1))
+
+
+MIDNIGHT = pd.Timestamp("1970-01-01")
+
+
+@pytest.mark.parametrize("column", ["Int8", "Int32", "Nullable(Int64)", "UInt64", "Bool"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        MIDNIGHT,
+        MIDNIGHT.tz_localize("UTC"),
+        MIDNIGHT.to_pydatetime(),
+        MIDNIGHT.date(),
+        np.datetime64(0, "s"),
+        np.datetime64(0, "ns"),
+        dt.time(0),
+        dt.timedelta(0),
+        np.timedelta64(0, "ns"),
+    ],
+)
+def test_a_time_is_no_number(column: str, value: Any) -> None:
+    """Its bare count was stored, in the unit of its reader: rows of a column differed.
+
+    This one is 0 in every unit, which every type holds.
+    """
+    table = codec(ColumnDef("n", column), ColumnDef("list", f"Array({column})"))
+    for name, given in (("n", value), ("list", [value])):
+        with pytest.raises(BadValue, match=f"column '{name}': .* is a time: give the number"):
+            RowEncoder(table).encode({name: given})
+        with pytest.raises(BadValue, match=f"column '{name}': .* is a time: give the number"):
+            row_columns(table, pa.record_batch({name: pa.array([given])}), BatchOrigin("f", 1))
