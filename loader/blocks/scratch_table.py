@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -20,6 +21,7 @@ from loader.core.bad_messages import TableRefusal
 from relay import names
 from relay.clickhouse.errors import About, about
 from relay.clickhouse.quoting import quoted, quoted_table
+from relay.clickhouse.statement_settings import free_of
 from relay.clickhouse.table_engine import split_items
 from relay.errors import Unavailable
 from relay.failpoints import reached
@@ -52,6 +54,22 @@ _OWN_DISK = frozenset({"disk", "table_disk"})
 """Where the table lies: with `table_disk` no other may lie there, or the two overwrite each other's
 parts, and the DROP of one takes the other's. And a disk that the table made is told with its values
 hidden."""
+_AS_MEANT: Mapping[str, object] = dict.fromkeys(
+    (
+        "allow_suspicious_low_cardinality_types",
+        "allow_suspicious_fixed_string_types",
+        "allow_suspicious_variant_types",
+        "allow_suspicious_ttl_expressions",
+        "allow_suspicious_primary_key",
+        # Off by default in some of 25.8 to 26.5:
+        "allow_experimental_time_time64_type",
+        "allow_experimental_nullable_tuple_type",
+        "allow_experimental_full_text_index",
+        "allow_experimental_statistics",
+    ),
+    1,
+)
+"""What ClickHouse takes only from who says that it is meant: whoever made the table has said so."""
 _REPLICATED = re.compile(
     # Path and replica come first, as texts; the engine's own arguments follow.
     r"^(?:Replicated|Shared)(\w*MergeTree)(?:(\()'(?:[^'\\]|\\.)*', '(?:[^'\\]|\\.)*'(?:, )?)?"
@@ -111,7 +129,10 @@ def like(
             )
         _drop_left_behind(client, database)
         engine = engine_of(*_engine(client, block.table))
-        client.command(f"CREATE TABLE {name} AS {quoted_table(block.table)} ENGINE = {engine}")
+        client.command(
+            f"CREATE TABLE {name} AS {quoted_table(block.table)} ENGINE = {engine}",
+            settings=dict(free_of(client, _AS_MEANT)),
+        )
     except ClickHouseError as error:
         failed = table_failure(error, f"making a table like {block.table} to try rows on")
         if isinstance(failed, Unavailable):

@@ -153,8 +153,17 @@ def for_few_rows(client: Client) -> Mapping[str, object]:
     Raises:
         ClickHouseError: the server did not answer.
     """
-    free = client.query(_FREE, parameters={"names": sorted(FEW_ROWS)}).result_rows
-    return {name: FEW_ROWS[name] for (name,) in free}
+    return free_of(client, FEW_ROWS)
+
+
+def free_of(client: Client, wanted: Mapping[str, object]) -> Mapping[str, object]:
+    """Return those settings that the server knows and lets the client's user set to anything.
+
+    Raises:
+        ClickHouseError: the server did not answer.
+    """
+    free = client.query(_FREE, parameters={"names": sorted(wanted)}).result_rows
+    return {name: wanted[name] for (name,) in free}
 
 
 def may_set(client: Client, name: str) -> bool:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
     from tests.loader.blocks import Journal
 
+CHECK = "CONSTRAINT small CHECK id NOT IN (17, 42)"
 WAYS = {
-    "check": "CONSTRAINT small CHECK id NOT IN (17, 42)",
+    "check": CHECK,
     "materialized": "m UInt8 MATERIALIZED throwIf(id IN (17, 42), 'no such id')",
     "default": "d Int64 DEFAULT intDiv(100, (id - 17) * (id - 42))",
     "pattern": "m UInt8 MATERIALIZED match(name, if(id IN (17, 42), '(', 'x'))",
@@ -34,6 +35,16 @@ WAYS = {
     "date": "d Date MATERIALIZED toDate(if(id IN (17, 42), concat(name, '?'), '2020-01-02'))",
 }
 """Of a table that refuses the rows 17 and 42, whatever is asked of it."""
+AS_MEANT = {
+    f"allow_suspicious_{what}": 1
+    for what in (
+        "low_cardinality_types",
+        "fixed_string_types",
+        "variant_types",
+        "ttl_expressions",
+        "primary_key",
+    )
+}
 
 
 def make(
@@ -251,6 +262,24 @@ def test_what_may_be_the_tables_is_the_tables(
     (one,) = isolating.load([block])
     assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
     assert copies(client, table) == (100, 100)
+
+
+def test_a_table_as_its_maker_alone_may_make_it(
+    journal: Journal, isolating: Worker, client: Client, database: str
+) -> None:
+    """What ClickHouse makes only for who says that it is meant: each setting is needed."""
+    table = f"{database}.t"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name LowCardinality(String), _block String, {CHECK}, "
+        "few LowCardinality(UInt32), long FixedString(300), either Variant(UInt8, UInt16), "
+        "sum SimpleAggregateFunction(sum, UInt64)) "
+        "ENGINE = MergeTree ORDER BY (id, sum) TTL toDate('2100-01-01')",
+        settings=AS_MEANT,
+    )
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.rows, one.left_out) == (LOADED, 98, 2), one.reason
+    assert copies(client, table) == (98, 98)
 
 
 def test_the_table_takes_nothing(
