@@ -395,6 +395,11 @@ CLICKHOUSE: dict[str, Case] = {
         "MODIFY COLUMN _block String",
         columns={**NO_COLUMN, "_block": ("UInt64", "")},
     ),
+    "block-column-computed": a_table(
+        "_block is String MATERIALIZED",
+        "MODIFY COLUMN _block REMOVE MATERIALIZED",
+        columns={**NO_COLUMN, "_block": ("String", "MATERIALIZED")},
+    ),
     "block-column-expires": a_table(
         "column _block has a TTL",
         "MODIFY COLUMN _block REMOVE TTL",

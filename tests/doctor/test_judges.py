@@ -21,6 +21,7 @@ from relay.operate.doctor.facts import (
     KafkaFacts,
     Replica,
     Setting,
+    TargetFacts,
     Topic,
     Trial,
 )
@@ -255,6 +256,7 @@ def test_commands_are_what_a_shell_takes() -> None:
     ("spoilt", "why"),
     [
         ({"columns": NO_COLUMN}, "no column _block"),
+        ({"columns": {**NO_COLUMN, "_block": ("String", "ALIAS")}}, "_block is ALIAS"),
         ({"engine": "SummingMergeTree"}, "SummingMergeTree merges rows away"),
         (
             {
@@ -272,6 +274,47 @@ def test_it_is_said_why_a_count_proves_nothing(spoilt: dict[str, Any], why: str)
     (said,) = [one for one in findings if one.code == "decided-by"]
     assert said.what.endswith(f"a count proves nothing: {why}")
     assert "inside the window of 10,000 parts" in said.what
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "LowCardinality(String)",
+        "Nullable(String)",
+        "LowCardinality(Nullable(String))",
+        "SimpleAggregateFunction(anyLast, String)",
+        "FixedString(200)",
+    ],
+)
+def test_the_loader_writes_its_ids_into_whatever_holds_them(type_: str) -> None:
+    assert of_clickhouse(clickhouse(stamped_as(type_))) == []
+
+
+@pytest.mark.parametrize("type_", ["UUID", "FixedString(40)", "Array(String)", "Nullable(UInt64)"])
+def test_what_does_not_hold_an_id_is_named(type_: str) -> None:
+    """Negative control of the above; 40 bytes are too few sooner or later."""
+    assert codes(of_clickhouse(clickhouse(stamped_as(type_)))) == {"block-column-type"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "default", "mend"),
+    [
+        ("String", "MATERIALIZED", "MODIFY COLUMN _block REMOVE MATERIALIZED"),
+        ("Nullable(String)", "ALIAS", "MODIFY COLUMN _block REMOVE ALIAS"),
+        ("String", "EPHEMERAL", "DROP COLUMN _block, ADD COLUMN _block String"),
+        ("UInt64", "MATERIALIZED", "DROP COLUMN _block, ADD COLUMN _block String"),
+    ],
+)
+def test_a_computed_column_is_as_good_as_none(type_: str, default: str, mend: str) -> None:
+    """A MODIFY of the type alone would leave it computed: the finding came back for ever."""
+    given = stamped_as(type_, default, engine_full=NO_WINDOW)
+    computed, window_zero = of_clickhouse(clickhouse(given))
+    assert (computed.code, window_zero.code) == ("block-column-computed", "window-zero")
+    assert computed.mend.startswith(f"ALTER TABLE shop.orders {mend}")
+
+
+def stamped_as(type_: str, default: str = "", **changed: Any) -> TargetFacts:
+    return table(columns={**NO_COLUMN, "_block": (type_, default)}, **changed)
 
 
 def test_without_a_window_no_token_is_said_to_decide() -> None:

@@ -125,6 +125,8 @@ WARNINGS: Mapping[str, str] = {
     "be repeated: it is decided by the server's logs or a count, or parked",
     "ttl": "expired rows cannot be counted: whether a block was inserted is decided without a "
     "count, or the block is parked",
+    "block-column-computed": "the loader writes no ids into it: rows do not carry the id of their "
+    "block, and a count of a block's rows proves nothing",
     "block-column-expires": "rows lose the id of their block, so a count of a block's rows proves "
     "nothing",
     "row-policy": "hidden rows look like missing rows, so a count proves nothing",

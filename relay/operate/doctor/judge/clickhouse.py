@@ -5,20 +5,29 @@ Receives the app's settings, the facts, and how long an outage may last; gives f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from relay import names
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import readable, readable_name, readable_user
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import alter, set_user, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
-from relay.operate.doctor.judge.evidence import judge_countable, judge_decided, uncountable
+from relay.operate.doctor.judge.evidence import (
+    COMPUTED,
+    judge_countable,
+    judge_decided,
+    uncountable,
+)
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
 from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
+from relay.schema.types.column_type import UnsupportedType, parse_type
+from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from relay.clickhouse.table_engine import DeduplicationWindow
@@ -35,7 +44,9 @@ REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_mater
 """Settings that a server must know."""
 
 CLOCK_SECONDS = 5.0
-_STRINGS = frozenset({"String", "LowCardinality(String)"})
+_FIXED = re.compile(r"FixedString\((\d+)\)")
+_LARGEST = 2**63 - 1
+"""Of the numbers in a block's id."""
 
 
 def judge(
@@ -144,7 +155,7 @@ def _table(
         )
     column = settings.loader.block_column
     counted = not uncountable(table, column)
-    yield from _block_column(name, table, column)
+    yield from _block_column(settings.app, name, table, column)
     yield from _window(settings, name, kept, outage_seconds, counted=counted)
     yield from judge_countable(name, table, facts, column)
     yield from judge_decided(name, table, kept, column)
@@ -152,23 +163,42 @@ def _table(
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 
 
-def _block_column(name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
+def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
     shown = readable_name(column)
+    alter_table = f"ALTER TABLE {readable(name)}"
+    add = (
+        f"ADD COLUMN {shown} String, ADD INDEX {readable_name(f'{column}_index')} {shown} "
+        "TYPE bloom_filter GRANULARITY 1"
+    )
     if column not in table.columns:
         yield found(
-            "block-column-missing",
-            f"{name} has no column {column}",
-            f"ALTER TABLE {readable(name)} ADD COLUMN {shown} String, ADD INDEX "
-            f"{readable_name(f'{column}_index')} {shown} TYPE bloom_filter GRANULARITY 1",
+            "block-column-missing", f"{name} has no column {column}", f"{alter_table} {add}"
         )
         return
-    kind, default = table.columns[column]
-    if kind not in _STRINGS or default in {"MATERIALIZED", "ALIAS", "EPHEMERAL"}:
+    type_, default = table.columns[column]
+    what = f"{name}: column {column} is {type_} {default}".rstrip()
+    fits = _holds_ids(type_, app, name)
+    if default in COMPUTED:
+        # ClickHouse has no REMOVE EPHEMERAL, and MODIFY of the type alone keeps the default.
+        ordinary = f"MODIFY COLUMN {shown} REMOVE {default}"
+        anew = f"DROP COLUMN {shown}, {add}"
+        in_place = fits and default != "EPHEMERAL"
         yield found(
-            "block-column-type",
-            f"{name}: column {column} is {kind} {default}".rstrip(),
-            f"ALTER TABLE {readable(name)} MODIFY COLUMN {shown} String",
+            "block-column-computed", what, f"{alter_table} {ordinary if in_place else anew}"
         )
+    elif not fits:
+        yield found("block-column-type", what, f"{alter_table} MODIFY COLUMN {shown} String")
+
+
+def _holds_ids(type_: str, app: str, table: str) -> bool:
+    """Whether an INSERT of block ids into such a column is taken, and a count finds them there."""
+    try:
+        base = base_type(parse_type(type_).kind.text)
+    except UnsupportedType:
+        return False
+    longest = names.BlockId(app, table, _LARGEST, _LARGEST, _LARGEST, left_out=True)
+    fixed = _FIXED.fullmatch(base)
+    return base == "String" or (fixed is not None and int(fixed[1]) >= len(str(longest).encode()))
 
 
 def _window(

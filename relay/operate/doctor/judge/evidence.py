@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
     from relay.operate.doctor.findings import Finding
 
+COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
+"""Kinds of defaults with which the loader writes no ids: they would be refused, or not kept."""
+
+
+def keeps_ids(table: TargetFacts, column: str) -> bool:
+    """Return whether rows of the table carry the id of their block in the column."""
+    return column in table.columns and table.columns[column][1] not in COMPUTED
+
 
 def judge_countable(
     name: str, table: TargetFacts, facts: ClickHouseFacts, column: str
@@ -32,13 +40,13 @@ def judge_countable(
             f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
             f"{readable_user(facts.user)}, or change its settings profile",
         )
-    if column in table.columns and has_ttl(table.create, column):
+    if keeps_ids(table, column) and has_ttl(table.create, column):
         yield found(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
             f"ALTER TABLE {readable(name)} MODIFY COLUMN {readable_name(column)} REMOVE TTL",
         )
-    if column in table.columns and (expires := expiry(table)):
+    if keeps_ids(table, column) and (expires := expiry(table)):
         yield found(
             "ttl",
             f"{name}: rows expire (TTL {expires}), and the loader counts a block's rows by "
@@ -75,6 +83,8 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
     reasons = []
     if column not in table.columns:
         reasons.append(f"no column {column}")
+    elif not keeps_ids(table, column):
+        reasons.append(f"{column} is {table.columns[column][1]}")
     if engine_of(table).merges_rows:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
