@@ -22,11 +22,12 @@ import pyarrow as pa
 
 from relay.errors import ConfigError
 from relay.produce.leaf_conversion import leaf
-from relay.produce.nested_conversion import to_wire
+from relay.produce.nested_conversion import holds_null, to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import live_columns
+from relay.schema.types.column_type import parse_type
 from relay.schema.types.kind import Nullable, Scalar
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class BadValue(ConfigError):
 
 def is_required(column: Column) -> bool:
     """Return whether leaving the column out would put a value there that nobody chose."""
-    return not column.default_kind and "Nullable(" not in column.type
+    return not column.default_kind and not holds_null(parse_type(column.type).kind)
 
 
 def check_names(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, is_required, row_columns
 from relay.produce.row_encoder import RowEncoder
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
@@ -151,6 +151,28 @@ def test_a_whole_number_has_decimal_digits(text: str, type_: str) -> None:
     for array in (pa.array(["12", text]), pa.array([b"12", text.encode()])):
         with pytest.raises(BadValue, match="f, row 2, column 'c'"):
             row_columns(one, pa.record_batch({"c": array}), BatchOrigin("f", 1))
+
+
+@pytest.mark.parametrize(
+    ("type_", "required"),
+    [
+        ("Int64", True),
+        ("LowCardinality(String)", True),
+        ("Array(Nullable(String))", True),
+        ("Map(String, Nullable(UInt8))", True),
+        ("Tuple(a Nullable(UInt8))", True),
+        ("Nullable(Int64)", False),
+        ("LowCardinality(Nullable(String))", False),
+        ("SimpleAggregateFunction(any, Nullable(String))", False),
+        ("Nullable(Tuple(a UInt8))", False),
+        ("Variant(String, UInt64)", False),
+        ("Dynamic", False),
+    ],
+)
+def test_a_column_may_be_left_out_whose_own_value_is_null_then(type_: str, required: bool) -> None:
+    """That its elements may be null says nothing about it: an empty list was stored."""
+    table = codec(ColumnDef("c", type_), ColumnDef("d", type_, "DEFAULT"))
+    assert [is_required(column) for column in table.schema.columns] == [required, False]
 
 
 MIDNIGHT = pd.Timestamp("1970-01-01")
