@@ -400,6 +400,11 @@ CLICKHOUSE: dict[str, Case] = {
         "MODIFY COLUMN _block REMOVE MATERIALIZED",
         columns={**NO_COLUMN, "_block": ("String", "MATERIALIZED")},
     ),
+    "columns-unsupported": a_table(
+        "column seen of shop.orders: type AggregateFunction(uniq, UInt64) is not supported",
+        "relay docs messages#types",
+        columns={**table().columns, "seen": ("AggregateFunction(uniq, UInt64)", "")},
+    ),
     "block-column-expires": a_table(
         "column _block has a TTL",
         "MODIFY COLUMN _block REMOVE TTL",

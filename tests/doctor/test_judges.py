@@ -313,6 +313,31 @@ def test_a_computed_column_is_as_good_as_none(type_: str, default: str, mend: st
     assert computed.mend.startswith(f"ALTER TABLE shop.orders {mend}")
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"q": ("QBit(Float32, 8)", "")}, "column q of shop.orders: type QBit(Float32, 8) is"),
+        (
+            {"id": ("Int64", "MATERIALIZED")},
+            "table shop.orders has no column that rows could fill",
+        ),
+        ({"wait": ("IntervalSecond", "")}, "column wait of shop.orders: type IntervalSecond is"),
+    ],
+)
+def test_a_table_whose_every_message_is_a_dead_letter(more: dict[str, Any], problem: str) -> None:
+    """Without a message of it to look at, as --sample does."""
+    (told,) = of_clickhouse(clickhouse(table(columns={**table().columns, **more})))
+    assert told.code == "columns-unsupported"
+    assert told.what.startswith(problem)
+
+
+def test_what_rows_do_not_carry_may_be_of_any_type() -> None:
+    """Nor is anything said where the columns could not be asked."""
+    computed = {**table().columns, "n": ("AggregateFunction(uniq, UInt64)", "MATERIALIZED")}
+    assert of_clickhouse(clickhouse(table(columns=computed))) == []
+    assert "columns-unsupported" not in codes(of_clickhouse(clickhouse(table(columns={}))))
+
+
 def stamped_as(type_: str, default: str = "", **changed: Any) -> TargetFacts:
     return table(columns={**NO_COLUMN, "_block": (type_, default)}, **changed)
 

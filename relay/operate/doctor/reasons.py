@@ -77,6 +77,7 @@ ERRORS: Mapping[str, str] = {
     "refused",
     "table-missing": "messages for this table become dead letters, and its blocks are set aside "
     "until the table exists",
+    "columns-unsupported": "rows cannot carry it: every message for the table is a dead letter",
     "engine-unfit": "the engine remembers no deduplication tokens: a repeated INSERT doubles rows",
     "window-zero": "the table remembers no deduplication tokens: a block whose INSERT was "
     "interrupted cannot be repeated, and is parked",

@@ -26,6 +26,8 @@ from relay.operate.doctor.judge.views import judge_views
 from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
+from relay.records_pb2 import TableSchema
+from relay.schema.evolution import ColumnDef, evolve, unsupported_columns
 from relay.schema.types.column_type import UnsupportedType, parse_type
 from relay.schema.types.ticks import base_type
 
@@ -81,6 +83,7 @@ def judge(
                 f"{readable(name)} TO {readable_user(facts.user)}",
             )
             continue
+        yield from _columns(name, table, settings.loader.block_column)
         yield from _table(settings, name, table, facts, outage_seconds)
         yield from judge_views(name, table, facts.windows)
     yield from judge_ledger(settings, facts)
@@ -161,6 +164,21 @@ def _table(
     yield from judge_decided(name, table, kept, column)
     yield from _partitions(name, table, facts)
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
+
+
+def _columns(name: str, table: TargetFacts, block_column: str) -> Iterator[Finding]:
+    """What makes every message for the table a dead letter."""
+    columns = [ColumnDef(column, *kind) for column, kind in table.columns.items()]
+    if not columns:
+        return  # they could not be asked, which is a finding of its own
+    schema = evolve(None, name, "", columns, block_column) or TableSchema(table=name)
+    for problem in unsupported_columns(schema):
+        yield found(
+            "columns-unsupported",
+            problem,
+            f"give {readable(name)} columns that an INSERT may fill, of types that rows carry "
+            "(relay docs messages#types); or send rows to another, and let a view fill this one",
+        )
 
 
 def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Iterator[Finding]:
