@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from relay.schema.types.value_checks import or_none
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from relay.schema.types.value_checks import Check
 
 _H = "[0-9a-fA-F]{1,4}"
@@ -113,8 +115,12 @@ def json_check(array: pa.Array[Any]) -> pa.BooleanArray | None:
     return or_none(pa.array(bad))
 
 
-_DOUBTFUL = r'\\u[dD][89a-fA-F]|[eE]\+?[0-9]{3}|[0-9]{300}|"[^"]*\.[^"]*"\s*:'
-"""Half a character, a number beyond Float64, a key with a dot: for a closer look."""
+_DOUBTFUL = (
+    r"\\u[dD][89a-fA-F]|[eE]\+?[0-9]{3}|[0-9]{200}"
+    r'|(\.|\\u002[eE])([^"\\]|\\.)*"\s*:'
+)
+"""Half a character, a number beyond Float64 (1e308 is one of 210 digits and e99), a key with a dot,
+however it is written: for a closer look."""
 _BETWEEN = str(uuid.uuid4())
 """Stands between texts: nobody can close one text's array in another without knowing it."""
 
@@ -151,26 +157,39 @@ def _float(text: str) -> float:
 def _is_object(text: str) -> bool:
     try:
         parsed = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_float
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_no_constant,
+            parse_float=_float,
+            parse_int=_float,  # 26.9 keeps those beyond Float64 as texts, 25.8 refuses them
         )
         if type(parsed) is not dict:
             return False
         json.dumps(parsed, ensure_ascii=False).encode()
+        return all(len(set(paths)) == len(paths) for paths in _paths_of_objects(parsed))
     except (ValueError, RecursionError):
         return False
-    paths = [".".join(path) for path in _paths(parsed)]
-    return len(set(paths)) == len(paths)
 
 
-def _paths(value: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Where the leaves are; ClickHouse takes the key "a.b" for b in a."""
-    found: list[tuple[str, ...]] = []
+def _paths_of_objects(value: Any) -> Iterator[list[str]]:
+    """Of the object that a value is, or of those in its lists, and of those in their lists."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _paths_of_objects(item)
+    elif isinstance(value, dict):
+        leaves = list(_leaves(value))
+        yield [path for path, _ in leaves]
+        for _, leaf in leaves:
+            yield from _paths_of_objects(leaf)
+
+
+def _leaves(value: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each with its path; ClickHouse takes the key "a.b" for b in a."""
     for key, inner in value.items():
         if isinstance(inner, dict) and inner:
-            found += [(key, *rest) for rest in _paths(inner)]
+            yield from _leaves(inner, f"{before}{key}.")
         else:
-            found.append((key,))
-    return found
+            yield f"{before}{key}", inner
 
 
 def _unlike(array: pa.Array[Any], pattern: str) -> pa.BooleanArray | None:
