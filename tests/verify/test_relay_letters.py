@@ -120,3 +120,47 @@ def test_what_an_open_transaction_hides_is_not_judged() -> None:
         [f"partition 3: 1 dead letter {hidden}"],
     )
     assert judged(JOURNAL, LETTERS, hidden_from=4) == ([], []), "it is of others, or later"
+
+
+@pytest.mark.parametrize(
+    ("letters", "hidden", "gaps"),
+    [
+        ([], 4, []),
+        (LETTERS[:1], 3, []),
+        (LETTERS[:2], 2, []),  # of the record n=3 the second may lie behind it
+        (LETTERS[1:2], 2, ["n=1"]),
+        (LETTERS[1:3], 1, ["n=1"]),
+        (LETTERS[3:], 0, ["n=1", "n=3"]),
+        (LETTERS[2:], 0, ["n=1", "n=3"]),
+    ],
+)
+def test_an_open_transaction_hides_only_what_lies_behind_the_last_letter(
+    letters: Letters, hidden: int, gaps: list[str]
+) -> None:
+    found, not_judged = judged(JOURNAL, letters, hidden_from=3)
+    assert [line.split("record ")[1].split()[0] for line in found] == gaps
+    said = "may be hidden by an open transaction at offset 3 of the topic"
+    assert [line.startswith(f"partition 3: {hidden} dead letter") for line in not_judged] == [
+        True
+    ] * bool(hidden)
+    assert all(line.endswith(said) for line in not_judged)
+
+
+def test_retention_and_an_open_transaction_are_told_apart() -> None:
+    found, (gone, hidden) = judged(JOURNAL, LETTERS[1:3], begin=7, hidden_from=9)
+    assert found == []
+    one = "partition 3: 1 dead letter may"
+    assert gone == f"{one} have gone by retention: the topic begins at 7"
+    assert hidden == f"{one} be hidden by an open transaction at offset 9 of the topic"
+
+
+def test_a_letter_of_before_a_rewind_shows_nothing_of_what_came_after_it() -> None:
+    other, own = listed(7, "d.b", 20, 25, 1), listed(8, "d.a", 20, 40, 1)
+    again = [*JOURNAL, REWIND, REWOUND, other, own]
+    found, not_judged = judged(again, LETTERS, hidden_from=4)
+    assert found == []
+    hidden = "may be hidden by an open transaction at offset 4 of the topic"
+    assert not_judged == [f"partition 3: 1 dead letter {hidden}"]
+    later = listed(9, "d.a", 40, 50, 1)
+    (found,), _ = judged([*again, later], [*LETTERS, ("d.a", 45)], hidden_from=9)
+    assert "record n=7" in found

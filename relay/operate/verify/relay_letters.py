@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from relay.operate.verify.judge.anomaly import AnomalyKind
@@ -35,6 +35,7 @@ class RelayLetterJudge:
 
     def __init__(self, commits: Sequence[Commit], begin: int) -> None:
         self._live, self._begin = Superseded(list(commits)).live, begin
+        self._old = _superseded(commits, self._live)
         # 8 bytes a letter.
         self._offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))
         self.not_judged: list[str] = []
@@ -46,40 +47,84 @@ class RelayLetterJudge:
     def judge(self, hidden_from: int | None = None) -> Iterator[UnplacedAnomaly]:
         """Yield what is missing, after the last letter.
 
-        Letters lie in the order of the records that list them, and retention takes the first: of
-        what is listed behind one that is there, it took nothing.
+        Letters lie in the order of the records that list them. Retention takes the first: of what
+        is listed behind one that is there, it took nothing. An open transaction hides the last: of
+        what is listed before one that is there, it hides nothing.
 
         Args:
             hidden_from: offset of an open transaction in the topic's partition; None: none is.
         """
         there = {table: sorted(set(offsets)) for table, offsets in self._offsets.items()}
-        gone, reached = 0, self._begin == 0
-        for commit in self._live:
-            found = [(dead, _count(there.get(dead.table, []), dead)) for dead in commit.dead]
-            # Of the record itself retention may have taken the first ones.
+        counts = [
+            [(dead, _count(there.get(dead.table, []), dead)) for dead in commit.dead]
+            for commit in self._live
+        ]
+        last = max((at for at, found in enumerate(counts) if self._shows(found)), default=0)
+        gone, hidden, reached = 0, 0, self._begin == 0
+        for at, (commit, found) in enumerate(zip(self._live, counts, strict=True)):
+            # Of the record itself retention may have taken the first ones, and the transaction may
+            # hide the last.
             begins, reached = reached, reached or any(count for _, count in found)
             for dead, count in found:
                 if count >= dead.messages:
                     continue
-                if not begins or hidden_from is not None:
+                if hidden_from is not None and at >= last:
+                    hidden += dead.messages - count
+                elif not begins:
                     gone += dead.messages - count
-                    continue
-                yield UnplacedAnomaly(
-                    AnomalyKind.GAP,
-                    f"{dead.table!r} from offset {dead.first_source_offset} to "
-                    f"{dead.next_source_offset}: record n={commit.n} lists "
-                    f"{several(dead.messages, 'dead letter')}, but the topic has {count}",
-                    commit.partition,
-                )
+                else:
+                    yield _gap(commit, dead, count)
         if gone:
-            why = (
-                f"may have gone by retention: the topic begins at {self._begin}"
-                if hidden_from is None
-                else f"may be hidden by an open transaction at offset {hidden_from} of the topic"
+            self._unknown(gone, f"have gone by retention: the topic begins at {self._begin}")
+        if hidden:
+            self._unknown(
+                hidden, f"be hidden by an open transaction at offset {hidden_from} of the topic"
             )
-            self.not_judged.append(
-                f"partition {self._live[0].partition}: {several(gone, 'dead letter')} {why}"
+
+    def _shows(self, found: Iterable[tuple[DeadLetters, int]]) -> bool:
+        """Return whether a letter is there that can be of no other record than the one."""
+        return any(
+            count
+            and not (
+                (old := self._old.get(dead.table))
+                and dead.first_source_offset < old.stop
+                and old.start < dead.next_source_offset
             )
+            for dead, count in found
+        )
+
+    def _unknown(self, letters: int, why: str) -> None:
+        self.not_judged.append(
+            f"partition {self._live[0].partition}: {several(letters, 'dead letter')} may {why}"
+        )
+
+
+def _superseded(commits: Iterable[Commit], live: Iterable[Commit]) -> dict[str, range]:
+    """By table: source offsets between which letters are listed that do not count any more.
+
+    They may still be in the topic, and no letter says of which record it is.
+    """
+    counting = {
+        (commit.n, dead.table, dead.first_source_offset) for commit in live for dead in commit.dead
+    }
+    old: dict[str, range] = {}
+    for commit in commits:
+        for dead in commit.dead:
+            first, following = dead.first_source_offset, dead.next_source_offset
+            if (commit.n, dead.table, first) not in counting:
+                known = old.get(dead.table, range(first, following))
+                old[dead.table] = range(min(known.start, first), max(known.stop, following))
+    return old
+
+
+def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:
+    return UnplacedAnomaly(
+        AnomalyKind.GAP,
+        f"{dead.table!r} from offset {dead.first_source_offset} to {dead.next_source_offset}: "
+        f"record n={commit.n} lists {several(dead.messages, 'dead letter')}, but the topic has "
+        f"{count}",
+        commit.partition,
+    )
 
 
 def _count(offsets: Sequence[int], dead: DeadLetters) -> int:
