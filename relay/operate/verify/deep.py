@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
+from relay.errors import Unavailable
 from relay.operate.verify.judge.contents import (
     BlockTopic,
     LetterJudge,
@@ -30,7 +31,7 @@ from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from confluent_kafka import Message
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block, Commit
+
+_Found = TypeVar("_Found", "Anomaly", "UnplacedAnomaly")
 
 
 class Deep:
@@ -64,7 +67,8 @@ class Deep:
         self.not_judged: list[str] = []
         """What cannot be known, and why; complete after `judge`."""
         self.errors: list[RelayError] = []
-        """Of tables that could not be judged; complete after `judge`."""
+        """Of tables and partitions that could not be judged; complete after `judge`."""
+        self._silent: set[tuple[str, int]] = set()
 
     def keep(self, partition: int, _offset: int, commit: Commit) -> None:
         """Keep a journal record, in order."""
@@ -79,7 +83,7 @@ class Deep:
         """Yield everything that the journal names.
 
         Raises:
-            Unavailable: a server did not answer.
+            Unavailable: ClickHouse or no broker of a cluster answered.
         """
         blocks = [b for commits in self._commits.values() for c in commits for b in c.blocks]
         chunks: dict[tuple[str, int], list[Block]] = defaultdict(list)
@@ -94,16 +98,45 @@ class Deep:
             for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
                 of_partition = chunks[topic, partition]
                 found = (
-                    self._block_topic(topic, partition, of_partition)
+                    self._read(
+                        self._topics,
+                        topic,
+                        partition,
+                        self._block_topic(topic, partition, of_partition),
+                    )
                     if partition in there
                     else beyond(of_partition, 0, 0)
                 )
                 yield from anomalies(found, partition=partition)
         progress("asking ClickHouse")
         yield from self._clickhouse(blocks)
-        progress(f"reading {self._settings.source.topic}")
+        source = self._settings.source.topic
+        progress(f"reading {source}")
         for partition in sorted(self._commits):
-            yield from anomalies(self._source(partition), partition=partition)
+            found = self._read(self._sources, source, partition, self._source(partition))
+            yield from anomalies(found, partition=partition)
+
+    def _read(
+        self, reader: TopicReader, topic: str, partition: int, found: Iterator[_Found]
+    ) -> Iterator[_Found]:
+        """Yield what is found in a partition, as far as its leader answers."""
+        try:
+            yield from found
+        except Unavailable as error:
+            self._pass_over(reader, topic, partition, error)
+
+    def _pass_over(
+        self, reader: TopicReader, topic: str, partition: int, error: Unavailable
+    ) -> None:
+        """Note that a partition cannot be read: that says nothing of others.
+
+        Raises:
+            Unavailable: no broker answers at all.
+        """
+        reader.partitions(topic)
+        self._silent.add((topic, partition))
+        self.not_judged.append(error.message)
+        self.errors.append(error)
 
     def _block_topic(
         self, topic: str, partition: int, blocks: list[Block]
@@ -156,11 +189,24 @@ class Deep:
         for table, waiting in landing.waiting.items():
             self.waiting += waiting_lines(table, waiting)
             places = {place(one.block) for one in waiting if one.block.topic}
-            logs = {of: self._log(*of) for of in places}
-            yield from anomalies(lost(waiting, logs), table)
+            yield from anomalies(lost(waiting, self._logs(places)), table)
         known = {block.id for block in blocks if block.table not in landing.failed}
+        topic = names.dead_topic(self._settings.app)
         for partition in sorted(self._commits):
-            yield from self._dead_letters(partition, landing.refused, known)
+            letters = self._dead_letters(topic, partition, landing.refused, known)
+            yield from self._read(self._topics, topic, partition, letters)
+
+    def _logs(
+        self, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], tuple[int, int] | None]:
+        """Where partitions of block topics begin and end, without those that cannot be read."""
+        logs = {}
+        for topic, partition in sorted({*places} - self._silent):
+            try:
+                logs[topic, partition] = self._log(topic, partition)
+            except Unavailable as error:
+                self._pass_over(self._topics, topic, partition, error)
+        return logs
 
     def _log(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Where a partition of a block topic begins and ends; None where it is not there."""
@@ -169,10 +215,14 @@ class Deep:
         return self._topics.bounds(topic, partition)[0], self._topics.end(topic, partition)
 
     def _dead_letters(
-        self, partition: int, refused: Mapping[str, RefusedMessages], known: Collection[str]
+        self,
+        topic: str,
+        partition: int,
+        refused: Mapping[str, RefusedMessages],
+        known: Collection[str],
     ) -> Iterator[Anomaly]:
         """Those of relays, and those that loaders wrote; the ledger was read before."""
-        topic, commits = names.dead_topic(self._settings.app), self._commits[partition]
+        commits = self._commits[partition]
         there = partition in self._topics.partitions(topic)
         # Asked for first: what comes between the two questions is no open transaction's.
         log_end = self._topics.end(topic, partition) if there else 0

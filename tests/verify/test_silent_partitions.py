@@ -1,0 +1,157 @@
+"""`relay verify --deep` where the brokers answer for some partitions, and not for others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import Message
+
+from relay import names
+from relay.config.settings import Settings
+from relay.errors import Unavailable
+from relay.operate.verify import deep
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.judge.ledger_history import WaitingBlock
+from relay.records_pb2 import Block, Commit, DeadLetters
+
+APP, SOURCE = "shop", "source"
+DEAD = names.dead_topic(APP)
+A, B = "shop.blocks.d.a", "shop.blocks.d.b"
+Place = tuple[str, int]
+
+
+class SomeBrokers:
+    """Logs that are empty; of `silent` nobody answers, and from `last` on nobody does at all."""
+
+    def __init__(self, silent: set[Place], last: Place | None) -> None:
+        self._silent, self._last, self._away = silent, last, False
+        self.asked: dict[Place, int] = defaultdict(int)
+
+    def partitions(self, topic: str) -> list[int]:
+        if self._away:
+            raise Unavailable("nobody answers", "start the brokers")
+        return [0, 1] if topic in {SOURCE, DEAD} else [0]
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        self.asked[topic, partition] += 1
+        if (topic, partition) in self._silent:
+            self._away = (topic, partition) == self._last
+            raise Unavailable(f"nobody leads {topic}[{partition}]", "start its broker")
+        return 0, 0
+
+    def end(self, topic: str, partition: int) -> int:
+        return self.bounds(topic, partition)[1]
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        assert start >= end, f"{topic}[{partition}] has nothing"
+        return iter(())
+
+    def close(self) -> None:
+        pass
+
+
+class LandedElsewhere:
+    """ClickHouse, whose tables have all that is sealed but for what waits in d.a."""
+
+    def __init__(self, *_: object) -> None:
+        self.acknowledged: list[str] = []
+        self.not_judged: list[str] = []
+        self.failed: dict[str, Unavailable] = {}
+        self.refused: dict[str, object] = {}
+        self.waiting: dict[str, list[WaitingBlock]] = {}
+
+    def judge(self, blocks: Sequence[Block]) -> Iterator[Anomaly]:
+        self.waiting = {"d.a": [WaitingBlock(b, "parked") for b in blocks if b.table == "d.a"]}
+        yield Anomaly(AnomalyKind.GAP, 0, 0, -1, "ClickHouse was asked", "d.b")
+
+
+def block(table: str) -> Block:
+    return Block(
+        id=f"shop:{table}:0:1:0", table=table, topic=f"shop.blocks.{table}", next_offset=3, rows=2
+    )
+
+
+JOURNAL = {
+    0: Commit(
+        n=1,
+        floor=10,
+        blocks=[block("d.a"), block("d.b")],
+        dead=[DeadLetters(table="d.a", messages=1, next_source_offset=10)],
+    ),
+    1: Commit(
+        n=1,
+        partition=1,
+        floor=5,
+        dead=[DeadLetters(table="d.b", messages=1, next_source_offset=5)],
+    ),
+}
+
+
+def audited(
+    silent: set[Place], monkeypatch: pytest.MonkeyPatch, last: Place | None = None
+) -> tuple[deep.Deep, list[str], SomeBrokers]:
+    """The audit, the texts of what it found, and whom it asked."""
+    brokers = SomeBrokers(silent, last)
+    monkeypatch.setattr(deep, "TopicReader", lambda *_: brokers)
+    monkeypatch.setattr(deep, "Landing", LandedElsewhere)
+    settings = Settings.model_validate(
+        {
+            "app": APP,
+            "kafka": {"bootstrap": "127.0.0.1:1"},
+            "source": {"topic": SOURCE},
+            "clickhouse": {"url": "http://127.0.0.1:1"},
+            "loader": {"checkpoint": "/nowhere"},
+        }
+    )
+    further = deep.Deep(settings)
+    for partition, commit in JOURNAL.items():
+        further.keep(partition, 0, commit)
+    return further, [one.text for one in further.judge(lambda _: None)], brokers
+
+
+def test_all_that_is_lost_is_found_where_all_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    further, found, _ = audited(set(), monkeypatch)
+    assert (further.not_judged, further.errors) == ([], [])
+    for text in (
+        "block shop:d.a:0:1:0: its chunks",
+        "block shop:d.b:0:1:0: its chunks",
+        "ClickHouse was asked",
+        f"{A}[0] ends at offset 0 now",
+        "'d.a' from offset 0 to 10: record n=1 lists 1 dead",
+        "'d.b' from offset 0 to 5: record n=1 lists 1 dead",
+        "'d.a' from offset 0 to 10: the journal lists",
+        "'d.b' from offset 0 to 5: the journal lists",
+    ):
+        assert len([one for one in found if text in one]) == 1, text
+
+
+@pytest.mark.parametrize(
+    ("silent", "lacks"),
+    [
+        ((A, 0), ["block shop:d.a:0:1:0: its chunks", f"{A}[0] ends at offset 0 now"]),
+        ((B, 0), ["block shop:d.b:0:1:0: its chunks"]),
+        ((DEAD, 0), ["'d.a' from offset 0 to 10: record n=1 lists 1 dead"]),
+        ((DEAD, 1), ["'d.b' from offset 0 to 5: record n=1 lists 1 dead"]),
+        ((SOURCE, 0), ["'d.a' from offset 0 to 10: the journal lists"]),
+        ((SOURCE, 1), ["'d.b' from offset 0 to 5: the journal lists"]),
+    ],
+)
+def test_a_partition_that_does_not_answer_keeps_nothing_else_from_being_judged(
+    silent: Place, lacks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the audit before ClickHouse was asked about any table."""
+    _, everything, _ = audited(set(), monkeypatch)
+    further, found, brokers = audited({silent}, monkeypatch)
+    left = [one for one in everything if not any(text in one for text in lacks)]
+    assert (found, len(left)) == (left, len(everything) - len(lacks))
+    said = f"nobody leads {silent[0]}[{silent[1]}]"
+    assert further.not_judged == [said]
+    assert [error.message for error in further.errors] == [said]
+    assert brokers.asked[silent] == 1, "each question may take half a minute"
+
+
+def test_where_no_broker_answers_the_audit_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unavailable, match="nobody answers"):
+        audited({(A, 0)}, monkeypatch, last=(A, 0))
