@@ -17,6 +17,15 @@ from typing import NamedTuple
 
 from relay.clickhouse.quoting import quoted, unquoted
 
+LISTED_HERE = (
+    "database NOT IN (SELECT name FROM system.databases WHERE engine IN "
+    "('MySQL', 'PostgreSQL', 'SQLite', 'Remote', 'RemoteSecure', 'DataLakeCatalog'))"
+)
+"""SQL about a row of system.tables or system.columns: no other server has to be asked for it.
+
+ClickHouse asks one for the tables of a database that a question does not exclude by its name alone,
+and gives no answer at all while that server is away.
+"""
 _MERGE_TREE = re.compile(r"(Replicated|Shared)?([A-Za-z]*)MergeTree")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`")
 _HEAD = re.compile(r"\w+\(((?:[^()'`]|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)*)\)")

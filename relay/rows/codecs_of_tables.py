@@ -21,6 +21,7 @@ from relay.names import NO_TABLE
 from relay.program.spelling import did_you_mean_table
 from relay.program.waiting import Retry
 from relay.rows.row_codec import RowCodec
+from relay.schema.asked_apart import DatabasesApart
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, takes_back, unsupported_columns
 
@@ -73,6 +74,7 @@ class TableCodecs:
         self._clock = clock
         self._pause_until = -float("inf")
         self._clickhouse = Retry(clock)
+        self._apart = DatabasesApart(clock)
         self._alone: set[str] = set()
         self._lagging: set[str] = set()
         self._meant: dict[str, str] = {}
@@ -107,7 +109,7 @@ class TableCodecs:
         unmet = self._unmet(tables)
         if unmet and self._clickhouse.due:
             try:
-                self._meet(unmet)
+                unmet = self._apart.ask(unmet, self._meet)
             except ClickHouseAway as error:
                 pause = self._clickhouse.failed()
                 log.warning(
@@ -117,8 +119,7 @@ class TableCodecs:
                 )
             else:
                 self._clickhouse.answered()
-                return frozenset()
-        elif unmet:
+        if unmet:
             self._registry.catch_up()
         for table in unmet:
             schema = self._registry.current(table)
@@ -133,7 +134,7 @@ class TableCodecs:
         Those whose block topics are dark are undecided as well.
         """
         dark = self.topics.still_dark(tables)
-        if not self._clickhouse.due:
+        if not (self._clickhouse.due and self._apart.is_due(tables - dark)):
             return dark | self._unmet(tables - dark)
         try:
             return dark | self.undecided(tables - dark)
@@ -191,14 +192,22 @@ class TableCodecs:
         return frozenset(self._alone.intersection(tables))
 
     def refresh(self) -> frozenset[str]:
-        """Return tables whose row message changed since adopted; `codec` still gives the old."""
+        """Return tables whose row message changed since adopted; `codec` still gives the old.
+
+        Those of a database that ClickHouse cannot look into stay as they are; it is an error where
+        that is so of all.
+        """
         self._meant.clear()
         if not self._known:
             return frozenset()
         self.topics.retry()
-        found = self._schemas(self._known.keys())
+        found: dict[str, TableSchema] = {}
+        unread = self._apart.ask(self._known.keys(), lambda some: found.update(self._schemas(some)))
+        if unread == self._known.keys():
+            raise self._apart.why
         self._changed = {}
-        for table, known in self._known.items():
+        for table in self._known.keys() - unread:
+            known = self._known[table]
             codec = self._codec(table, found[table]) if table in found else None
             if codec is None or _version(codec) != _version(known):
                 self._changed[table] = codec

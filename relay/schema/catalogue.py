@@ -24,6 +24,7 @@ from relay.clickhouse.replica_log import (
     empty_logs,
 )
 from relay.clickhouse.replicas import connected, reading
+from relay.clickhouse.table_engine import LISTED_HERE
 from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
 
@@ -50,6 +51,7 @@ SELECT c.database, c.table, toString(t.uuid), {plain} AND position(t.engine_full
 FROM system.columns AS c
 INNER JOIN system.tables AS t ON t.database = c.database AND t.name = c.table
 WHERE {targets}
+  AND t.database IN {databases:Array(String)}
   AND c.database IN {databases:Array(String)} AND c.table IN {names:Array(String)}
   AND concat(c.database, '.', c.table) IN {tables:Array(String)}
 ORDER BY c.database, c.table, c.position
@@ -234,10 +236,17 @@ class Catalogue:
     def names(self) -> list[str]:
         """Return the names of all tables that `read` would give.
 
+        Without those that another server lists, where one of these is away.
+
         Raises:
             ClickHouseAway, Refused: as `read`.
         """
-        rows = self._query(_NAMES, {})
+        try:
+            rows = self._query(_NAMES, {})
+        except ClickHouseAway as error:
+            if not has_answered(error):
+                raise
+            rows = self._query(f"{_NAMES} AND t.{LISTED_HERE}", {})
         found = (f"{database}.{table}" for database, table in rows)
         return sorted(name for name in found if names.is_table_name(name))
 
@@ -296,6 +305,11 @@ def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
         send_receive_timeout=int(seconds or ANSWER_SECONDS),
         settings=reading(clickhouse),
     )
+
+
+def has_answered(error: ClickHouseAway) -> bool:
+    """Return whether the server answered, with an error of its own."""
+    return getattr(error.__cause__, "code", None) is not None
 
 
 def translated(

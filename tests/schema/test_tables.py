@@ -6,12 +6,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from relay.config.allowed_tables import LEDGER_COLUMNS, Targets
 from relay.errors import ClickHouseAway, Unavailable
 from relay.program.waiting import FIRST_PAUSE_SECONDS
 from relay.rows.codecs_of_tables import SPELLED, TableCodecs
 from relay.rows.row_codec import RowCodec
+from relay.schema.asked_apart import MOST_FAILURES
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Versions, fold
@@ -32,6 +34,7 @@ class ClickHouse:
         replica: its name, where all tables are Replicated.
         lags: whether an ALTER of another replica is not made here yet.
         away: whether it does not answer.
+        blind: databases that it cannot look into; of what is asked together, it answers nothing.
     """
 
     def __init__(self, replica: str = "", **tables: list[ColumnDef]) -> None:
@@ -41,6 +44,7 @@ class ClickHouse:
         self.viewed: set[str] = set()
         self.listings = self.readings = 0
         self.away = False
+        self.blind: set[str] = set()
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         assert self.replica, "asked of a table that has no replica"
@@ -56,6 +60,8 @@ class ClickHouse:
         self.readings += 1
         if self.away:
             raise ClickHouseAway("nobody answers", "wait")
+        if self.blind.intersection(table.partition(".")[0] for table in tables):
+            raise ClickHouseAway("no connection to MySQL", "wait") from DatabaseError("", code=279)
         there = sorted(self.tables.keys() & set(tables))
         uuid, replicated = f"u{self.replica}", bool(self.replica)
         return {
@@ -339,12 +345,12 @@ def test_an_unknown_table_is_answered_with_those_spelled_like_it() -> None:
 class Outage:
     """A relay that starts while ClickHouse is away; the registry has d.old, of a version before."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, away: bool = True) -> None:
         self.now = 0.0
         self.clickhouse, self.registry = ClickHouse(old=[N, OLD], new=[N]), Registry()
         tables(self.clickhouse, self.registry).resolve(["d.old"])
         self.clickhouse.tables["d.old"] = [N, OLD, NEW]
-        self.clickhouse.away, self.clickhouse.readings = True, 0
+        self.clickhouse.away, self.clickhouse.readings = away, 0
         self.relay = tables(self.clickhouse, self.registry, clock=lambda: self.now)
 
 
@@ -410,6 +416,59 @@ def test_in_an_outage_a_ledger_stays_one() -> None:
     clickhouse.away = True
     assert relay.undecided(["d.ledger"]) == frozenset()
     assert "ledger" in str(relay.codec("d.ledger"))
+
+
+def test_a_database_that_cannot_be_looked_into_holds_up_no_other() -> None:
+    """Of engine MySQL, its server away; any producer may name it. Red before: all waited."""
+    outage = Outage(away=False)
+    outage.clickhouse.blind = {"m"}
+    held = frozenset({"m.t"})
+    assert outage.relay.undecided(["d.new", "d.typo", "m.t", "x.y"]) == held
+    assert isinstance(outage.relay.codec("d.new"), RowCodec)
+    assert "unknown table d.typo" in str(outage.relay.codec("d.typo"))
+    outage.clickhouse.readings = 0
+    assert outage.relay.still_undecided(held) == held
+    assert outage.relay.undecided(["m.t", "m.u"]) == {"m.t", "m.u"}
+    assert outage.clickhouse.readings == 0, "not asked so soon"
+    assert outage.relay.undecided(["m.t", "d.other"]) == held
+    assert outage.clickhouse.readings == 1, "and what is asked apart needs one question"
+    outage.clickhouse.blind = set()
+    outage.clickhouse.tables["m.t"] = [N]
+    outage.now += FIRST_PAUSE_SECONDS
+    assert outage.relay.still_undecided(held) == frozenset()
+    assert isinstance(outage.relay.codec("m.t"), RowCodec)
+
+
+def test_what_is_known_of_a_database_lasts_while_it_cannot_be_looked_into() -> None:
+    """Red before: no table's ALTER was seen."""
+    outage = Outage(away=False)
+    outage.clickhouse.tables["m.t"] = [N]
+    assert outage.relay.undecided(["d.old", "m.t"]) == frozenset()
+    outage.clickhouse.blind = {"m"}
+    outage.clickhouse.tables["d.old"] = [N]
+    assert outage.relay.refresh() == {"d.old"}
+    assert outage.relay.gone() == frozenset()
+    outage.relay.adopt()
+    assert isinstance(outage.relay.codec("m.t"), RowCodec)
+    outage.now += FIRST_PAUSE_SECONDS
+    assert outage.relay.refresh() == frozenset()
+    outage.clickhouse.blind = set()
+    del outage.clickhouse.tables["m.t"]
+    outage.now += 2 * FIRST_PAUSE_SECONDS
+    assert outage.relay.refresh() == outage.relay.gone() == {"m.t"}
+    outage.relay.adopt()
+    outage.clickhouse.blind = {"d"}
+    for _ in range(2):  # asked, and not asked again so soon
+        with pytest.raises(ClickHouseAway, match="no connection"):
+            outage.relay.refresh()
+
+
+def test_a_server_that_fails_at_every_question_is_not_asked_about_each_database() -> None:
+    outage = Outage(away=False)
+    asked = {f"m{number}.t" for number in range(1000)}
+    outage.clickhouse.blind = {table.partition(".")[0] for table in asked}
+    assert outage.relay.undecided(asked) == asked
+    assert outage.clickhouse.readings == MOST_FAILURES + 1
 
 
 def test_a_table_waits_for_the_leader_of_its_topic_too() -> None:

@@ -1,0 +1,72 @@
+"""A database of engine MySQL whose server is away: questions about other tables are answered.
+
+ClickHouse asks that server for its tables wherever a question does not exclude the database by its
+name alone, and answers nothing while it is away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loader.clickhouse.client import connect
+from relay.config.settings import Settings
+from relay.errors import ClickHouseAway
+from relay.schema.catalogue import Catalogue, has_answered
+from tests.verify import realserver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clickhouse_connect.driver.httpclient import HttpClient
+
+HERE, AWAY = "shop.t", "m.t"
+SHOP = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.t (a Int32, _block String) ENGINE = MergeTree ORDER BY a",
+    "CREATE TABLE shop.u (a Int32, _block String) ENGINE = MergeTree ORDER BY a",
+    "CREATE MATERIALIZED VIEW shop.v TO shop.u AS SELECT * FROM shop.t",
+    "CREATE MATERIALIZED VIEW shop.w ENGINE = MergeTree ORDER BY a AS SELECT * FROM shop.t",
+    "INSERT INTO shop.t SELECT 1, 'b'",
+    "SYSTEM FLUSH LOGS",
+    "ATTACH DATABASE m ENGINE = MySQL('127.0.0.1:1', 'd', 'u', 'p')",
+)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with realserver.running(tmp_path_factory.mktemp("server")) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def settings(port: int) -> Settings:
+    return Settings.model_validate(
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "127.0.0.1:1"},
+            "source": {"topic": "source"},
+            "clickhouse": {"url": f"http://127.0.0.1:{port}"},
+            "loader": {"checkpoint": "/nowhere"},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def client(settings: Settings) -> Iterator[HttpClient]:
+    with contextlib.closing(connect(settings.clickhouse, 60)) as made:
+        for statement in SHOP:
+            made.command(statement)
+        yield made
+
+
+@pytest.mark.usefixtures("client")
+def test_the_relay_reads_the_columns_of_others(settings: Settings) -> None:
+    with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
+        assert catalogue.read([HERE]).keys() == {HERE}
+        assert HERE in catalogue.names()
+        with pytest.raises(ClickHouseAway) as failed:
+            catalogue.read([HERE, AWAY])
+    assert has_answered(failed.value), "so it asks database by database"
