@@ -8,6 +8,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from loader.clickhouse.client import TableRefused
+from relay import names
+from relay.clickhouse.errors import number
+from relay.errors import Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -48,6 +53,7 @@ class TableCache:
 
         Raises:
             Unavailable, Refused: as Tables.look.
+            TableRefused: as Tables.look; or the server cannot look into all of their databases.
         """
         now, tables = self._clock(), {block.table for block in blocks}
         lately = {
@@ -58,9 +64,19 @@ class TableCache:
         if any(block.id not in new for block in blocks):
             lately = {}
         if unknown := tables - lately.keys():
-            found = self._tables.look(unknown)
+            found = self._look(unknown)
             # Where a window or an insert counter decides as well, it has to be that of now.
             lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
             self._seen |= lasting
             lately |= found
         return lately
+
+    def _look(self, tables: Collection[str]) -> dict[str, Target]:
+        """Look at tables; whose database fails is another question, where there are several."""
+        try:
+            return self._tables.look(tables)
+        except Unavailable as error:
+            databases = {names.split_table(table)[0] for table in tables}
+            if len(databases) == 1 or number(str(error.__cause__)) is None:
+                raise
+            raise TableRefused(error.message, error.next_step) from error

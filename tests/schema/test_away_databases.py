@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader.clickhouse.client import connect
+from loader.clickhouse.client import TableRefused, connect
+from loader.clickhouse.table_cache import TableCache
+from loader.clickhouse.tables import Tables
 from relay.config.settings import Settings
-from relay.errors import ClickHouseAway
+from relay.errors import ClickHouseAway, Unavailable
+from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue, has_answered
 from tests.verify import realserver
 
@@ -70,3 +73,13 @@ def test_the_relay_reads_the_columns_of_others(settings: Settings) -> None:
         with pytest.raises(ClickHouseAway) as failed:
             catalogue.read([HERE, AWAY])
     assert has_answered(failed.value), "so it asks database by database"
+
+
+def test_the_loader_looks_at_others(client: HttpClient) -> None:
+    looks = TableCache(Tables(client, "_block"), "_block")
+    here, away = Block(id="1", table=HERE), Block(id="2", table=AWAY)
+    with pytest.raises(TableRefused):  # which the worker splits by table
+        looks.look([here, away], {"1", "2"})
+    assert looks.look([here], {"1"}).keys() == {HERE}
+    with pytest.raises(Unavailable):
+        looks.look([away], {"2"})
