@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent
+from loader.clickhouse.table_state_sql import databases_of
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
+from relay.clickhouse.table_engine import LISTED_HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +49,8 @@ _FAILED_FLUSHES = "SELECT sum(value) FROM system.events WHERE event = 'SystemLog
 thrown away, and it goes on. ClickHouse before 25.2 does not count it."""
 _SHARED = (
     "SELECT countIf(startsWith(engine, 'Shared')), countIf(startsWith(engine, 'Replicated')) "
-    "FROM system.tables WHERE database || '.' || name IN {tables:Array(String)}"
+    "FROM system.tables WHERE database IN {databases:Array(String)} "
+    "AND database || '.' || name IN {tables:Array(String)}"
 )
 _ON_ONE_REPLICA = (
     "SELECT count() FROM system.replicas "
@@ -83,12 +86,11 @@ _RECORDED = (
     f"AND event_date >= {_DAY} AND query_kind = 'Insert'"
 )
 _STAYS = (
-    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) "  # noqa: S608 - constants
-    "FROM (SELECT "
-    "(database, table, table_uuid) IN (SELECT database, name, uuid FROM system.tables) "
-    "AS there_by_name, table_uuid IN (SELECT uuid FROM system.tables) AS uuid_there, "
-    "(there_by_name AND (table_uuid, partition_id) NOT IN "
-    "(SELECT table_uuid, partition_id FROM system.part_log "
+    f"WITH tables AS (SELECT database, name, uuid FROM system.tables WHERE {LISTED_HERE}) "  # noqa: S608 - constants
+    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) FROM (SELECT "
+    "(database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) AS there_by_name, "
+    "table_uuid IN (SELECT uuid FROM tables) AS uuid_there, (there_by_name "
+    "AND (table_uuid, partition_id) NOT IN (SELECT table_uuid, partition_id FROM system.part_log "
     "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
     "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
     "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
@@ -282,7 +284,7 @@ class ServerRecords:
 
     def elsewhere(self, tables: Collection[str]) -> bool:
         """Return whether another server may have all of these tables, with the same rows."""
-        kinds = self.ask(_SHARED, 0, tables=list(tables))
+        kinds = self.ask(_SHARED, 0, tables=list(tables), databases=databases_of(tables))
         if not kinds or kinds[0][0]:  # of shared ones no server knows the others
             return True
         if not (replicated := int(kinds[0][1])):

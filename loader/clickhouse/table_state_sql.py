@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from loader.core.table_rules import Counter
 
 _COUNTERS = {
@@ -24,6 +26,18 @@ ALTERED = "toUnixTimestamp(metadata_modification_time)"
 """SQL about a row of system.tables: Unix seconds of the last change of its definition."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
+
+
+def databases_of(places: Iterable[str]) -> list[str]:
+    """Return each name that the database of one of these tables can have.
+
+    A question that names databases by themselves asks no other server for its tables. Names of a
+    database or a table may have dots, as those of views' own tables do.
+
+    Args:
+        places: as database.table, not quoted.
+    """
+    return sorted({place[:at] for place in places for at, one in enumerate(place) if one == "."})
 
 
 def counter_sql(kind: Counter) -> str:

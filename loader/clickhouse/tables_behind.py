@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loader.clickhouse.table_state_sql import ALTERED
-from relay.clickhouse.table_engine import TableEngine
+from loader.clickhouse.table_state_sql import ALTERED, databases_of
+from relay.clickhouse.table_engine import LISTED_HERE, TableEngine
 from relay.clickhouse.view_target import view_target
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ _TABLES = (
     "SELECT database, name, engine, toString(uuid), create_table_query, "  # noqa: S608 - a constant
     "arrayZip(dependencies_database, dependencies_table), engine_full, partition_key, "
     f"{ALTERED} FROM system.tables "
-    "WHERE database || '.' || name IN {tables:Array(String)}"
+    "WHERE database IN {databases:Array(String)} "
+    "AND database || '.' || name IN {tables:Array(String)}"
 )
 _VIEWS = (
     "SELECT database, name, toString(uuid), create_table_query FROM system.tables "  # noqa: S608 - a constant
-    f"WHERE engine = '{_VIEW}'"
+    f"WHERE engine = '{_VIEW}' AND {LISTED_HERE}"
 )
 
 
@@ -72,7 +73,8 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     seen: set[str] = set()
     places = {table}
     while places:
-        found = [ReachedTable(*row) for row in ask(_TABLES, 0, tables=sorted(places)) or ()]
+        rows = ask(_TABLES, 0, tables=sorted(places), databases=databases_of(places))
+        found = [ReachedTable(*row) for row in rows or ()]
         for hidden in sorted(places - {one.place for one in found}):
             database, _, name = hidden.partition(".")
             yield ReachedTable(database, name)

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loader.clickhouse import server_records, tables_behind
 from loader.clickhouse.client import TableRefused, connect
+from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables
+from loader.clickhouse.tables_behind import reached
 from relay.config.settings import Settings
 from relay.errors import ClickHouseAway, Unavailable
+from relay.operate.verify.read import server_logs
+from relay.operate.view import lost_ledger
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue, has_answered
 from tests.verify import realserver
@@ -83,3 +88,23 @@ def test_the_loader_looks_at_others(client: HttpClient) -> None:
     assert looks.look([here], {"1"}).keys() == {HERE}
     with pytest.raises(Unavailable):
         looks.look([away], {"2"})
+
+
+def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
+    evidence = ServerRecords(client, several=False)
+    places = [one.place for one in reached(evidence.ask, HERE) if one.engine == "MergeTree"]
+    assert [place[:13] for place in sorted(places)] == ["shop..inner_i", HERE, "shop.u"]
+    assert not evidence.elsewhere(places)
+    views = evidence.ask(tables_behind._VIEWS, 0)
+    assert sorted(row[:2] for row in views or ()) == [("shop", "v"), ("shop", "w")]
+    made = client.query("SELECT query_id FROM system.part_log WHERE table = 't'").result_rows
+    asked = {"queries": [row[0] for row in made], "ended": 1 << 62}
+    stays = evidence.ask(server_records._STAYS, 0, **asked)
+    assert [tuple(row) for row in stays or ()] == [(3, 3, 0)]
+
+
+def test_others_of_its_kind_are_answered(client: HttpClient) -> None:
+    views = client.query(server_logs._VIEWS_NOW, parameters={"views": ["shop.v", "shop.gone"]})
+    assert [row[0] for row in views.result_rows] == ["shop.v"]
+    asked = lost_ledger.elsewhere(lambda sql, of: client.query(sql, parameters=of).result_rows, "a")
+    assert asked == ()

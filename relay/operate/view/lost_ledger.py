@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.clickhouse.table_engine import LISTED_HERE
 from relay.config.allowed_tables import LEDGER, LEDGER_COLUMNS
 from relay.errors import Refused
 
 Ask = Callable[[str, dict[str, Any]], Sequence[Sequence[Any]]]
 """A question to ClickHouse, with its parameters; raises Refused where the user may not ask."""
 
-_LEDGERS = """
-SELECT database FROM system.columns WHERE table = {name:String} AND name IN {columns:Array(String)}
-GROUP BY database HAVING uniqExact(name) = {wanted:UInt64} ORDER BY database
-"""
+_LEDGERS = f"""
+SELECT database FROM system.columns
+WHERE table = {{name:String}} AND name IN {{columns:Array(String)}} AND {LISTED_HERE}
+GROUP BY database HAVING uniqExact(name) = {{wanted:UInt64}} ORDER BY database
+"""  # noqa: S608 - constants
 _OF_APP = "SELECT 1 FROM {ledger:Identifier}.ledger WHERE app = {app:String} LIMIT 1"
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from relay import names
+from relay.clickhouse.table_engine import LISTED_HERE
 from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, ViewRun, Written
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ WHERE event_date >= toDate({{since:DateTime}}) - 1
 AND initial_query_id IN (SELECT query_id FROM system.query_log WHERE {_OURS})
 GROUP BY 1, 2
 """  # noqa: S608 - constants
-_VIEWS_NOW = """
+_VIEWS_NOW = f"""
 SELECT database || '.' || name FROM system.tables
-WHERE has({views:Array(String)}, database || '.' || name)
-"""
+WHERE has({{views:Array(String)}}, database || '.' || name) AND {LISTED_HERE}
+"""  # noqa: S608 - constants
 _REACH = """
 SELECT count(), toUnixTimestamp64Milli(min(event_time_microseconds)),
     toUnixTimestamp64Milli(max(event_time_microseconds))
