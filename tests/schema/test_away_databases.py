@@ -19,6 +19,8 @@ from loader.clickhouse.tables import Tables
 from loader.clickhouse.tables_behind import reached
 from relay.config.settings import Settings
 from relay.errors import ClickHouseAway, Unavailable
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.judge.clickhouse import judge
 from relay.operate.verify.read import server_logs
 from relay.operate.view import lost_ledger
 from relay.records_pb2 import Block
@@ -101,6 +103,24 @@ def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
     asked = {"queries": [row[0] for row in made], "ended": 1 << 62}
     stays = evidence.ask(server_records._STAYS, 0, **asked)
     assert [tuple(row) for row in stays or ()] == [(3, 3, 0)]
+
+
+def test_the_doctor_judges_others_and_does_not_call_its_tables_missing(
+    client: HttpClient, settings: Settings
+) -> None:
+    """Red before: "there is no table shop.t", of all of them, and of the ledger."""
+    assert client.server_version
+    with contextlib.closing(ClickHouseQuestions(settings)) as doctor:
+        facts = doctor.look([HERE, AWAY, "shop.typo"])
+    assert facts.tables.keys() == {HERE, "shop.typo"}
+    of_here = facts.tables[HERE]
+    assert of_here is not None
+    assert of_here.columns.keys() == {"a", "_block"}
+    assert sorted(view.name for view in of_here.views) == ["shop.v", "shop.w"]
+    assert facts.unread == (AWAY,)
+    assert [one.what for one in facts.unasked] == ["the tables of database m"]
+    found = [one.what for one in judge(settings, facts, 60.0) if one.code == "table-missing"]
+    assert [what.partition(",")[0] for what in found] == ["there is no table shop.typo"]
 
 
 def test_others_of_its_kind_are_answered(client: HttpClient) -> None:

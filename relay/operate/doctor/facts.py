@@ -210,6 +210,8 @@ class ClickHouseFacts:
     `replicated_merge_tree_settings`."""
     tables: Mapping[str, TargetFacts | None]
     """By `database.table`; None: there is no such table."""
+    unread: tuple[str, ...] = ()
+    """Target tables of which the server does not say whether they are there."""
     others: tuple[str, ...] = ()
     """Names of all tables that the server shows, so that a misspelled one is told."""
     ledger: TargetFacts | None = None

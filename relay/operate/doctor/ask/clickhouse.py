@@ -18,7 +18,7 @@ from relay.clickhouse.balancer import servers
 from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
-from relay.clickhouse.table_engine import TableEngine, columns_of
+from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, columns_of
 from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
@@ -59,7 +59,8 @@ WHERE database NOT IN ('system', 'information_schema', 'INFORMATION_SCHEMA')
 """
 _COLUMNS = """
 SELECT database || '.' || table, groupArray((name, (type, default_kind))) FROM system.columns
-WHERE database || '.' || table IN {tables:Array(String)} GROUP BY 1
+WHERE database IN {databases:Array(String)} AND database || '.' || table IN {tables:Array(String)}
+GROUP BY 1
 """
 _PARTITIONS = """
 SELECT database || '.' || table, uniqExact(partition_id) FROM system.parts
@@ -108,9 +109,13 @@ class ClickHouseQuestions:
             targets: tables, as `database.table`.
             more_rights: that this user needs on each of them, beside those of a loader.
         """
-        rows = self._rows()
+        rows, unread = self._rows(targets)
         database = self._settings.loader.database
-        found = {name: dependents.table(rows, *names.split_table(name)) for name in targets}
+        found = {
+            name: dependents.table(rows, *names.split_table(name))
+            for name in targets
+            if name not in unread
+        }
         there = {name: table for name, table in found.items() if table is not None}
         ledger = dependents.table(rows, database, "ledger")
         rights = self._rights(there, ledger, more_rights)
@@ -130,6 +135,7 @@ class ClickHouseQuestions:
             },
             windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
             tables={**found, **self._detailed(there, rights, policies)},
+            unread=tuple(sorted(unread)),
             others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
             elsewhere=self._elsewhere() if rows and ledger is None else None,
@@ -164,10 +170,26 @@ class ClickHouseQuestions:
         """Let go of the connection."""
         self._client.close()
 
-    def _rows(self) -> dict[tuple[str, str], SystemTable]:
-        found = self._try("the tables of ClickHouse", _TABLES, "system.tables")
+    def _rows(
+        self, targets: Collection[str]
+    ) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
+        """Every table; of databases that another server lists, only those that targets are in.
+
+        And the targets of which the server did not say whether they are there.
+        """
+        source, unread = "system.tables", set()
+        every = self._asked("the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}", source)
+        found = list(every or ())
+        for database in sorted({names.split_table(name)[0] for name in targets}):
+            if any(row[0] == database for row in found):
+                continue
+            what, of_one = f"the tables of database {database}", "AND database = {database:String}"
+            more = self._asked(what, f"{_TABLES} {of_one}", source, database=database)
+            found += more or ()
+            if more is None:
+                unread |= {name for name in targets if names.split_table(name)[0] == database}
         rows = [SystemTable(*row) for row in found]
-        return {(row.database, row.name): row for row in rows}
+        return {(row.database, row.name): row for row in rows}, unread
 
     def _detailed(
         self,
@@ -203,7 +225,16 @@ class ClickHouseQuestions:
     def _by_table(
         self, what: str, sql: str, source: str, tables: list[str]
     ) -> dict[str, Sequence[Any]]:
-        asked = (self._try(what, sql, source, tables=some) for some in in_urls(tables, len))
+        asked = (
+            self._try(
+                what,
+                sql,
+                source,
+                tables=some,
+                databases=sorted({names.split_table(table)[0] for table in some}),
+            )
+            for some in in_urls(tables, len)
+        )
         return {row[0]: row[1:] for rows in asked for row in rows}
 
     def _policies(self) -> list[RowPolicy]:
@@ -279,7 +310,13 @@ class ClickHouseQuestions:
         return ClockOffset(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
 
     def _try(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any]:
-        """Rows; none where the server said no, which is kept with the reason."""
+        """Rows; none where the server said no."""
+        return self._asked(what, sql, source, **parameters) or []
+
+    def _asked(
+        self, what: str, sql: str, source: str, **parameters: object
+    ) -> Sequence[Any] | None:
+        """Rows; None where the server said no, which is kept with the reason."""
         try:
             return self._client.query(sql, parameters=parameters).result_rows
         except ClickHouseError as error:
@@ -287,7 +324,7 @@ class ClickHouseQuestions:
                 raise translated(error, self._settings.clickhouse, f"read {what}") from error
             grant = f"GRANT SELECT ON {source} TO {readable_user(self._user)}"
             self._cannot(what, error, grant if source else "")
-            return []
+            return None
 
     def _cannot(self, what: str, error: Exception, mend: str) -> None:
         told = Unasked(what, " ".join(str(error).split())[:300], mend)

@@ -67,7 +67,7 @@ def judge(
         yield from _settings(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, readable(settings.loader.database))
-    if not facts.tables:
+    if not facts.tables and not facts.unread:
         yield found(
             "no-targets",
             f"app {settings.app} has no block topic yet, so no target table was checked",
