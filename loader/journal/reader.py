@@ -23,7 +23,7 @@ from relay import log
 from relay.config import kafka_clients
 from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import answered
-from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
@@ -299,7 +299,7 @@ class JournalPolling:
         return False
 
     def _refuse(self, error: KafkaError, partition: int, position: Positions) -> None:
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+        if error.code() in OUT_OF_RANGE:
             (low, high), at = self.watermarks(partition), position[partition]
             if self._began is not None and only_a_marker(at, low, self._began.get(partition, 0)):
                 # Not by a seek, which the client refuses once it gave up a partition.

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from relay.config.kafka_clients import ClientSettings
 
 
+OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
+"""A leader has no record at the position, and the client fetches the partition no more: retention
+went past it, the log lost its end, or the leader is behind."""
 _AT_ONCE = 1_000
 _POLL_SECONDS = 0.05
 _STABLE_SECONDS = 10.0

@@ -24,7 +24,7 @@ from relay.errors import ConfigError, ContractBroken, ErrorPage, Unavailable
 from relay.kafka.errors import REFUSED, answered
 from relay.kafka.group_offsets import lost_ends
 from relay.kafka.partition_ends import TopicEnds
-from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
 from relay.kafka.topics import READ, WRITE
 
@@ -41,7 +41,6 @@ T = TypeVar("T")
 
 STRETCH = 100
 """Offsets read first; ten times as many if no record is among them."""
-_GONE = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
 
 
 def decoded(message: Message) -> JournalRecord:
@@ -289,7 +288,7 @@ class TruthReader:
         try:
             found = self._from("read_uncommitted", index, offset, offset + 1)
         except KafkaException as error:
-            if error.args[0].code() in _GONE:
+            if error.args[0].code() in OUT_OF_RANGE:
                 return None
             raise
         for message in found:
@@ -320,7 +319,7 @@ class TruthReader:
         """Records of a journal partition in [offset, end); markers and aborted ones pass.
 
         Raises:
-            KafkaException: with a code of _GONE if the first of them were deleted, or if the
+            KafkaException: with a code of OUT_OF_RANGE if the first of them were deleted, or if the
                 partition ended before them for so long that it must have been made anew.
         """
         reader = self._reader(isolation)
@@ -344,7 +343,7 @@ class TruthReader:
                 )
             message = reader.poll(0.05)
             error = None if message is None else message.error()
-            if error is not None and error.code() in _GONE:
+            if error is not None and error.code() in OUT_OF_RANGE:
                 # A leader that is behind says so too; the client reads on only if told to.
                 if self._bounds(reader, index)[0] > position:
                     raise KafkaException(error)

@@ -67,7 +67,7 @@ class Brokers:
     def committed(self) -> Offsets:
         return self._told.pop(0) if len(self._told) > 1 else self._told[0]
 
-    def records(self) -> Iterator[tuple[int, int, Commit]]:
+    def records(self, _deleted: object) -> Iterator[tuple[int, int, Commit]]:
         end = self._shown.pop(0) if len(self._shown) > 1 else self._shown[0]
         found: History = HISTORY[self._read : end]
         self._read = max(end, self._read)

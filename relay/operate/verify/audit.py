@@ -80,6 +80,20 @@ class HeldOffset(NamedTuple):
     said: bool = False
 
 
+class UnauditedRecords(NamedTuple):
+    """Records of a journal partition that were deleted before they were audited.
+
+    Attributes:
+        n: of the last record before them.
+        at: journal offset that was to be read next.
+        start: offset at which the log begins since.
+    """
+
+    n: int
+    at: int
+    start: int
+
+
 class Audit:
     """What is known so far, and every anomaly found.
 
@@ -100,6 +114,7 @@ class Audit:
         self._highest: dict[int, NamedRecord] = {}
         self._recent: dict[int, dict[int, NamedRecord]] = {}
         self._named: dict[int, int] | None = None
+        self._deleted: dict[int, UnauditedRecords] = {}
         self._ahead: dict[int, tuple[NamedRecord, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], HeldOffset] = {}
@@ -142,7 +157,12 @@ class Audit:
         if place is None:
             place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
             self.firsts[partition] = first_of(offset, commit)
+        gone = self._deleted.pop(partition, None) if self._deleted else None
+        lost = []
+        if gone is not None and commit.n > gone.n + 1:
+            lost.append(self._begin_anew(partition, gone, commit.n - 1, commit.n, offset))
         head, found = check(place, self._heads.get(partition), offset, commit)
+        found = lost + found
         self._heads[partition] = head
         if commit.blocks or commit.dead or commit.rewound or by_person(commit):
             found += self._decided(place, offset, commit)
@@ -169,6 +189,30 @@ class Audit:
         if by_person(commit):
             self.acknowledged.append(describe(partition, commit))
         return found
+
+    def note_deleted(self, partition: int, at: int, start: int) -> None:
+        """Note that a journal partition begins at `start` since, and was read up to `at`.
+
+        Whether records were between them, and not only markers, the next record's number tells.
+        """
+        head = self._heads.get(partition)
+        if head is not None or at == 0:
+            n = 0 if head is None else head.n
+            before = self._deleted.get(partition, UnauditedRecords(n, at, start))
+            self._deleted[partition] = before._replace(start=start)
+
+    def _begin_anew(
+        self, partition: int, gone: UnauditedRecords, last: int, n: int, offset: int
+    ) -> Anomaly:
+        """Say at n that records up to `last` are gone; by those before them none can be judged."""
+        self._heads.pop(partition, None)
+        self._sealed.pop(partition, None)
+        text = (
+            f"retention or a person deleted {several(last - gone.n, 'journal record')} "
+            f"(n={gone.n + 1} to n={last}) before they were audited: the verifier stood at offset "
+            f"{gone.at}, and the journal begins at offset {gone.start}"
+        )
+        return Anomaly(AnomalyKind.GAP, partition, n, offset, text)
 
     def floors(self) -> dict[int, int]:
         """Give the floor of each partition's last record."""
@@ -227,7 +271,14 @@ class Audit:
         if waiting != named:
             self._ahead[partition] = (named, now)
             return None
-        return offsets.ahead(partition, last, named) if now - since > GRACE_SECONDS else None
+        if now - since <= GRACE_SECONDS:
+            return None
+        gone = self._deleted.pop(partition, None)
+        if gone is None:
+            return offsets.ahead(partition, last, named)
+        self._highest[partition] = named
+        del self._ahead[partition]
+        return self._begin_anew(partition, gone, named.n, named.n, named.offset)
 
     def ends(
         self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float

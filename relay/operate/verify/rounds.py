@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay.errors import Unavailable
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
-from relay.operate.verify.read.journal import NoJournal
+from relay.operate.verify.read.journal import NoJournal, overtaken
 
 if TYPE_CHECKING:
     import threading
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from relay.operate.verify.judge.anomaly import Anomaly
     from relay.operate.verify.progress import AuditProgress
-    from relay.operate.verify.read.journal import Reader
+    from relay.operate.verify.read.journal import Deleted, Reader
     from relay.records_pb2 import Commit
 
     Keep = Callable[[int, int, Commit], None]
@@ -51,17 +51,23 @@ def once(
         keep: gets partition, offset and record, in order.
 
     Raises:
-        ConfigError, Unavailable: as the reader raises them.
+        ConfigError, Unavailable: as the reader raises them; records were deleted between those
+            that were read.
     """
+
+    def refuse(partition: int, at: int, low: int) -> None:
+        if partition in audit.floors():
+            raise overtaken(partition, at, low)
+
     deadline = time.monotonic() + 2 * GRACE_SECONDS
     reader.grow()
     # What the group has now is judged by a head that was there before it was asked.
     audit.begin_round({})
-    _read(reader, audit, say, keep)
-    _round(reader, audit, say, keep)
+    _read(reader, audit, say, keep, refuse)
+    _round(reader, audit, say, keep, refuse)
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
-        _round(reader, audit, say, keep)
+        _round(reader, audit, say, keep, refuse)
     _look_for_hidden(reader, audit, say)
 
 
@@ -122,7 +128,7 @@ def follow(
                         "the verifier cannot see in every partition whether a transaction is open",
                         extra={"why": first.message},
                     )
-            _round(reader, audit, say, kept)
+            _round(reader, audit, say, kept, audit.note_deleted)
             progress.turned(time.monotonic(), time.time())
         except Unavailable as error:
             log.warning("the verifier waits for a server", extra={"why": error.message})
@@ -140,18 +146,21 @@ def _round(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    keep: Keep = lambda *_: None,
+    keep: Keep,
+    deleted: Deleted,
 ) -> None:
     """Offsets first, then the journal up to where it is stable after that."""
     committed = reader.committed()
     audit.begin_round(committed)
-    _read(reader, audit, say, keep)
+    _read(reader, audit, say, keep, deleted)
     _tell(audit.committed(committed, time.monotonic()), say)
 
 
-def _read(reader: Reader, audit: Audit, say: Callable[[Anomaly], None], keep: Keep) -> None:
+def _read(
+    reader: Reader, audit: Audit, say: Callable[[Anomaly], None], keep: Keep, deleted: Deleted
+) -> None:
     """The journal up to where it is stable now."""
-    for partition, offset, commit in reader.records():
+    for partition, offset, commit in reader.records(deleted):
         keep(partition, offset, commit)
         _tell(audit.record(partition, offset, commit), say)
 

@@ -133,7 +133,7 @@ class StatusReader:
         ends = reader.source_ends() if there else ({}, {})
         committed = reader.committed()
         self._audit.begin_round(committed)
-        for partition, offset, commit in reader.records():
+        for partition, offset, commit in reader.records(self._audit.note_deleted):
             self._seen.add(partition, offset, commit)
             self._audit.record(partition, offset, commit)
         now = time.monotonic()

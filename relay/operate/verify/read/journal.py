@@ -28,7 +28,7 @@ from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
 from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import listed_offset
-from relay.kafka.partition_reader import PartitionReader
+from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
 from relay.operate.verify.read.question import answer_of, away
 from relay.records_pb2 import Commit
@@ -50,6 +50,8 @@ POLL_SECONDS = 0.05
 
 Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 """The offset to begin at in a journal partition, between log start and last stable offset."""
+Deleted = Callable[[int, int, int], None]
+"""Gets partition, offset of what was to be read next, and where the log begins instead."""
 
 
 def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
@@ -59,6 +61,15 @@ def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int,
 
 class NoJournal(ConfigError):
     """No relay of the app has run yet, or the app's name is another."""
+
+
+def overtaken(partition: int, at: int, low: int) -> Unavailable:
+    """Return what to raise where records in the midst of those to be read are gone."""
+    return Unavailable(
+        f"partition {partition}: journal records from offset {at} up to {low} were deleted while "
+        "they were read",
+        "run the command again; if it comes again, let the journal's retention be longer",
+    )
 
 
 class Reader:
@@ -89,6 +100,7 @@ class Reader:
         self._groups = Groups(settings.source_kafka, SECONDS, lasting=lasting)
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
         self._at: dict[int, int] = {}
+        self._out_of_range: set[int] = set()
         self.starts: dict[int, int] = {}
         """Where each partition's log began when it was first read."""
         self.behind: dict[int, int] = {}
@@ -140,21 +152,22 @@ class Reader:
                 if time.monotonic() > begun + SECONDS:
                     raise away(self._heard.explained(error.args[0], begun)) from error
 
-    def records(self) -> Iterator[tuple[int, int, Commit]]:
+    def records(self, deleted: Deleted | None = None) -> Iterator[tuple[int, int, Commit]]:
         """Yield what is visible and was not read yet: partition, offset and record, in order.
 
+        Args:
+            deleted: is told, before the records behind them, of what was deleted unread.
+
         Raises:
-            Unavailable: nothing came for SECONDS.
+            Unavailable: nothing came for SECONDS; records were deleted, and nobody is told of it.
         """
         stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
         deadline = time.monotonic() + SECONDS
         self.behind = self._behind(stable)
         while any(self.behind.values()):
-            messages = self._consumer.consume(AT_ONCE, POLL_SECONDS)
-            for message in messages:
-                yield self._read(message)
+            yield from self._read(self._consumer.consume(AT_ONCE, POLL_SECONDS))
+            moved = self._fetch_again(deleted)
             # The client's own position also passes markers and aborted records.
-            moved = False
             for place in self._consumer.position([self._place(index) for index in self._at]):
                 moved |= place.offset > self._at[place.partition]
                 self._at[place.partition] = max(self._at[place.partition], place.offset)
@@ -171,13 +184,43 @@ class Reader:
     def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
         return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
 
-    def _read(self, message: Message) -> tuple[int, int, Commit]:
-        if message.error() is not None:
+    def _read(self, messages: Sequence[Message]) -> Iterator[tuple[int, int, Commit]]:
+        """All records first: the client gives none of them a second time."""
+        failed: list[KafkaError] = []
+        for message in messages:
+            if (error := message.error()) is None:
+                commit = Commit.FromString(message.value() or b"")
+                yield message.partition() or 0, message.offset() or 0, commit
+            elif error.code() in OUT_OF_RANGE:
+                self._out_of_range.add(message.partition() or 0)
+            else:
+                failed.append(error)
+        for error in failed:
             raise Unavailable(
-                f"{self._journal}: {message.error()}", "check the brokers that lead the journal"
+                f"{self._journal}: {error}", "check the brokers that lead the journal"
             )
-        commit = Commit.FromString(message.value() or b"")
-        return message.partition() or 0, message.offset() or 0, commit
+
+    def _fetch_again(self, deleted: Deleted | None) -> bool:
+        """Assign anew what the client gave up; return whether any of it begins later now."""
+        moved = False
+        for index in sorted(self._out_of_range):
+            place, at = self._place(index), self._at[index]
+            low, _ = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            if low > at:
+                if deleted is not None:
+                    deleted(index, at, low)
+                elif at > self.starts[index]:
+                    raise overtaken(index, at, low)
+                if at == self.starts[index]:
+                    self.starts[index] = low
+                self._at[index], moved = low, True
+            # Not by a seek, which the client refuses once it gave up a partition. A leader that
+            # is behind is asked for the same again.
+            place.offset = self._at[index]
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])
+            self._out_of_range.discard(index)
+        return moved
 
     def _place(self, index: int) -> TopicPartition:
         return TopicPartition(self._journal, index)
