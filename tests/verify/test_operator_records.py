@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -9,9 +10,13 @@ import pytest
 from relay.operate.rewind import accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge import ledger_history
+from relay.operate.verify.judge import ledger_history, operator_records
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.operator_records import Superseded, replaced
+from relay.operate.verify.judge.operator_records import (
+    SealedStarts,
+    Superseded,
+    replaced,
+)
 from relay.records_pb2 import Block, Commit
 from tests.rewind.world import World
 from tests.verify import histories
@@ -252,6 +257,58 @@ def test_an_accepted_state_stays_visible_and_is_no_anomaly(kind: str) -> None:
 )
 def test_a_forged_accept_is_named(kind: str, forge: Callable[[Commit], None]) -> None:
     assert judged(changed(accepted(kind).journal, forge, "accept"))
+
+
+def sealed(partition: int, table: str, first: int) -> Commit:
+    commit = Commit(partition=partition)
+    commit.blocks.add(table=table, first_source_offset=first, next_source_offset=first + 10)
+    return commit
+
+
+def of_rewind(partition: int, starts: dict[str, int]) -> Commit:
+    commit = Commit(partition=partition, floor=min(starts.values()))
+    for table, offset in starts.items():
+        commit.rewind.starts.add(table=table, offset=offset)
+    return commit
+
+
+def kept_bytes(starts: SealedStarts) -> int:
+    return sum(sys.getsizeof(one) for of in starts._of.values() for one in of.places())
+
+
+def test_what_a_verifier_keeps_of_blocks_is_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 bytes for each block of each table and partition filled 1 GB in two days."""
+    monkeypatch.setattr(operator_records, "KEPT_PLACES", 100_000)
+    starts, most = SealedStarts(), 0
+    for block in range(1_000_000):
+        list(starts.add(block % 20, sealed(block % 20, f"d.t{block % 7}", block * 10)))
+        if block % 10_000 == 9_999:
+            most = max(most, kept_bytes(starts))
+    assert most < 1_000_000
+    partition, table, place = block % 20, f"d.t{block % 7}", block * 10
+    assert list(starts.add(partition, of_rewind(partition, {table: place}))) == []
+    found = starts.add(partition, of_rewind(partition, {table: place - 1_401}))
+    assert any("where no block of it begins" in one.text for one in found), "these are known"
+
+
+def test_a_quiet_table_keeps_its_places_beside_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_records, "KEPT_PLACES", 1_000)
+    starts = SealedStarts()
+    for first in (10, 30, 50):
+        list(starts.add(3, sealed(3, "d.quiet", first)))
+    for block in range(10_000):
+        list(starts.add(block % 3, sealed(block % 3, "d.busy", block * 10)))
+    assert kept_bytes(starts) < 10_000
+    (wrong,) = starts.add(3, of_rewind(3, {"d.quiet": 31}))
+    assert "d.quiet rewound to 31" in wrong.text
+
+
+def test_a_rewind_beyond_what_is_kept_is_not_judged_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_records, "KEPT_PLACES", 100)
+    starts = SealedStarts()
+    for block in range(1_000):
+        list(starts.add(0, sealed(0, "d.a", block * 10)))
+    assert list(starts.add(0, of_rewind(0, {"d.a": 10}))) == []
 
 
 def test_superseded_blocks_have_no_rows_and_are_settled() -> None:

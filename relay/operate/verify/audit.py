@@ -133,7 +133,7 @@ class Audit:
         """What cannot be known, and why: no anomaly, and no proof either."""
         self.errors: list[RelayError] = []
         """What kept this from being judged whole; what was found all the same holds."""
-        self._sealed: dict[int, SealedStarts] = {}
+        self._sealed = SealedStarts()
 
     def begin_round(
         self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
@@ -180,11 +180,9 @@ class Audit:
     def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
         """What a person recorded, against the places of what was sealed."""
         partition = place.partition
-        sealed = self._sealed.get(partition)
-        if sealed is None:
-            sealed = self._sealed[partition] = SealedStarts()
         found = [
-            Anomaly(one.kind, partition, commit.n, offset, one.text) for one in sealed.add(commit)
+            Anomaly(one.kind, partition, commit.n, offset, one.text)
+            for one in self._sealed.add(partition, commit)
         ]
         if by_person(commit):
             self.acknowledged.append(describe(partition, commit))
@@ -206,7 +204,7 @@ class Audit:
     ) -> Anomaly:
         """Say at n that records up to `last` are gone; by those before them none can be judged."""
         self._heads.pop(partition, None)
-        self._sealed.pop(partition, None)
+        self._sealed.forget(partition)
         text = (
             f"retention or a person deleted {several(last - gone.n, 'journal record')} "
             f"(n={gone.n + 1} to n={last}) before they were audited: the verifier stood at offset "

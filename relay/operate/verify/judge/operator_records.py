@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from relay.operate.verify.judge.head import ChainHead
 
 KINDS = frozenset(ACCEPTED)
-_MOST = 1_000_000
-"""Places of a table that are remembered; the older half is forgotten beyond."""
+KEPT_PLACES = 4_000_000
+"""Of all tables and partitions, 8 bytes each; the oldest are forgotten beyond."""
 
 
 def by_person(commit: Commit) -> bool:
@@ -185,7 +185,45 @@ def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
 
 
 class SealedStarts:
-    """Where a source partition's blocks and dead letters began, as far as they still count."""
+    """Where blocks and dead letters began, of all source partitions: the latest KEPT_PLACES.
+
+    A rewind to a place before those that are kept is not judged by them, as one to before the
+    oldest record that is retained.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, _PartitionStarts] = {}
+        self._kept = 0
+
+    def add(self, partition: int, commit: Commit) -> Iterator[UnplacedAnomaly]:
+        """Yield the next record; of a rewind, what is wrong with the places that it names."""
+        of = self._of.get(partition)
+        if of is None:
+            of = self._of[partition] = _PartitionStarts()
+        yield from of.add(commit)
+        self._kept += len(commit.blocks) + len(commit.dead)
+        if self._kept > KEPT_PLACES:
+            self._forget_older()
+
+    def forget(self, partition: int) -> None:
+        """Forget a partition: records of it are missing."""
+        self._of.pop(partition, None)
+
+    def _forget_older(self) -> None:
+        """Halve what takes most room: a table of few blocks keeps its places beside busy ones."""
+        every = [places for of in self._of.values() for places in of.places()]
+        self._kept = sum(map(len, every))  # a rewind has taken some
+        if self._kept <= KEPT_PLACES:
+            return
+        # Those below half the mean have less than half of all: a quarter goes at the least.
+        for places in every:
+            if 2 * len(places) * len(every) >= self._kept:
+                del places[: len(places) // 2]
+        self._kept = sum(map(len, every))
+
+
+class _PartitionStarts:
+    """Those of one source partition, as far as they still count."""
 
     def __init__(self) -> None:
         self._firsts: dict[str, array[int]] = {}
@@ -193,6 +231,10 @@ class SealedStarts:
         self._begun: Commit | None = None
         self._gone: dict[str, tuple[array[int], int]] = {}
         """By table that is rewound now: the places that do not count, and how far they reach."""
+
+    def places(self) -> Iterable[array[int]]:
+        """Give the places of each table, which the caller may shorten from the front."""
+        return self._firsts.values()
 
     def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
@@ -213,8 +255,6 @@ class SealedStarts:
         firsts = self._firsts.setdefault(table, array("q"))
         if not firsts or first > firsts[-1]:
             firsts.append(first)
-        if len(firsts) > _MOST:
-            del firsts[: _MOST // 2]
         self._latest[table] = max(following, self._latest.get(table, 0))
 
     def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
@@ -257,6 +297,7 @@ class SealedStarts:
                 )
             self._firsts.setdefault(table, array("q")).extend(firsts[:at])
             self._latest[table] = min(start, latest)
+        self._gone = {}
 
 
 class Superseded:
