@@ -83,6 +83,7 @@ class _TableAsides:
         failures: tries in a row that loaded nothing.
         flows: how many are still to be tried, since one was loaded.
         shut: why its new blocks need not be tried; empty: they are.
+        troubles: of _SHUTS, what the failures were about since a block was loaded.
     """
 
     due: float
@@ -90,6 +91,12 @@ class _TableAsides:
     failures: int = 0
     flows: int = 0
     shut: str = ""
+    troubles: set[str] = field(default_factory=set)
+
+    def open(self, now: float) -> None:
+        """Note that a block was loaded: nothing is known to be in the way of the others."""
+        self.failures, self.due, self.shut = 0, now, ""
+        self.troubles.clear()
 
 
 class Asides:
@@ -116,6 +123,7 @@ class Asides:
         table.waiting[one.block.id] = one
         if one.about in _SHUTS:
             table.shut = one.reason
+            table.troubles.add(one.about)
 
     def found(self, blocks: Iterable[Aside], now: float) -> None:
         """Take the ledger's list of set-aside blocks; forget all others."""
@@ -130,15 +138,17 @@ class Asides:
         self._forget()
 
     def loaded(self, table: str, now: float) -> None:
-        """Note that a block of the table was loaded which was not set aside."""
+        """Note that a block of the table was loaded which was not set aside.
+
+        Every loaded block of every table comes here: it looks at no block that waits.
+        """
         for name, found in self._tables.items():
-            abouts = {one.about for one in found.waiting.values()}
-            if found.flows or not (found.shut or abouts & _SHUTS):
+            if found.flows or not found.troubles:
                 continue
             if name == table:
-                found.shut, found.failures, found.due = "", 0, now
+                found.open(now)
                 found.flows = len(found.waiting)
-            elif About.SERVER in abouts and found.failures > 1:
+            elif About.SERVER in found.troubles and found.failures > 1:
                 found.due, found.failures = min(found.due, now), 1
 
     def hurry(self, now: float) -> None:
@@ -169,13 +179,14 @@ class Asides:
             found.waiting.pop(block, None)
         found.flows = max(0, found.flows - len(gone) - len(left))
         if LOADED in gone.values() or DEAD in gone.values():
-            found.failures, found.due, found.shut = 0, now, ""
+            found.open(now)
             # Those that wait since before; the ones that failed just now have had their turn.
             found.flows = max(found.flows, len(found.waiting) - len(left))
-        for one in left:
-            self.put(one, now)
         if any(one.about in _SHUTS for one in left):
             found.flows = 0
+            found.troubles.clear()  # this is newer
+        for one in left:
+            self.put(one, now)
         if left and not found.flows:
             found.failures += 1
             found.due = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2**found.failures)

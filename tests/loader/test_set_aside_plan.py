@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 import pytest
 
@@ -142,6 +143,28 @@ def test_a_table_that_flows_again_is_tried_at_once() -> None:
     found.tried("a.b", of(*found.due(1.5)), [], 1.5)
     found.loaded("a.large", 1.5)
     assert found.due(1.5) == [], "too large for a limit stays too large"
+
+
+class Counted(str):
+    """What a failure was about, that counts how often it is looked up."""
+
+    __slots__ = ()
+    looks: ClassVar[list[str]] = []
+
+    def __hash__(self) -> int:
+        self.looks.append(self)
+        return super().__hash__()
+
+
+def test_what_waits_costs_the_blocks_that_flow_nothing() -> None:
+    """Each loaded block of any table asks; as many as wait, that looks at none of them."""
+    found = Asides()
+    for number in range(1_000):
+        found.put(aside(number, Counted(About.SERVER)), 0.0)
+    Counted.looks.clear()
+    for table in ("a.c", "a.b", "a.b"):
+        found.loaded(table, 1.0)
+    assert len(Counted.looks) < 10
 
 
 def test_a_server_that_is_back_wakes_all_tables() -> None:
