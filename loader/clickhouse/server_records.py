@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent
-from loader.clickhouse.table_state_sql import databases_of
+from loader.clickhouse.table_state_sql import DELETES, KEPT_MUTATIONS, databases_of
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
-from relay.clickhouse.table_engine import LISTED_HERE
+from relay.clickhouse.removing_statements import may_lack
+from relay.clickhouse.table_engine import KEPT_SETTING, LISTED_HERE, TableEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,15 +103,8 @@ nothing was dropped since, in a table that is where it was; in a table that has 
 A table that is restored from a backup is another one, or was emptied before."""
 _CLOCKS_MS = 600_000
 """By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
-_DELETES = (
-    "SELECT count() FROM system.mutations WHERE database = {database:String} "  # noqa: S608 - constants
-    f"AND table = {{name:String}} AND create_time >= {_SINCE} - 1 "
-    "AND command NOT IN ('(DELETE WHERE 0)', 'DELETE WHERE 0') "
-    "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%' "
-    "OR (position(command, {stamp:String}) > 0 AND command NOT LIKE '%MATERIALIZE %'))"
-)
-"""Of rows, or of the id of their block; an index of the ids takes none. Nor does what no row meets:
-`relay rewind` waits with it for the deletions before it."""
+FORGOTTEN = -1
+"""In place of how many mutations deleted rows: the server may show some of them no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +143,17 @@ class ServerRecords:
     def deletes(self, table: str, since_ms: int, stamp: str) -> int | None:
         """Return how many mutations since the claim deleted rows or changed the column `stamp`.
 
-        None where that is not known.
+        None where that is not known; FORGOTTEN where none is shown and some may be forgotten.
         """
-        rows = self.ask(_DELETES, since_ms, stamp=stamp, **table_parameters(table))
-        return int(rows[0][0]) if rows else None
+        place = table_parameters(table)
+        if not (rows := self.ask(DELETES, since_ms, stamp=stamp, **place)):
+            return None
+        deletes, finished, oldest = map(int, rows[0])
+        if deletes or not finished:
+            return deletes
+        engine, full, default = next(iter(self.ask(KEPT_MUTATIONS, 0, **place) or ()), ("", "", ""))
+        keeps = TableEngine(engine, full).kept_mutations(default)
+        return FORGOTTEN if may_lack(finished, oldest, since_ms // 1000 - 1, keeps) else 0
 
     def hidden(self, table: str) -> str:
         """Return why this user may not see all rows of the table; "": it sees them.
@@ -356,13 +357,12 @@ def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str
         reasons.append(
             "whether rows were updated or deleted since then is not known (it has no part log)"
         )
-    if deletes:
+    if deletes is None or deletes == FORGOTTEN:
+        shown = f"system.mutations shows the last ones, by the setting {KEPT_SETTING}"
+        why = "the user needs SELECT on system.mutations" if deletes is None else shown
+        reasons.append(f"whether rows were deleted since then is not known ({why})")
+    elif deletes:
         reasons.append(f"rows were deleted since then, or lost their {stamp}")
-    if deletes is None:
-        reasons.append(
-            "whether rows were deleted since then is not known (the user needs SELECT on "
-            "system.mutations)"
-        )
     return ", ".join(reasons)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.table_engine import KEPT_SETTING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,6 +26,23 @@ SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854
 """SQL over the rows of system.columns: a hash of a table's columns."""
 ALTERED = "toUnixTimestamp(metadata_modification_time)"
 """SQL about a row of system.tables: Unix seconds of the last change of its definition."""
+_SINCE = "create_time >= fromUnixTimestamp64Milli({since:Int64}) - 1"
+DELETES = (
+    f"SELECT countIf({_SINCE} AND command NOT IN ('(DELETE WHERE 0)', 'DELETE WHERE 0') "  # noqa: S608 - constants
+    "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%' "
+    "OR (position(command, {stamp:String}) > 0 AND command NOT LIKE '%MATERIALIZE %'))), "
+    "countIf(is_done), toUnixTimestamp(minIf(create_time, is_done)) "
+    f"FROM system.mutations WHERE {THIS_TABLE}"
+)
+"""Mutations since {since:Int64} of rows, or of the id of their block; an index of the ids takes
+none. Nor does what no row meets: `relay rewind` waits with it for the deletions before it. And how
+many finished ones the server shows, and when the oldest was made."""
+KEPT_MUTATIONS = (
+    "SELECT engine, engine_full, "  # noqa: S608 - constants
+    "(SELECT any(value) FROM system.merge_tree_settings WHERE name = '" + KEPT_SETTING + "') "
+    "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
+)
+"""What says how many finished mutations of the table the server shows at most."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

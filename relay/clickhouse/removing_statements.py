@@ -165,3 +165,17 @@ def _flat(text: str) -> str:
         found.append("x" if depth else sign)
         depth += sign in "(["
     return "".join(found)
+
+
+def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:
+    """Return whether a table may have had more mutations since then than the server shows.
+
+    It forgets the oldest first, and none that is not finished.
+
+    Args:
+        finished: mutations that it shows.
+        oldest: Unix seconds when the first of these was made.
+        since: Unix seconds.
+        keeps: finished ones at most; 0: all of them.
+    """
+    return 0 < keeps <= finished and oldest >= since

@@ -38,6 +38,11 @@ _KEEPS = re.compile(r"\b(?:TO\s+(?:DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
 """What a TTL may do to rows instead of deleting them."""
 
 
+KEPT_SETTING = "finished_mutations_to_keep"
+_KEPT = 100
+"""By ClickHouse's default."""
+
+
 class DeduplicationWindow(NamedTuple):
     """How far back a table remembers tokens: so many parts, so many seconds (None: any age)."""
 
@@ -112,6 +117,14 @@ class TableEngine:
         name = f"{'' if self.is_replicated else 'non_'}replicated_deduplication_window"
         seconds = self.setting(f"{name}_seconds", defaults) if self.is_replicated else None
         return DeduplicationWindow(name, self.setting(name, defaults), seconds)
+
+    def kept_mutations(self, default: str = "") -> int:
+        """Return how many finished mutations the server shows at most; 0: all of them.
+
+        Args:
+            default: the server's setting, of tables without their own; empty: it does not say.
+        """
+        return self.setting(KEPT_SETTING, {KEPT_SETTING: default or _KEPT})
 
     def deleting_ttls(self) -> Iterator[str]:
         """Yield the TTL rules that delete or merge rows, not those that move rows elsewhere."""

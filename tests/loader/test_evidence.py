@@ -21,6 +21,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
 from loader.core import plan
 from relay.operate.rewind.tables import WAIT
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second, batch, clock_passes
 from tests.loader.test_work import killed, others_insert, outcomes
 from tests.reach import elsewhere
@@ -315,6 +316,42 @@ def test_without_logs_deletes_are_still_seen(
     assert outcomes(done) == ["parked"] * 2
     assert "rows were deleted since" in done[0].reason
     assert number(client, table) == 0
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["since the claim", "before it"])
+@pytest.mark.usefixtures("without_logs")
+def test_without_logs_a_delete_that_the_server_has_forgotten(
+    journal: Journal, worker: Worker, client: Client, database: str, *, before: bool
+) -> None:
+    """A4: a table shows the last of its finished mutations; since their first it shows all."""
+    more = f"{window(0)}, finished_mutations_to_keep = 3"
+    table = create(client, f"{database}.edited", ", _block String", more=more)
+
+    def mutate(how: str) -> None:
+        client.command(f"ALTER TABLE {table} {how} SETTINGS mutations_sync = 2")
+
+    def shown() -> list[str]:
+        sql = "SELECT command FROM system.mutations WHERE database || '.' || table = {table:String}"
+        return [row[0] for row in client.query(sql, {"table": table}).result_rows]
+
+    (block,) = journal.seal(table, batch(0, 100))
+    if before:
+        for n in range(5):
+            mutate(f"UPDATE name = '' WHERE id = -{n}")
+        wait_until(lambda: len(shown()) == 3, "the server forgets the first mutations")
+        await_next_second(client)
+        await_next_second(client)
+        killed(journal, [block], "after_prepare")
+    else:
+        killed(journal, [block], "after_insert")
+        mutate("DELETE WHERE 1")
+        for n in range(5):
+            mutate(f"UPDATE name = '' WHERE id = -{n}")
+        wait_until(lambda: "DELETE" not in str(shown()), "the server forgets the DELETE")
+    done = worker.load([block])
+    assert outcomes(done) == ["loaded" if before else "parked"]
+    assert number(client, table) == (100 if before else 0)
+    assert before or "finished_mutations_to_keep" in done[0].reason
 
 
 @pytest.mark.parametrize("said", ["", "26.1.2.1"])

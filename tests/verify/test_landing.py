@@ -16,9 +16,11 @@ from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import ClickHouseAway
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.landing import Landing
+from relay.operate.verify.read import table_facts
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
+from tests.loader.blocks import await_next_second
 from tests.verify.realserver import AUDITOR, CLERK, ONLOOKER, running
 from tests.verify.shop import BARE, ROWS, STAMPED, WINDOW, Shop
 
@@ -535,6 +537,32 @@ def test_a_lightweight_update_removes_rows_too(shop: Shop) -> None:
     kinds, text = shop.judge(block)
     assert kinds == [], text
     assert "rows were removed at" in text
+
+
+def test_a_delete_that_the_server_has_forgotten(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica ran it, whose query log is not asked; then came as many as a table shows."""
+    asked = table_facts._STATEMENTS.replace("system.query_log", "system.no_query_log")
+    monkeypatch.setattr(table_facts, "_STATEMENTS", asked)
+    table = shop.table(more="SETTINGS finished_mutations_to_keep = 3", window=False)
+    block = shop.block(table)
+    shop.load(block)
+    shop.sql(f"ALTER TABLE {table} DELETE WHERE 1", mutations_sync=2)
+    for n in range(5):
+        shop.sql(f"ALTER TABLE {table} UPDATE v = {n} WHERE id = -1", mutations_sync=2)
+    shown = f"system.mutations WHERE database = '{shop.database}'"
+    deletes = f"{shown} AND command LIKE '%DELETE%'"
+    wait_until(lambda: shop.count(deletes) == 0, "the server forgets the DELETE")
+    kinds, text = shop.judge(block)
+    assert kinds == [], text
+    assert "finished_mutations_to_keep): what is missing now is not judged: 1 block" in text
+    await_next_second(shop.client)
+    forged = shop.block(table)
+    shop.claim(forged)
+    shop.mark(forged)
+    kinds, text = shop.judge(block, forged)
+    assert kinds == [AnomalyKind.GAP], text
 
 
 @pytest.mark.long  # 40 s

@@ -58,3 +58,14 @@ def test_rows_removed_since_that_carried_the_id() -> None:
     assert missing.explained(BLOCK, 0, 10)
     (line,) = missing.lines()
     assert "(TRUNCATE): what is missing now is not judged: 1 block, 10 rows" in line
+
+
+@pytest.mark.parametrize(
+    ("forgotten_ms", "explained"), [(0, False), (100_000, False), (104_000, True)]
+)
+def test_removals_that_the_server_may_have_forgotten(forgotten_ms: int, *, explained: bool) -> None:
+    """Of a block that is older than what is left of the record, nobody knows."""
+    facts = TableFacts("ReplicatedMergeTree", forgotten_ms=forgotten_ms)
+    missing = Missing(T, facts, {A: STAMPED}, "_block")
+    assert missing.explained(BLOCK, 0, 10) is explained
+    assert ("finished_mutations_to_keep" in "".join(missing.lines())) is explained

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from relay.clickhouse.table_engine import KEPT_SETTING
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.server_records import SKEW_MS, Recorded
@@ -78,9 +79,15 @@ class Missing:
         if history.unstamped and rows >= self._carried(block.id, history):
             return self._bare
         removed = removed_since(block, history, self._facts.removals)
-        if removed is None:
+        if removed is not None:
+            text = f"rows were removed at {utc(removed.at_ms)} ({removed.text})"
+        elif begun(block, history) <= self._facts.forgotten_ms:
+            text = (
+                "whether rows were removed is not known (system.mutations shows none from before "
+                f"{utc(self._facts.forgotten_ms)}, by the setting {KEPT_SETTING})"
+            )
+        else:
             return ""
-        text = f"rows were removed at {utc(removed.at_ms)} ({removed.text})"
         return f"{text}: what is missing now is not judged"
 
     def _carried(self, block: str, history: History) -> int:
@@ -112,10 +119,17 @@ class Missing:
         yield from self._tally.lines()
 
 
+def begun(block: Block, history: History) -> int:
+    """Return the Unix ms before which nothing can have removed rows of the block.
+
+    What was there before the block was formed, took nothing of it, whatever the ledger says.
+    """
+    return max(history.began_ms, block.sealed_at_ms - SKEW_MS)
+
+
 def removed_since(block: Block, history: History, removals: tuple[Removal, ...]) -> Removal | None:
     """Return the latest removal that may have taken rows of the block after they were inserted."""
-    # What was there before the block was formed, took nothing of it, whatever the ledger says.
-    begun = max(history.began_ms, block.sealed_at_ms - SKEW_MS)
+    since = begun(block, history)
     return next(
-        (one for one in reversed(removals) if one.at_ms >= begun and one.touches(block.id)), None
+        (one for one in reversed(removals) if one.at_ms >= since and one.touches(block.id)), None
     )

@@ -50,6 +50,8 @@ class TableFacts:
         removals: recorded, in order of time.
         acknowledged: a person said that rows of it were removed.
         keys: by which it tells rows apart.
+        forgotten_ms: Unix time of the oldest mutation that is still shown, where others were before
+            it that no record has, and that may have removed rows; 0: there were none.
     """
 
     engine: str = ""
@@ -61,6 +63,7 @@ class TableFacts:
     removals: tuple[Removal, ...] = ()
     acknowledged: bool = False
     keys: TableKeys = field(default_factory=TableKeys)
+    forgotten_ms: int = 0
 
     @property
     def definition(self) -> TableEngine:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.clickhouse.hidden_rows import PLAN, condition
 from relay.clickhouse.quoting import quoted_table
+from relay.clickhouse.removing_statements import may_lack
 from relay.clickhouse.replicas import is_shared
-from relay.clickhouse.table_engine import TableEngine
+from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
 
@@ -40,6 +41,11 @@ _MUTATIONS = """
 SELECT toUnixTimestamp(create_time) * 1000 + 999, command, mutation_id FROM system.mutations
 WHERE database = {database:String} AND table = {name:String} AND NOT is_killed
 """
+_FINISHED = """
+SELECT countIf(is_done), toUnixTimestamp(minIf(create_time, is_done)) FROM system.mutations
+WHERE database = {database:String} AND table = {name:String}
+"""
+_KEEPS = "SELECT any(value) FROM system.merge_tree_settings WHERE name = {setting:String}"
 _STATEMENTS = """
 SELECT toUnixTimestamp64Milli(event_time_microseconds), query FROM system.query_log
 WHERE type = 'QueryFinish' AND is_initial_query AND event_date >= toDate({since:DateTime}) - 1
@@ -117,22 +123,43 @@ class TableAsking:
         engine, full, create, uuid, views, sorting, partition = rows[0]
         defaults = self._optional.ask("system.columns", _DEFAULTS, **place)
         since = {"since": max(since_ms // 1000, _EARLIEST)}
+        definition, replicas = TableEngine(engine, full), self._replicas(engine, place)
+        removals = self._removals(table, definition, {**place, "uuid": uuid, **since})
         return TableFacts(
             engine,
             full,
             create,
             self._filtered(table),
             tuple(views),
-            self._replicas(engine, place),
-            self._removals(table, TableEngine(engine, full), {**place, "uuid": uuid, **since}),
+            replicas,
+            removals,
             acknowledged,
             TableKeys(sorting, partition, dict(defaults or ())),
+            self._forgotten(definition, place, replicas),
         )
 
     def unasked(self) -> str:
         """Return why removals may not be known; empty: they are, as far as the server knows."""
         asked = self._optional.unanswered
         return "; ".join(asked[what] for what in _RECORDS if what in asked)
+
+    def _forgotten(
+        self, definition: TableEngine, place: dict[str, str], replicas: int | None
+    ) -> int:
+        """Return TableFacts.forgotten_ms.
+
+        The query log has the statements of this server alone, and the server may keep none.
+        """
+        mutations, statements, _ = _RECORDS
+        if replicas == 1 and statements not in self._optional.unanswered:
+            return 0
+        rows = self._optional.ask(mutations, _FINISHED, **place)
+        finished, oldest = map(int, rows[0]) if rows else (0, 0)
+        if not finished:
+            return 0
+        default = self._optional.ask("system.merge_tree_settings", _KEEPS, setting=KEPT_SETTING)
+        keeps = definition.kept_mutations(default[0][0] if default else "")
+        return oldest * 1000 + 999 if may_lack(finished, oldest, 0, keeps) else 0
 
     def _filtered(self, table: str) -> bool | None:
         rows = self._optional.ask("EXPLAIN", PLAN + quoted_table(table))
