@@ -71,8 +71,9 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, token: int) -> dict
         token: which of the block's own tokens the claim says; 0: a token of the claim's, under
             which no other attempt repeats it.
     """
+    first = blocks[0].id
     return {
-        **deduplicated(_token(blocks[0].id, claim, token), rows),
+        **deduplicated(first if token == 1 else f"{first} {token or claim}", rows),
         # A view that fails must fail the INSERT, or its rows would be missing for ever.
         "materialized_views_ignore_errors": 0,
         # A block over more partitions than the default of 100 would be refused for ever.
@@ -92,10 +93,6 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, token: int) -> dict
         # How other attempts see that this statement still runs (loader.clickhouse.tables), or ran.
         "log_comment": names.insert_comment((block.id for block in blocks), claim),
     }
-
-
-def _token(block: str, claim: str, token: int) -> str:
-    return block if token == 1 else f"{block} {token or claim}"
 
 
 def statement(
