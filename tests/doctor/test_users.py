@@ -37,6 +37,7 @@ from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import parsed
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.view.clickhouse_state import LandedBlocks
+from relay.operate.view.ledger_looks import LedgerLooks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.loader.blocks import batch, stands
@@ -194,7 +195,7 @@ def operating(given: Settings, admin: Client) -> None:
     """What shows blocks."""
     verifying(given, admin)
     landed = LandedBlocks(given)
-    assert landed.facts([]).there
+    assert LedgerLooks(lambda: landed).facts({}).there
     assert landed.positions("journal") == {}
     found = landed.landed(block(given.app).id, TABLE)
     assert found.rows == 0

@@ -9,7 +9,9 @@ import pytest
 from loader.clickhouse.ledger import NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
+from relay.operate.view import clickhouse_state
 from relay.operate.view.clickhouse_state import LandedBlocks
+from relay.operate.view.ledger_looks import LedgerLooks
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
 
@@ -92,7 +94,39 @@ def test_a_block_that_is_tried_again_is_what_it_was(
     ledger.write([NewEntry(block, plan.Entry(state, 1, "x", reason="why"))])
     ledger.write([NewEntry(block, plan.Entry(plan.PREPARED, 2, "y", rows=10))])
     assert ledger.counts() == [(block.table, state, 1, 10)]
-    facts = LandedBlocks(journal.settings()).facts([block.id])
+    facts = LedgerLooks(lambda: LandedBlocks(journal.settings())).facts({block.id: block.table})
     assert facts.states == {block.id: state}
     assert facts.counts == ((block.table, state, 1, 10),)
     assert [one.id for one in facts.parked] == [block.id]
+
+
+def test_of_many_parked_blocks_some_are_shown_and_all_are_counted(
+    journal: Journal,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand of them came over the wire for each screen."""
+    monkeypatch.setattr(clickhouse_state, "PARKED_SHOWN", 2)
+    tables = [make(client, f"{database}.{name}", stamped=True) for name in ("t", "u")]
+    blocks = [
+        block
+        for table, number in ((tables[0], 4), (tables[1], 1))
+        for start in range(0, 10 * number, 10)
+        for block in journal.seal(table, batch(start, start + 10))
+    ]
+    for block in blocks:
+        ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 1, "x", reason="why", rows=10))])
+    (loaded,) = journal.seal(tables[1], batch(50, 60))
+    ledger.write([NewEntry(loaded, plan.Entry(plan.LOADED, 1, "x", rows=10))])
+    every = {block.id: block.table for block in [*blocks, loaded]}
+    facts = LedgerLooks(lambda: LandedBlocks(journal.settings())).facts(every)
+    assert [one.id for one in facts.parked] == [blocks[0].id, blocks[1].id, blocks[4].id]
+    assert facts.counts == (
+        (tables[0], "parked", 4, 40),
+        (tables[1], "loaded", 1, 10),
+        (tables[1], "parked", 1, 10),
+    )
+    assert facts.states == {**{block.id: "parked" for block in blocks}, loaded.id: "loaded"}
+    assert facts.settled_ms > 0

@@ -96,6 +96,7 @@ class Built:
         counts = (
             ("shop.orders", "loaded", 4_210, 5_052_000),
             ("shop.customers", "loaded", 12, 900),
+            ("shop.orders", "parked", 1, 700),
         )
         parked = ParkedBlock(f"{APP}:shop.orders:1:0:40", "shop.orders", 700, HOSTILE, at_ms)
         facts = StatusFacts(

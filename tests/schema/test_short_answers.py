@@ -26,6 +26,7 @@ from relay.errors import Refused, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.verify.read.table_facts import TableAsking
 from relay.operate.view.clickhouse_state import LandedBlocks
+from relay.operate.view.ledger_looks import LedgerLooks
 from relay.records_pb2 import Block
 from relay.schema.catalogue import Catalogue
 from tests.versions.engines import ADMIN, Engine, running
@@ -153,7 +154,7 @@ def test_every_block_and_row_is_counted_or_nothing(engine: Engine, user: User) -
     whole = LandedBlocks(settings(engine, ADMIN))
     counts = [sorted((whole.counted(table) or {}).values()) for table in TABLES]
     assert counts == [list(BLOCKS)] * 3
-    facts = whole.facts([])
+    facts = LedgerLooks(lambda: whole).facts({})
     assert [(table, blocks) for table, _, blocks, _ in facts.counts] == [(t, 3) for t in TABLES]
 
     def read() -> LandedBlocks:
@@ -162,7 +163,7 @@ def test_every_block_and_row_is_counted_or_nothing(engine: Engine, user: User) -
     for table in TABLES:
         whole_or_told(user, lambda t=table: read().counted(t), whole.counted(table))
         whole_or_told(user, lambda t=table: read().ledger(t), whole.ledger(table))
-    whole_or_told(user, lambda: read().facts([]), facts)
+    whole_or_told(user, lambda: LedgerLooks(read).facts({}), facts)
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: user.name)

@@ -270,6 +270,7 @@ def museum() -> Screen:
     floor = 1_001_000
     seen.add(0, 0, commit(812, *blocks, floor=floor, position=floor + 19, at_ms=3_000))
     counts = [(table, "loaded", 564, 40_250) for table in LONG]
+    counts += [(LONG[1], "parked", 1, 10)]
     counts += [(f"museum.t{at}", "loaded", 10, 1_000) for at in range(9)]
     parked = ParkedBlock(blocks[1].id, LONG[1], 10, "Weight_in_lbs = 5140 is above 5000", 5_000)
     ledger = LedgerFacts(

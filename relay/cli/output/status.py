@@ -14,7 +14,7 @@ from relay.program.plural import several
 from relay.program.text_table import Column, laid_out
 
 _NOT_KNOWN = "?"
-_SHOWN = 10  # parked blocks and kinds of dead letters; --json has all
+_SHOWN = 10  # parked blocks and kinds of dead letters; --json has more
 
 
 _PARTITION = (
@@ -138,8 +138,9 @@ def _parked(screen: Screen) -> Iterator[str]:
     for one in parked[:_SHOWN]:
         why = escape(one.reason)  # whole: which row and value it is stands at its end
         yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
-    if len(parked) > _SHOWN:
-        yield f"and {len(parked) - _SHOWN:,} more: loader parked ls"
+    more = sum(row.parked_blocks or 0 for row in screen.tables) - len(parked[:_SHOWN])
+    if more > 0:
+        yield f"and {more:,} more: loader parked ls"
 
 
 def _dead(screen: Screen) -> Iterator[str]:

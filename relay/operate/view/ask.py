@@ -25,6 +25,7 @@ from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.operate.view.facts import HiddenMessages, LedgerFacts, StatusFacts
 from relay.operate.view.group import GroupReader
 from relay.operate.view.journal_state import JournalState, Listed
+from relay.operate.view.ledger_looks import LedgerLooks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
 
@@ -56,7 +57,7 @@ class StatusReader:
         self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
         self._oldest = OldestUnread(settings)
         self._first_hidden = OldestUnread(settings, uncommitted=True)
-        self._landed: LandedBlocks | None = None
+        self._ledger = LedgerLooks(lambda: LandedBlocks(settings))
         self._journal_id = ""
         self._begin()
 
@@ -124,7 +125,7 @@ class StatusReader:
         """The journal's next records into what was seen; the source's ends before that."""
         if self._reader is None:
             with contextlib.suppress(Unavailable, Refused):  # said by _ask_clickhouse
-                self._needed = self._clickhouse().positions(self._journal_id)
+                self._needed = self._ledger.positions(self._journal_id)
             where = view_start.last(self._offsets, self._needed)
             self._reader = Reader(self._settings, where, lasting=self._lasting)
         reader = self._reader
@@ -145,25 +146,20 @@ class StatusReader:
 
     def _ask_clickhouse(self) -> LedgerFacts:
         try:
-            landed = self._clickhouse()
+            positions = self._ledger.positions(self._journal_id)
             if self._reader is not None and self._needed is None:  # it was away at first
                 self.close()
                 self._begin()
                 self._read()
-            self._seen.settle(landed.positions(self._journal_id), ())
-            facts = landed.facts(self._seen.open)
+            self._seen.settle(positions, ())
+            open_ = self._seen.open
+            facts = self._ledger.facts({name: one.block.table for name, one in open_.items()})
         except (Unavailable, Refused) as error:
-            self._landed = None
             return LedgerFacts(problem=error.message)
         final = {"loaded", "discarded", "dead"}
         done = [block for block, state in facts.states.items() if state in final]
         self._seen.settle({}, done)
         return facts
-
-    def _clickhouse(self) -> LandedBlocks:
-        if self._landed is None:
-            self._landed = LandedBlocks(self._settings)
-        return self._landed
 
 
 def listed(settings: Settings, where: Begin = from_the_start) -> Generator[Listed]:

@@ -6,18 +6,21 @@ relay.operate.view.block_story. Never writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from operator import itemgetter
 
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.errors import Refused
 from relay.operate.verify.judge.beginning import LedgerReach, reaches
-from relay.operate.verify.read.landed_rows import STATE_NOW, LandedRows
+from relay.operate.verify.read.landed_rows import RESTS, STATE_NOW, LandedRows
 from relay.operate.view import lost_ledger
 from relay.operate.view.block_story import Landed, LedgerChange, TablePart
 from relay.operate.view.facts import LedgerFacts, ParkedBlock
 from relay.operate.view.lost_ledger import LedgerTraces
 
+PARKED_SHOWN = 1_000
+"""Of each table, those that wait longest: `loader parked ls` has all, and the counts count all."""
 _NOW = (
     f"SELECT table, block, {STATE_NOW} AS now,"  # noqa: S608 - a constant
     """
@@ -38,13 +41,18 @@ _COUNTS = (
 )
 _PARKED = (
     f"SELECT block, table, n, why, since FROM ({_NOW}) "  # noqa: S608 - constants
-    "WHERE now IN ('parked', 'aside') ORDER BY since, block"
+    "WHERE now IN ('parked', 'aside') ORDER BY since, block "
+    "LIMIT {shown:UInt64} BY table"
 )
 _SETTLED = """
 SELECT toUnixTimestamp64Milli(max(at)) FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND state NOT IN ('prepared', 'position')
 """
-_SOME = "AND block IN {blocks:Array(String)}"
+_SOME = "AND table IN {tables:Array(String)} AND block IN {blocks:Array(String)}"
+_RESTED = (
+    "AND block IN (SELECT block FROM {ledger:Identifier}.ledger "  # noqa: S608 - a constant
+    f"WHERE app = {{app:String}} AND {RESTS})"
+)
 _POSITIONS = """
 SELECT block, max(attempt), argMin(attempt, at), toUnixTimestamp64Milli(min(at))
 FROM {ledger:Identifier}.ledger
@@ -106,21 +114,32 @@ class LandedBlocks(LandedRows):
             return {}
         return reaches(journal, self._ask(_POSITIONS, self._ledger()))
 
-    def facts(self, blocks: Iterable[str]) -> LedgerFacts:
-        """Return the ledger's counts, its parked blocks, and the states of these blocks."""
-        if not self.has_ledger():
-            return LedgerFacts(lost=self._lost())
+    def states(self, tables: Mapping[str, str]) -> dict[str, str]:
+        """Return the states of these blocks, of those that the ledger has.
+
+        Args:
+            tables: by id of the block.
+        """
         states: dict[str, str] = {}
-        for some in in_urls(blocks, len):
-            found = self._ask(_NOW.replace("{some}", _SOME), self._ledger(blocks=some))
+        by_table = sorted(tables.items(), key=itemgetter(1, 0))
+        for some in in_urls(by_table, lambda one: len(one[0]) + len(one[1])):
+            of = {"blocks": [block for block, _ in some], "tables": list({t for _, t in some})}
+            found = self._ask(_NOW.replace("{some}", _SOME), self._ledger(**of))
             states.update((row[1], row[2]) for row in found)
+        return states
+
+    def settled_ms(self) -> int:
+        """Return when a block last got a state other than prepared, Unix milliseconds; 0: never."""
+        at_ms: int = self._ask(_SETTLED, self._ledger())[0][0]
+        return max(at_ms, 0)
+
+    def whole(self) -> LedgerFacts:
+        """Return what the whole ledger has to be looked at for: its counts, and parked blocks."""
         counts = self._ask(_COUNTS.replace("{some}", ""), self._ledger())
-        parked = self._ask(_PARKED.replace("{some}", ""), self._ledger())
-        settled = self._ask(_SETTLED, self._ledger())
+        shown = self._ledger(shown=PARKED_SHOWN)
+        parked = self._ask(_PARKED.replace("{some}", _RESTED), shown)
         return LedgerFacts(
             there=True,
-            settled_ms=max(settled[0][0], 0),
-            states=states,
             counts=tuple((table, now, n, rows) for table, now, n, rows in counts),
             parked=tuple(
                 ParkedBlock(block, table, rows, why, since)
@@ -128,7 +147,8 @@ class LandedBlocks(LandedRows):
             ),
         )
 
-    def _lost(self) -> str:
+    def lost(self) -> str:
+        """Return that there was a ledger, and by what that is known; empty: nothing says so."""
         loader, app = self._settings.loader, self._settings.app
         return lost_ledger.describe_loss(
             LedgerTraces(

@@ -53,7 +53,8 @@ class LedgerFacts:
         states: of the blocks that were asked for, by id: prepared, loaded, aside, parked or
             discarded.
         counts: (table, state, blocks, rows), a block in its current state.
-        parked: all blocks that wait for a person or for their table.
+        parked: blocks that wait for a person or for their table, of each table those that wait
+            longest; `counts` has all.
         settled_ms: when a block last got a state other than prepared; 0: none ever did.
     """
 

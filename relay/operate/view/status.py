@@ -207,10 +207,6 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
         dead[table] += messages
     blocks = Counter({(table, state): n for table, state, n, _ in ledger.counts})
     rows = Counter({(table, state): n for table, state, _, n in ledger.counts})
-    parked = Counter(one.table for one in ledger.parked)
-    parked_rows = Counter[str]()
-    for one in ledger.parked:
-        parked_rows[one.table] += one.rows
     waiting: dict[str, list[Listed]] = {}
     for listed in waiting_of(seen, facts):
         waiting.setdefault(listed.block.table, []).append(listed)
@@ -231,8 +227,8 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
             claimed_blocks=sum(ledger.states.get(one.block.id) == "prepared" for one in open_),
             loaded_blocks=blocks[table, "loaded"],
             loaded_rows=rows[table, "loaded"],
-            parked_blocks=parked[table],
-            parked_rows=parked_rows[table],
+            parked_blocks=blocks[table, "parked"] + blocks[table, "aside"],
+            parked_rows=rows[table, "parked"] + rows[table, "aside"],
             discarded_blocks=blocks[table, "discarded"],
             dead_blocks=blocks[table, "dead"],
         )

@@ -28,10 +28,10 @@ STATE = """multiIf(
     countIf(state = 'dead') > 0, 'dead',
     argMax(state, (attempt, state != 'prepared', claim)))"""
 """A block's state, of its rows in the ledger; their rank is the loader's (loader.core.plan)."""
-_RESTS = "state IN ('parked', 'aside')"
+RESTS = "state IN ('parked', 'aside')"
 STATE_NOW = (
-    f"if({STATE} = 'prepared' AND countIf({_RESTS}) > 0, "
-    f"argMaxIf(state, (attempt, claim), {_RESTS}), {STATE})"
+    f"if({STATE} = 'prepared' AND countIf({RESTS}) > 0, "
+    f"argMaxIf(state, (attempt, claim), {RESTS}), {STATE})"
 )
 """The same, where a block that is tried again is still what it was before."""
 _HISTORY = (
@@ -58,10 +58,10 @@ GROUP BY block
 _INSERTS = "sent != 'dead letters' AND transform != '-'"
 """Whether anything may be inserted under a claim."""
 _WAITING = f"""
-SELECT table, block, argMaxIf(record, (attempt, claim), {_RESTS}), {STATE_NOW} AS now
+SELECT table, block, argMaxIf(record, (attempt, claim), {RESTS}), {STATE_NOW} AS now
 FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND state != 'position'
 AND block IN (
-    SELECT block FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND {_RESTS})
+    SELECT block FROM {{ledger:Identifier}}.ledger WHERE app = {{app:String}} AND {RESTS})
 GROUP BY table, block HAVING now IN ('parked', 'aside') ORDER BY table, block
 """  # noqa: S608 - constants
 _DISCARDED = """
