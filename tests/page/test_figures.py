@@ -106,3 +106,16 @@ def test_a_partition_that_no_relay_has_is_counted_as_the_last_screen_said() -> N
     found = samples(made)
     assert ("verifier_partitions_unowned",) not in found, "not known, and not told"
     assert found[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000, "an alert goes by it"
+
+
+def test_a_screen_without_clickhouse_is_not_one_of_the_whole_state() -> None:
+    """The alert stayed silent while every look at the ledger failed."""
+    made = built(NOW_MS)
+    screen = made.screen()
+    later = {**screen, "at_ms": screen["at_ms"] + 9_000}
+    made.samples.add({**later, "clickhouse": "Code: 241: memory limit exceeded"})
+    found = samples(made)
+    assert found[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000
+    assert found[("verifier_group_members",)] == 1, "what Kafka says is of now"
+    made.samples.add(later)
+    assert samples(made)[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000 + 9

@@ -57,12 +57,15 @@ class Samples:
         self._points: deque[Point] = deque(maxlen=round(WINDOW_SECONDS / EVERY_SECONDS))
         self._screen: dict[str, Any] | None = None
         self._problem = "not read yet"
+        self._whole_at_ms = 0
 
     def add(self, screen: dict[str, Any]) -> None:
         """Add the next screen."""
         with self._lock:
             self._screen, self._problem = screen, ""
             self._points.append(point(screen))
+            if screen["clickhouse"] == "ok":
+                self._whole_at_ms = screen["at_ms"]
 
     def fail(self, at_ms: int, problem: str) -> None:
         """Note that there was no screen."""
@@ -74,6 +77,11 @@ class Samples:
         """Return the last screen, and why there is none since; empty where there is."""
         with self._lock:
             return self._screen, self._problem
+
+    def whole_at_ms(self) -> int:
+        """Return when ClickHouse's part was last in a screen, Unix milliseconds; 0: not yet."""
+        with self._lock:
+            return self._whole_at_ms
 
     def points(self) -> list[Point]:
         """Return the points, oldest first."""

@@ -79,7 +79,8 @@ METRICS = (
     gauge(
         "verifier_screen_timestamp_seconds",
         "Unix time",
-        "When was the app's state read last, as `relay status` shows it (0: not yet)?",
+        "When was the app's state read last from Kafka and ClickHouse, as `relay status` shows it "
+        "(0: not yet)?",
     ),
     counter(
         "verifier_rounds_total",
@@ -192,9 +193,9 @@ class VerifierMetrics(Collector):
         return found | self._group()
 
     def _group(self) -> Samples:
-        """What the last screen said, and when; only that where there is none of now."""
+        """What the last screen said, and when one was whole; only that where none is of now."""
         screen, problem = self._screens.latest()
-        read_at = 0.0 if screen is None else screen["at_ms"] / 1000
+        read_at = self._screens.whole_at_ms() / 1000
         found: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
         if screen is None or problem:
             return found
