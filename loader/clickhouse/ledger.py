@@ -16,9 +16,9 @@ from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
 from loader.clickhouse.table_state_sql import STARTED
 from loader.core import left_out
-from loader.core.entries import NewEntry, ParkedEntry
+from loader.core.entries import NewEntry, ParkedEntry, written
 from loader.core.plan import Entry
-from loader.core.positions import NOTED, SAVE, Noted, noted, saved
+from loader.core.positions import NOTED, SAVE, STANDING, Noted, noted, saved, stand
 from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
@@ -193,7 +193,7 @@ class Ledger:
             rows: state changes.
             until: Unix seconds by the server's clock: later nothing is written; 0: whenever.
         """
-        self._append(map(_row, rows), f"now() <= {until:d}" if until else "")
+        self._append(map(written, rows), f"now() <= {until:d}" if until else "")
 
     def mark_first(self, rows: Sequence[NewEntry]) -> bool:
         """Append loaded rows if the ledger has their claim and nothing else of these blocks.
@@ -212,7 +212,7 @@ class Ledger:
             "blocks": [row.block.id for row in rows],
             "claim": rows[0].entry.claim,
         }
-        return bool(self._append(map(_row, rows), condition, **asked))
+        return bool(self._append(map(written, rows), condition, **asked))
 
     def mark(
         self,
@@ -269,6 +269,12 @@ class Ledger:
         asked = NOTED.replace("LEDGER", self.name)
         return noted(self._ask(asked, settings=self.for_few_rows))
 
+    def noted_from(self, journal: str, floors: Mapping[int, int]) -> Noted:
+        """Read a journal's positions alone, if none is before its floor; else what is `noted`."""
+        asked = STANDING.replace("STAND", stand(journal, floors)).replace("LEDGER", self.name)
+        found = noted(self._ask(asked, settings=self.for_few_rows))
+        return found if floors.keys() <= found.of(journal).keys() else self.noted()
+
     def positions(self) -> Mapping[tuple[str, int], int]:
         """Return the next journal offset by (topic id, partition): all before is settled."""
         return self.noted().positions
@@ -281,7 +287,9 @@ class Ledger:
         Where it has those positions no more, somebody set it back, and a position beyond would
         hide what is missing: then nothing is written.
         """
-        self._tell(SAVE.replace("LEDGER", self.name), **saved(journal, positions, known or {}))
+        before = known or {}
+        sql = SAVE.replace("STAND", stand(journal, before)).replace("LEDGER", self.name)
+        self._tell(sql, **saved(journal, positions, before))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Append rows that loader.core.positions made."""
@@ -370,25 +378,3 @@ class Ledger:
             f"{why.message}; an earlier version of the loader made this ledger",
             "start `loader run` of this version: it adds the column. Then repeat this command",
         )
-
-
-def _row(row: NewEntry) -> Mapping[str, object]:
-    """Return the ledger's columns of a state change."""
-    block, entry = row.block, row.entry
-    waits = left_out.record(block) if entry.state in {"parked", "aside"} else ""
-    return {
-        "table": block.table,
-        "block": block.id,
-        "rows": entry.rows,
-        "transform": entry.transform,
-        "sent": entry.sent,
-        "record": entry.record or waits,
-        "state": entry.state,
-        "attempt": entry.attempt,
-        "claim": entry.claim,
-        "seen": entry.seen,
-        "stamped": entry.stamped,
-        "reason": entry.reason,
-        "left_out": entry.left_out,
-        "version": row.version,
-    }

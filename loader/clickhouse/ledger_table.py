@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from relay.clickhouse.table_engine import TableEngine
-from relay.config.allowed_tables import LEDGER_LATER
+from relay.config.allowed_tables import LEDGER_KEY, LEDGER_LATER
 from relay.errors import ContractBroken, ErrorPage
 
 _AT = "DEFAULT now64(3)"
@@ -57,16 +57,16 @@ def check_engine(name: str, engine: str) -> None:
             f"the ledger {name} is a {engine}, not a MergeTree: what is read from it need not be "
             "all that was written, so blocks that are loaded could look as if they were not",
             "Stop all loaders and make the ledger anew as MergeTree, or on a cluster as "
-            "ReplicatedMergeTree under one path for all replicas, with the same columns and ORDER "
-            f"BY (app, table, block): rename {name}, create it, and copy the rows that it shows.",
+            "ReplicatedMergeTree under one path for all replicas, with the same columns and "
+            f"{LEDGER_KEY}: rename {name}, create it, and copy the rows that it shows.",
             page=ErrorPage.LEDGER_TABLE,
         )
     if TableEngine(engine).merges_rows:
         raise ContractBroken(
             f"the ledger {name} is a {engine}, which merges rows away: blocks that are loaded "
             "would look as if they were not",
-            "Recreate it as MergeTree, or ReplicatedMergeTree, with the same columns and ORDER "
-            f"BY (app, table, block): rename {name}, create it, and copy the rows.",
+            "Recreate it as MergeTree, or ReplicatedMergeTree, with the same columns and "
+            f"{LEDGER_KEY}: rename {name}, create it, and copy the rows.",
         )
 
 
@@ -96,10 +96,7 @@ def check_clock(name: str, kind: str, expression: str) -> None:
 def create(name: str) -> str:
     """Return the statement that makes the table; `name` is quoted."""
     columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
-    return (
-        f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree "
-        "ORDER BY (app, table, block)"
-    )
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree {LEDGER_KEY}"
 
 
 def add(name: str, found: Collection[str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from loader.core import left_out
 from loader.core.plan import Entry
 from relay.records_pb2 import Block
 
@@ -39,3 +41,25 @@ class ParkedEntry:
     aside: bool = False
     tries: int = 0
     last_ms: int = 0
+
+
+def written(row: NewEntry) -> Mapping[str, object]:
+    """Return the ledger's columns of a state change."""
+    block, entry = row.block, row.entry
+    waits = left_out.record(block) if entry.state in {"parked", "aside"} else ""
+    return {
+        "table": block.table,
+        "block": block.id,
+        "rows": entry.rows,
+        "transform": entry.transform,
+        "sent": entry.sent,
+        "record": entry.record or waits,
+        "state": entry.state,
+        "attempt": entry.attempt,
+        "claim": entry.claim,
+        "seen": entry.seen,
+        "stamped": entry.stamped,
+        "reason": entry.reason,
+        "left_out": entry.left_out,
+        "version": row.version,
+    }

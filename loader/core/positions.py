@@ -27,6 +27,7 @@ from typing import Any, Literal, cast
 
 from loader.core.plan import PERHAPS, SURELY, Entry
 from relay import names
+from relay.clickhouse.quoting import literal
 
 Why = Literal["unsure", "back", "lost"]
 """Why the ledger may lack entries of blocks before an offset: there is no checkpoint that would say
@@ -39,15 +40,13 @@ WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
 SAVE = """INSERT INTO LEDGER (app, block, state, attempt)
 SELECT {app:String}, {blocks:Array(String)}[n], 'position', {offsets:Array(Int64)}[n]
 FROM (SELECT arrayJoin(range(1, length({blocks:Array(String)}) + 1)) AS n)
-WHERE (
-    SELECT count() FROM (
-        SELECT block FROM LEDGER WHERE app = {app:String} AND table = '' AND state = 'position'
-        AND block IN {before:Array(String)} GROUP BY block
-        HAVING max(attempt) >= {floors:Array(Int64)}[indexOf({before:Array(String)}, block)]
-    )
-) = length({before:Array(String)})
+WHERE (SELECT uniqExact(block) FROM LEDGER STAND) = {known:UInt64}
 """
-"""Appends positions unless the ledger is behind others; parameters: `saved`."""
+"""Appends positions unless the ledger is behind others; parameters: `saved`; STAND: `stand`."""
+STANDING = """
+SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER STAND GROUP BY block
+"""
+"""Those of the rows that `stand`, as `noted` reads them."""
 _BEGAN = "began"
 COLUMN = "#column-"
 """How the `block` of the row begins that names loader.block_column."""
@@ -211,9 +210,29 @@ def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) 
     return {
         "blocks": [position(journal, p) for p in positions],
         "offsets": list(positions.values()),
-        "before": [position(journal, p) for p in known],
-        "floors": list(known.values()),
+        "known": len(known),
     }
+
+
+def stand(journal: str, floors: Mapping[int, int]) -> str:
+    """Return in SQL which rows are positions of a journal, none before the floor of its partition.
+
+    Every micro-batch leaves rows, so there are tens of millions within a month. They are sorted by
+    block and attempt, and named like this ClickHouse reads the last of each block alone. Where a
+    ledger of an earlier version is sorted by block, it reads the attempts of all, and no more.
+
+    Args:
+        journal: topic id.
+        floors: next offset by partition.
+    """
+    places = " OR ".join(
+        f"(block = {literal(position(journal, p))} AND attempt >= {at})"
+        for p, at in sorted(floors.items())
+    )
+    return (
+        f"PREWHERE attempt >= {min(floors.values(), default=0)} WHERE app = {{app:String}} "
+        f"AND table = '' AND state = 'position' AND ({places or '0'})"
+    )
 
 
 def rows_of(

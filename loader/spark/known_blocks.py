@@ -77,7 +77,9 @@ class KnownBlocks:
         ]
         known = self._ledger.entries([block for *_, block in sealed])
         self._ledger.check_seen()  # behind it: what was hidden then is still hidden
-        self._noted = self._ledger.noted()
+        # Of a partition that is new there is no position, so that all that is noted is read.
+        floors = dict.fromkeys((row.partition for row in rows), 0) | self._positions
+        self._noted = self._ledger.noted_from(self._journal, floors)
         position = self._noted.of(self._journal)
         # A lost checkpoint is cheap: what is settled is passed over. Of what lies before the
         # position, the ledger may have been cleaned.
@@ -113,7 +115,7 @@ class KnownBlocks:
 
     def look_again(self) -> None:
         """Read the positions alone, for `check`."""
-        self._noted = self._ledger.noted()
+        self._noted = self._ledger.noted_from(self._journal, self._positions)
         self._ledger.check_seen()
 
     def check(self) -> None:

@@ -26,6 +26,9 @@ LEDGER_COLUMNS = frozenset(
 one, wherever it is: another app's, or one of before `loader.database` was changed."""
 LEDGER_LATER = frozenset({"transform", "sent", "left_out", "version"})
 """That ledgers of earlier versions have not; the loader adds them at its start."""
+LEDGER_KEY = "ORDER BY (app, table, block, attempt)"
+"""What the ledger's table is sorted by. Earlier versions left out the attempt, by which the last
+position of a journal's partition is found among those before it."""
 DESCRIPTION = (
     "tables that may receive rows, as database.table; * stands for any part of a name. A message "
     "for any other table becomes a dead letter, and a block for it is parked. Empty: every table. "

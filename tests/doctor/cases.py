@@ -493,13 +493,13 @@ CLICKHOUSE: dict[str, Case] = {
     ),
     "ledger-merges": a_server(
         "engine ReplacingMergeTree",
-        "ENGINE = MergeTree ORDER BY (app, table, block)",
+        "ENGINE = MergeTree ORDER BY (app, table, block, attempt)",
         ledger=table(engine="ReplacingMergeTree", engine_full="ReplacingMergeTree ORDER BY app"),
     ),
     "ledger-unfit": a_server(
         "engine Distributed",
-        "ENGINE = MergeTree ORDER BY (app, table, block), or on a cluster ReplicatedMergeTree "
-        "under one path for all replicas",
+        "ENGINE = MergeTree ORDER BY (app, table, block, attempt), or on a cluster "
+        "ReplicatedMergeTree under one path for all replicas",
         ledger=table(engine="Distributed", engine_full="Distributed(c, relay, ledger_local)"),
         tables={TABLE: table(**REPLICATED)},
     ),

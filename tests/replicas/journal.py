@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from loader.clickhouse import ledger_table
+from relay.config.allowed_tables import LEDGER_KEY
 from relay.config.server_settings import ClickHouse
 from relay.config.settings import Settings
 from relay.dev.clickhouse import toml
@@ -58,7 +59,7 @@ class Replicated(Journal):
         """On each replica."""
         columns = ", ".join(f"{name} {kind}" for name, kind in ledger_table.COLUMNS.items())
         database = self.settings().loader.database
-        self.rig.make(f"{database}.ledger", columns, "ORDER BY (app, table, block)")
+        self.rig.make(f"{database}.ledger", columns, LEDGER_KEY)
 
     def settings(self, *, url: str = "", **loader: Any) -> Settings:
         """Of the loader; `url`: another than the journal's."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable, readable_user
+from relay.config.allowed_tables import LEDGER_KEY
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
@@ -101,7 +102,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         yield found(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
-            _anew(place, "local", "ReplicatedMergeTree ORDER BY (app, table, block)"),
+            _anew(place, "local", f"ReplicatedMergeTree {LEDGER_KEY}"),
         )
 
 
@@ -136,15 +137,15 @@ def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
             _anew(
                 place,
                 "unfit",
-                "MergeTree ORDER BY (app, table, block), or on a cluster ReplicatedMergeTree under "
-                "one path for all replicas",
+                f"MergeTree {LEDGER_KEY}, or on a cluster ReplicatedMergeTree under one path for "
+                "all replicas",
             ),
         )
     if engine_of(ledger).merges_rows:
         yield found(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",
-            _anew(place, "merged", "MergeTree ORDER BY (app, table, block)"),
+            _anew(place, "merged", f"MergeTree {LEDGER_KEY}"),
         )
     if expires := expiry(ledger):
         yield found(
