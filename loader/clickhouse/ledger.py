@@ -299,9 +299,15 @@ class Ledger:
         """Ask a question about the table, which it calls LEDGER; return the answer."""
         return self._ask(sql.replace("LEDGER", self.name))
 
-    def remove(self, where: str) -> None:
-        """Remove rows, and wait until all replicas have done so."""
-        self._tell(f"ALTER TABLE {self.name} DELETE WHERE {where} SETTINGS mutations_sync = 2")
+    def remove(self, where: Sequence[str]) -> None:
+        """Remove rows that meet one of the conditions, and wait until all replicas have done so.
+
+        Mutations are carried out in their order, and together where several wait: so a part is not
+        written anew for each, and the last is the one to wait for.
+        """
+        delete = f"ALTER TABLE {self.name} DELETE WHERE"
+        for at, one in enumerate(where, start=1):
+            self._tell(f"{delete} {one} SETTINGS mutations_sync = {2 if at == len(where) else 0}")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
         """Return (table, state, blocks, rows); a block that is tried again stays what it was."""

@@ -74,10 +74,9 @@ def clean(
     cutoff = noted.now - seconds
     told = _told(ledger, journal, others, found, cutoff)
     if run:
-        but = _kept(ledger, found, cutoff)
+        but = [_kept(ledger, before, cutoff) for before in found.before]
         ledger.note(gone_row(one) for one in gone)
-        if where := clean_plan.removal(settings.app, found, but, cutoff):
-            ledger.remove(where)
+        ledger.remove(list(clean_plan.removals(settings.app, found, but, cutoff)))
     return told
 
 
@@ -123,21 +122,23 @@ def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> R
 def _told(
     ledger: Ledger, journal: str, others: Sequence[str], found: Conditions, cutoff: int
 ) -> Cleaned:
-    blocks: Mapping[str, Mapping[str, int]] = {}
-    rows = {"blocks": 0, "positions": 0, "gone": 0}
-    if found.before:
-        counted = ledger.ask(clean_plan.question(found.before, cutoff))
-        blocks = clean_plan.described(counted)
-        rows["blocks"] = sum(int(n) for _, final, old, _, n in counted if final and old)
-    for kind, condition in (("positions", found.positions), ("gone", found.gone)):
-        if condition:
-            asked = f"SELECT count() FROM LEDGER WHERE app = {{app:String}} AND ({condition})"  # noqa: S608 - literals
-            rows[kind] = int(ledger.ask(asked)[0][0])
+    counted = [
+        row for before in found.before for row in ledger.ask(clean_plan.question(before, cutoff))
+    ]
+    blocks = clean_plan.described(counted)
+    rows = {
+        "blocks": sum(int(n) for _, final, old, _, n in counted if final and old),
+        "positions": _counted(ledger, found.positions),
+        "gone": _counted(ledger, [found.gone] if found.gone else []),
+    }
     unsettled = int(ledger.ask(clean_plan.unsettled(found.gone))[0][0]) if found.gone else 0
     return Cleaned(journal, others, blocks, rows, unsettled)
 
 
-def _kept(ledger: Ledger, found: Conditions, cutoff: int) -> list[str]:
-    if not found.before:
-        return []
-    return [str(row[0]) for row in ledger.ask(clean_plan.kept(found.before, cutoff))]
+def _counted(ledger: Ledger, which: Sequence[str]) -> int:
+    asked = "SELECT count() FROM LEDGER WHERE app = {app:String} AND "
+    return sum(int(ledger.ask(f"{asked}({condition})")[0][0]) for condition in which)
+
+
+def _kept(ledger: Ledger, before: str, cutoff: int) -> list[str]:
+    return [str(row[0]) for row in ledger.ask(clean_plan.kept(before, cutoff))]

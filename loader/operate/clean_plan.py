@@ -11,17 +11,28 @@ Receives what ledger and journal say, gives conditions in SQL about the ledger's
 * everything of a journal that was deleted, once a person has named it.
 
 All else stays: entries of blocks that the journal still holds, or that wait for a person.
+
+An app may have thousands of tables and partitions, and thousands of blocks that wait. So there are
+several conditions, each short enough for a statement, and no two of them about the same row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from loader.core.positions import Noted, newest
+from relay.clickhouse.http_pool import in_lists
 from relay.clickhouse.quoting import literal
 from relay.names import FIRST_EPOCHS, SUPERSEDED, BlockId, first_epoch
 
+_TEXT = 50_000
+"""Bytes of a list in a statement. A server parses 256 KiB (max_query_size), and on a cluster Keeper
+takes 1 MiB for a mutation. One has the keys of some tables twice, and ids of blocks that stay."""
+_NUMBERS = 50
+"""Bytes that a key takes at most beside its table: partition, epoch, offset and punctuation."""
+_END = "toInt64(9223372036854775807)"
 _REWINDS = 1 << 20
 """Far more than a journal sees."""
 _PARTITION, _EPOCH, _FIRST = (f"toInt64OrZero(splitByChar(':', block)[{n}])" for n in (3, 4, 5))
@@ -58,16 +69,16 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """About the ledger's rows of one app, in SQL; empty: none.
+    """About the ledger's rows of one app, in SQL.
 
     Attributes:
-        before: blocks whose journal records are gone.
+        before: blocks whose journal records are gone, each of some tables.
         positions: that are not the newest, and what starts noted.
-        gone: of deleted journals.
+        gone: of deleted journals; empty: none.
     """
 
-    before: str
-    positions: str
+    before: Sequence[str]
+    positions: Sequence[str]
     gone: str
 
 
@@ -80,37 +91,58 @@ def conditions(journal: str, noted: Noted, retained: Retained, gone: Sequence[st
         retained: by the journal.
         gone: topic ids of deleted journals, as the person named them.
     """
+    older = (
+        f"(block = {literal(block)} AND attempt < {attempt})"
+        for block, attempt in sorted(newest(noted).items())
+    )
     return Conditions(
-        _before(journal, retained),
-        " OR ".join(
-            f"(block = {literal(block)} AND attempt < {attempt})"
-            for block, attempt in sorted(newest(noted).items())
-        ),
+        list(_before(journal, retained)),
+        [" OR ".join(some) for some in in_lists(older, len, _TEXT)],
         _gone(journal, noted, retained, gone),
     )
 
 
-def _before(journal: str, retained: Retained) -> str:
-    """Blocks of a table and a partition are sealed in the order of epoch and offset."""
+def _before(journal: str, retained: Retained) -> Iterator[str]:
+    """Together they are about all tables, also those of which the journal has nothing."""
     if not retained.partitions:
-        return ""
-    keys, epochs, firsts = [], [], []
-    for (table, partition), (epoch, first) in sorted(retained.oldest.items()):
-        keys.append(literal(f"{table}:{partition}"))
-        epochs.append(str(epoch))
-        firsts.append(str(first))
+        return
     partitions = ", ".join(map(str, sorted(retained.partitions)))
     mine = " OR ".join(_families(journal, retained))
     condition = f"{_IS_BLOCK} AND {_PARTITION} IN ({partitions})"
     if mine:
         condition += f" AND ({mine})"
-    if keys:
-        at = f"indexOf([{', '.join(keys)}], concat(table, ':', toString({_PARTITION})))"
-        condition += (
-            f" AND ({at} = 0 OR ({_EPOCH}, {_FIRST}) < "
-            f"([{', '.join(epochs)}][{at}], [{', '.join(firsts)}][{at}]))"
+    tables = [list(keys) for _, keys in groupby(sorted(retained.oldest), lambda key: key[0])]
+    stretches = list(in_lists(tables, _length, _TEXT))
+    begins = ["", *(literal(tables[0][0][0]) for tables in stretches[1:])]
+    for begin, end, some in zip(begins, [*begins[1:], ""], stretches or [[]], strict=True):
+        yield "".join(
+            (
+                condition,
+                f" AND table >= {begin}" if begin else "",
+                f" AND table < {end}" if end else "",
+                _older({key: retained.oldest[key] for keys in some for key in keys}),
+            )
         )
-    return condition
+
+
+def _length(keys: Sequence[tuple[str, int]]) -> int:
+    return sum(len(literal(table).encode()) + _NUMBERS for table, _ in keys)
+
+
+def _older(oldest: Mapping[tuple[str, int], tuple[int, int]]) -> str:
+    """Blocks of a table and a partition are sealed in the order of epoch and offset.
+
+    `transform` looks a key up in a hash table, for each of the ledger's rows.
+    """
+    if not oldest:
+        return ""
+    keys = ", ".join(literal(f"{table}:{partition}") for table, partition in oldest)
+    epochs, firsts = (
+        f"transform(concat(table, ':', toString({_PARTITION})), [{keys}], "
+        f"CAST([{', '.join(map(str, numbers))}], 'Array(Int64)'), {_END})"
+        for numbers in zip(*oldest.values(), strict=True)
+    )
+    return f" AND ({_EPOCH}, {_FIRST}) < ({epochs}, {firsts})"
 
 
 def _families(journal: str, retained: Retained) -> Iterable[str]:
@@ -181,22 +213,42 @@ def unsettled(gone: str) -> str:
     )
 
 
-def removal(app: str, found: Conditions, but: Sequence[str], cutoff: int) -> str:
-    """Return the condition of the mutation that removes the rows; empty: there is nothing.
+def removals(
+    app: str, found: Conditions, but: Sequence[Sequence[str]], cutoff: int
+) -> Iterator[str]:
+    """Yield the conditions of the mutations that remove the rows.
 
     A claim is written at most a day after the look at the ledger that it is based on
     (loader.spark.known_blocks). So of a block that was settled before the cutoff, which is two days
     ago at least, no claim comes any more.
+
+    Args:
+        app: whose rows they are.
+        found: what may be removed.
+        but: ids of blocks that stay all the same, for each of `found.before`.
+        cutoff: Unix seconds; entries of a later time stay.
     """
-    parts = []
-    if found.before:
-        left = f" AND block NOT IN ({', '.join(map(literal, but))})" if but else ""
-        parts.append(f"({found.before} AND at < {_time(cutoff)}{left})")
-    if found.positions:
-        parts.append(f"(table = '' AND state = 'position' AND ({found.positions}))")
+    parts = [
+        f"({before} AND at < {_time(cutoff)}{left})"
+        for before, ids in zip(found.before, but, strict=True)
+        for left in _without(ids)
+    ]
+    parts += [f"(table = '' AND state = 'position' AND ({one}))" for one in found.positions]
     if found.gone:
         parts.append(f"({found.gone})")
-    return f"app = {literal(app)} AND ({' OR '.join(parts)})" if parts else ""
+    for some in in_lists(parts, lambda part: len(part.encode()), 2 * _TEXT):
+        yield f"app = {literal(app)} AND ({' OR '.join(some)})"
+
+
+def _without(ids: Sequence[str]) -> Iterator[str]:
+    """Conditions that a block is none of these, each of a stretch of blocks, as they are sorted."""
+    stretches = list(in_lists(sorted(ids), lambda one: len(literal(one).encode()) + 2, _TEXT))
+    if not stretches:
+        yield ""
+    for at, some in enumerate(stretches):
+        begin = f" AND block >= {literal(some[0])}" if at else ""
+        end = f" AND block < {literal(stretches[at + 1][0])}" if stretches[at + 1 :] else ""
+        yield f"{begin}{end} AND block NOT IN ({', '.join(map(literal, some))})"
 
 
 def _time(seconds: int) -> str:

@@ -101,10 +101,15 @@ def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
 
 def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the values in lists that fit into one question each, by the bytes that each takes."""
+    return in_lists(values, length, URL_BYTES)
+
+
+def in_lists(values: Iterable[T], length: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield the values in lists of so many bytes at most; one that takes more is alone."""
     some: list[T] = []
     size = 0
     for value in values:
-        if some and size + length(value) > URL_BYTES:
+        if some and size + length(value) > most:
             yield some
             some, size = [], 0
         some.append(value)

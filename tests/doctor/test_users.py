@@ -292,7 +292,7 @@ def test_what_removes_rows_names_its_right(
         assert [done.outcome for done in worker.load([one])] == ["loaded"]
     tasks = {
         TABLE: lambda: supersede(given, ledger, [one], keep=False, why="a rewind", check=stands),
-        f"{given.loader.database}.ledger": lambda: ledger.remove("app != ''"),
+        f"{given.loader.database}.ledger": lambda: ledger.remove(["app != ''"]),
     }
     assert case.without < 0 or case.missing.place in tasks
     for place, task in tasks.items():
