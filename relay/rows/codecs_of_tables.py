@@ -109,7 +109,7 @@ class TableCodecs:
         unmet = self._unmet(tables)
         if unmet and self._clickhouse.due:
             try:
-                unmet = self._apart.ask(unmet, self._meet)
+                unmet = set(self._apart.ask(unmet, self._meet))
             except ClickHouseAway as error:
                 pause = self._clickhouse.failed()
                 log.warning(
@@ -203,10 +203,10 @@ class TableCodecs:
         self.topics.retry()
         found: dict[str, TableSchema] = {}
         unread = self._apart.ask(self._known.keys(), lambda some: found.update(self._schemas(some)))
-        if unread == self._known.keys():
-            raise self._apart.why
+        if unread.keys() == self._known.keys():
+            raise next(iter(unread.values()))
         self._changed = {}
-        for table in self._known.keys() - unread:
+        for table in self._known.keys() - unread.keys():
             known = self._known[table]
             codec = self._codec(table, found[table]) if table in found else None
             if codec is None or _version(codec) != _version(known):

@@ -32,22 +32,18 @@ class DatabasesApart:
 
     Args:
         clock: monotonic seconds.
-
-    Attributes:
-        why: the last failure at one of them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._retry = Retry(clock)
-        self._away: set[str] = set()
-        self.why = ClickHouseAway("ClickHouse was not asked")
+        self._away: dict[str, ClickHouseAway] = {}
 
     def is_due(self, tables: Collection[str]) -> bool:
         """Return whether it is time to ask about one of these tables."""
         return self._retry.due or any(_database(table) not in self._away for table in tables)
 
-    def ask(self, tables: Collection[str], ask: Ask) -> set[str]:
-        """Ask about tables; return those of databases that ClickHouse cannot look into now.
+    def ask(self, tables: Collection[str], ask: Ask) -> dict[str, ClickHouseAway]:
+        """Ask about tables; return those of databases that ClickHouse cannot look into, and why.
 
         Args:
             tables: as database.table.
@@ -65,22 +61,21 @@ class DatabasesApart:
             try:
                 failed |= self._pieces(apart, ask)
             except ClickHouseAway as error:
-                self.why = error
-                failed |= apart
+                failed |= dict.fromkeys(apart, error)
         else:
-            failed |= apart
-        self._away = (self._away - {_database(table) for table in tables}) | {
-            _database(table) for table in failed
-        }
+            failed |= {table: self._away[_database(table)] for table in apart}
+        asked = {_database(table) for table in tables}
+        self._away = {name: why for name, why in self._away.items() if name not in asked}
+        self._away |= {_database(table): why for table, why in failed.items()}
         if not self._away:
             self._retry.answered()
         elif is_new and failed:
             self._retry.failed()
         return failed
 
-    def _pieces(self, tables: set[str], ask: Ask) -> set[str]:
+    def _pieces(self, tables: set[str], ask: Ask) -> dict[str, ClickHouseAway]:
         """Ask about all at once; where that fails, about half of the databases, and so on."""
-        failed: set[str] = set()
+        failed: dict[str, ClickHouseAway] = {}
         failures = 0
         pieces = [tables] if tables else []
         while pieces:
@@ -88,13 +83,12 @@ class DatabasesApart:
             try:
                 ask(some)
             except ClickHouseAway as error:
-                self.why = error
                 failures += 1
                 if not has_answered(error) or failures > MOST_FAILURES:
                     raise
                 databases = sorted({_database(table) for table in some})
                 if len(databases) == 1:
-                    failed |= some
+                    failed |= dict.fromkeys(some, error)
                     log.warning(
                         "ClickHouse cannot look into a database: its tables stay as they were, "
                         "messages of those that are new here wait, and other databases go on",

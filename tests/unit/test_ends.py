@@ -45,7 +45,6 @@ WAYS = {
     "relay.clickhouse.statement_settings.send_always Refused": SERVER,
     "relay.schema.catalogue.translated Refused": SERVER,
     "relay.schema.catalogue.translated ClickHouseAway": SERVER,
-    "relay.schema.asked_apart.__init__ ClickHouseAway": SERVER,
     "relay.core.step._fenced StopError": APP,
     "relay.core.step._gave_up StopError": SERVER,
     "relay.core.step._wrong_credentials StopError": APP,
