@@ -607,13 +607,15 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
     """What a person said, of the attempts that were over then.
 
-    A claim since the block was parked may be of the same person's word, whose answer was lost.
+    Another's claim since the block was parked may be of the same person's word, whose answer was
+    lost.
     """
     parked = [entry for entry in entries if entry.state in {PARKED, ASIDE}]
     if run.human != "absent" or not parked:
         return run.human
     last = max(parked, key=_rank).attempt
-    since = any(last < entry.attempt < run.attempt for entry in entries)
+    others = [entry for entry in entries if entry.claim != run.claim]
+    since = any(last < entry.attempt < run.attempt for entry in others)
     return "retry" if since else "absent"
 
 

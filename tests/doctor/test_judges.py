@@ -184,7 +184,7 @@ def test_windows_as_the_doctor_and_the_loader_see_them(
 
 
 def test_settings_of_the_loaders_insert_are_those_that_are_checked() -> None:
-    used = insert_statement.settings([Block(id="b")], "claim", 1, alone=True)
+    used = insert_statement.settings([Block(id="b")], "claim", 1, 1)
     assert {name: str(used[name]) for name in INSERTED_WITH} == INSERTED_WITH
 
 

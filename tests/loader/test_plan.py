@@ -712,6 +712,20 @@ def test_a_claim_for_a_further_token_says_that_nothing_was_there() -> None:
     assert isinstance(found(facts, ours), plan.Park)
 
 
+def test_a_persons_word_holds_for_the_claim_of_a_further_token() -> None:
+    """The same attempt claims twice; of another's claim nobody knows whether it had the answer."""
+    first = plan.Entry(plan.PREPARED, 1, "dead", 5, stamped=False, rows=10, sent=plan.ALONE)
+    parked = plan.Entry(plan.PARKED, 2, "dead")
+    run, _ = plan.step(plan.start("me", 10, stamped=False, human="absent")[0], (first, parked))
+    ours = replace(first, attempt=3, claim="me")
+    anew = replace(ours, attempt=4, sent=plan.say_alone(2))
+    for entries in ((first, parked, ours), (first, parked, ours, anew)):
+        run, _ = plan.step(run, plan.Ok())
+        run, _ = plan.step(run, entries)
+        run, effect = plan.step(run, KILLED)
+    assert effect == plan.Insert(None)
+
+
 def test_others_that_insert_meanwhile_bring_the_token_back() -> None:
     """Nothing was inserted, so the block was begun anew; by then something was: it may be its."""
     first = plan.Entry(plan.PREPARED, 1, "dead", 5, stamped=False, rows=10, sent=plan.ALONE)

@@ -103,7 +103,7 @@ def insert(engine: Engine, batch: pa.RecordBatch) -> None:
     ledger.app = "a"
     whole = loader_insert.statement([block], batch.schema, ledger, target, "_block", "claim", None)
     sql = whole.split(" AND throwIf(")[0]  # which tables there are in the child, it does not ask
-    settings = loader_insert.settings([block], "claim", block.rows, alone=True)
+    settings = loader_insert.settings([block], "claim", block.rows, 1)
     in_force = ", ".join(f"{name} = {value!r}" for name, value in settings.items())
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "block.arrow"

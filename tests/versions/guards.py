@@ -193,7 +193,7 @@ def conditional(bench: Bench) -> None:
         target,
         stamp="_block",
         limit=None,
-        alone=True,
+        token=1,
     )
     expect("the answer", answer, plan.Wrote(0))
     bench.holds(table, 0)
