@@ -19,7 +19,8 @@ from loader.clickhouse.client import failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import earliest
 from loader.clickhouse.tables import Tables
-from loader.core.plan import Entry
+from loader.core.entries import NewEntry
+from loader.core.plan import Entry, doubt
 from loader.core.positions import Unsure
 from relay.clickhouse.quoting import quoted_table
 from relay.errors import Refused
@@ -62,6 +63,17 @@ class Forgotten:
         """Return whether the ledger, which has these entries of a block, may have lost others."""
         partition, offset, _ = one
         return self._unsure.get(partition, Unsure(0)).asks(offset, entries)
+
+    def doubt(self, waiting: Iterable[Block]) -> None:
+        """Record in the ledger which of these blocks that wait may be in their tables.
+
+        Raises:
+            Unavailable, Refused: as ClickHouse answers.
+        """
+        blocks = list(waiting)
+        found = self.among((block.partition, 0, block) for block in blocks)
+        rows = [(block, doubt(block.rows, lost=False)) for block in blocks if block.id in found]
+        self._ledger.write([NewEntry(*row) for row in rows])
 
     def among(self, some: Iterable[Place]) -> set[str]:
         """Return the ids of blocks that may be in their tables.

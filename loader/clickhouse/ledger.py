@@ -15,7 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
 from loader.clickhouse.table_state_sql import STARTED
-from loader.core import left_out
+from loader.core import left_out, waiting
 from loader.core.entries import NewEntry, ParkedEntry, written
 from loader.core.plan import Entry
 from loader.core.positions import NOTED, SAVE, STANDING, Noted, noted, saved, stand
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
+    from loader.core.waiting import Place, Resting
+
 _RANK = "(attempt, state != 'prepared', claim)"
 _FINAL = "state IN ('loaded', 'discarded', 'dead')"
-_RESTS = "state IN ('parked', 'aside')"
-_NOW = f"(argMax(claim, {_RANK}), argMax({_RESTS}, {_RANK}), countIf({_FINAL}))"
+_NOW = f"(argMax(claim, {_RANK}), argMax({waiting.RESTS}, {_RANK}), countIf({_FINAL}))"
 _HELD = "({claim:String}, 0, 0)"
 HOLDS = (
     f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
@@ -163,7 +164,7 @@ class Ledger:
         for some in in_urls(blocks, lambda block: len(block.id)):
             rows = self._ask(
                 "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, "  # noqa: S608 - names are quoted, values bound
-                f"sent, left_out, if({_RESTS}, '', record) FROM {self.name} "
+                f"sent, left_out, if({waiting.RESTS}, '', record) FROM {self.name} "
                 "WHERE app = {app:String} AND table IN {tables:Array(String)} "
                 "AND block IN {blocks:Array(String)}",
                 tables=sorted({block.table for block in some}),
@@ -295,9 +296,9 @@ class Ledger:
         """Append rows that loader.core.positions made."""
         self._append(iter(rows))
 
-    def ask(self, sql: str) -> list[Sequence[Any]]:
+    def ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
         """Ask a question about the table, which it calls LEDGER; return the answer."""
-        return self._ask(sql.replace("LEDGER", self.name))
+        return self._ask(sql.replace("LEDGER", self.name), None, **parameters)
 
     def remove(self, where: Sequence[str]) -> None:
         """Remove rows that meet one of the conditions, and wait until all replicas have done so.
@@ -311,39 +312,39 @@ class Ledger:
 
     def counts(self) -> list[tuple[str, str, int, int]]:
         """Return (table, state, blocks, rows); a block that is tried again stays what it was."""
-        return sorted(
-            tuple(row) for row in self._current("table, now, count(), sum(n)", "table, now")
-        )
+        return sorted(tuple(row) for row in self.ask(waiting.COUNTS))
 
-    def waiting(self) -> list[ParkedEntry]:
-        """Return blocks parked or set aside, and not settled since, by block id."""
-        rows = self._current(
-            "any(rec), any(why), any(since), any(st) = 'prepared', any(rest), any(nth), any(last)",
-            "block HAVING any(rec) != '' AND any(now) IN ('parked', 'aside')",
-            f"block IN (SELECT block FROM {self.name} WHERE app = {{app:String}} AND {_RESTS})",  # noqa: S608 - names are quoted
-        )
-        found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
-        return sorted(found, key=lambda one: one.block.id)
+    def waiting(self, *, aside: bool = True) -> list[ParkedEntry]:
+        """Return blocks that wait, by block id; `aside`: those that stand aside, too, very many."""
+        return waiting.entries(self.ask(waiting.ALL if aside else waiting.PARKED))
 
     def parked(self) -> list[tuple[Block, str]]:
         """Return the blocks that wait for a person, with reasons."""
-        return [(one.block, one.reason) for one in self.waiting() if not one.aside]
+        return [(one.block, one.reason) for one in self.waiting(aside=False)]
 
-    def _current(self, columns: str, group: str, which: str = "1") -> list[Sequence[Any]]:
-        order = "(state = 'loaded', state IN ('discarded', 'dead'), attempt, state != 'prepared', "
-        order += "claim)"
-        return self._ask(
-            f"SELECT {columns} FROM (SELECT table, block, argMax(state, {order}) AS st, "  # noqa: S608 - names are quoted, values bound
-            "if(st = 'prepared' AND rested != '', rested, st) AS now, "
-            f"argMax(rows, {order}) AS n, argMaxIf(record, {order}, {_RESTS}) AS rec, "
-            f"argMaxIf(reason, {order}, {_RESTS}) AS why, "
-            f"argMaxIf(state, {order}, {_RESTS}) AS rested, rested = 'aside' AS rest, "
-            "countIf(state = 'aside') AS nth, "
-            f"toUnixTimestamp64Milli(maxIf(at, {_RESTS})) AS last, if(rest, "
-            "toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since "
-            f"FROM {self.name} WHERE app = {{app:String}} AND state != 'position' AND {which} "
-            f"GROUP BY table, block) GROUP BY {group}"
+    def next_aside(self, after: Mapping[str, Place], each: int) -> Resting:
+        """Return how many blocks wait, and which of those that stand aside are next.
+
+        `after` and `each`: as of loader.core.waiting.asked.
+        """
+        asked = waiting.asked(after, each)
+        return waiting.resting(
+            self.ask(waiting.NEXT, **asked), self.ask(waiting.NEXT_ENTRIES, **asked)
         )
+
+    def now_ms(self) -> int:
+        """Return the Unix ms by the server's clock."""
+        return int(self._ask("SELECT toUnixTimestamp64Milli(now64(3))")[0][0])
+
+    def waiting_records(self) -> Iterator[Block]:
+        """Yield all blocks that are parked or set aside, without holding them."""
+        sql, named = waiting.RECORDS.replace("LEDGER", self.name), {"app": self.app}
+        try:
+            with self.client.query_rows_stream(sql, parameters=named) as rows:
+                for (record,) in rows:
+                    yield left_out.read(record)
+        except ClickHouseError as error:
+            raise self._failure(error) from error
 
     def _append(
         self, rows: Iterator[Mapping[str, object]], condition: str = "", **parameters: object

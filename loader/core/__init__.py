@@ -6,7 +6,8 @@ Where a loader starts is decided by `loader.journal.begin_plan`. `set_aside_plan
 block is tried again, `bad_messages` and `left_out` which messages a table refuses,
 `past_letters` which of them a restored ledger does not know as dead letters, `table_rules` what
 a table's engine means for counting, `retry_cause` why an attempt is made again, `entries` and
-`positions` what the ledger holds. `block_size` says how much rows are, where blocks are shared out.
+`positions` what the ledger holds, `waiting` which of its blocks wait and are next. `block_size`
+says how much rows are, where blocks are shared out.
 """
 
 # pure

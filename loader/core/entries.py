@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loader.core import left_out
-from loader.core.plan import Entry
+from loader.core.plan import PREPARED, Entry
 from relay.records_pb2 import Block
 
 
@@ -32,6 +32,7 @@ class ParkedEntry:
         aside: it waits for its table; a loader tries it again from time to time.
         tries: how often it was set aside.
         last_ms: when that was done last.
+        claims: that the ledger has of it.
     """
 
     block: Block
@@ -41,6 +42,12 @@ class ParkedEntry:
     aside: bool = False
     tries: int = 0
     last_ms: int = 0
+    claims: Sequence[str] = ()
+
+
+def claims(entries: Iterable[Entry]) -> set[str]:
+    """Return the claims among a block's rows."""
+    return {one.claim for one in entries if one.state == PREPARED}
 
 
 def written(row: NewEntry) -> Mapping[str, object]:

@@ -8,15 +8,17 @@ takes nothing costs one INSERT in a while, however many of its blocks wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
+from loader.core.waiting import LETTERS, turn
 from relay.clickhouse.errors import About
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from loader.core.waiting import Place
     from relay.records_pb2 import Block
 
 TRIES = 6
@@ -27,6 +29,8 @@ FIRST_SECONDS, LONGEST_SECONDS = 1.0, 120.0
 """From one try of a table's blocks to the next; doubled each time."""
 FEW = 32
 """Blocks tried together, once one of their table was loaded."""
+KEPT = 8 * FEW
+"""Blocks of a queue that a loader has in memory, some 1.4 kB each. The ledger has the others."""
 _AT_ONCE = frozenset({About.TABLE, About.SIZE, About.BLOCK, About.UNKNOWN})
 _SHUTS = frozenset({About.TABLE, About.TABLE_NOW, About.SERVER})
 """What the next block of the same table would meet as well."""
@@ -59,11 +63,18 @@ def entry(entries: Sequence[Entry], claim: str, rows: int, reason: str) -> Entry
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A block that stands aside, and why."""
+    """A block that stands aside, and why.
+
+    Attributes:
+        since_ms: as of its row in the ledger; 0: it is not read yet.
+        forgotten: the ledger may have lost what settled it: its table is to be asked before.
+    """
 
     block: Block
     reason: str = ""
     about: str = ""
+    since_ms: int = 0
+    forgotten: bool = False
 
 
 def queue(block: Block) -> str:
@@ -71,7 +82,7 @@ def queue(block: Block) -> str:
 
     What keeps these from being written keeps no block from being loaded, nor the other way round.
     """
-    return f"{block.table} dead letters" if block.to_dead_letters else block.table
+    return f"{block.table}{LETTERS if block.to_dead_letters else ''}"
 
 
 @dataclass(slots=True)
@@ -79,6 +90,9 @@ class _TableAsides:
     """The blocks of one queue that stand aside, the one tried longest ago first.
 
     Attributes:
+        waiting: those in memory, KEPT at most.
+        rest: how many more the ledger has, behind these.
+        after: the block that was tried last.
         due: when the next is tried.
         failures: tries in a row that loaded nothing.
         flows: how many are still to be tried, since one was loaded.
@@ -88,10 +102,23 @@ class _TableAsides:
 
     due: float
     waiting: dict[str, Aside] = field(default_factory=dict)
+    rest: int = 0
+    after: Place | None = None
     failures: int = 0
     flows: int = 0
     shut: str = ""
     troubles: set[str] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.waiting) + self.rest
+
+    def put(self, one: Aside) -> None:
+        """Add a block behind all others; where there are many, only the ledger has it."""
+        self.waiting.pop(one.block.id, None)
+        if self.rest or len(self.waiting) >= KEPT:
+            self.rest += 1
+        else:
+            self.waiting[one.block.id] = one
 
     def open(self, now: float) -> None:
         """Note that a block was loaded: nothing is known to be in the way of the others."""
@@ -106,7 +133,7 @@ class Asides:
         self._tables: dict[str, _TableAsides] = {}
 
     def __len__(self) -> int:
-        return sum(len(table.waiting) for table in self._tables.values())
+        return sum(map(len, self._tables.values()))
 
     def __contains__(self, block: str) -> bool:
         return any(block in table.waiting for table in self._tables.values())
@@ -119,22 +146,48 @@ class Asides:
     def put(self, one: Aside, now: float) -> None:
         """Note a block that was set aside just now."""
         table = self._tables.setdefault(queue(one.block), _TableAsides(now + FIRST_SECONDS))
-        table.waiting.pop(one.block.id, None)
-        table.waiting[one.block.id] = one
+        table.put(one)
         if one.about in _SHUTS:
             table.shut = one.reason
             table.troubles.add(one.about)
 
-    def found(self, blocks: Iterable[Aside], now: float) -> None:
-        """Take the ledger's list of set-aside blocks; forget all others."""
+    def places(self) -> dict[str, Place]:
+        """Return by queue, of those not all in memory, behind which block the next are."""
+        some = {name: table.after for name, table in self._tables.items() if table.rest}
+        return {name: after for name, after in some.items() if after is not None}
+
+    def lacks(self, now: float) -> bool:
+        """Return whether the next blocks to try are in the ledger alone."""
+        return any(
+            table.rest and not table.waiting and table.due <= now for table in self._tables.values()
+        )
+
+    def found(self, blocks: Iterable[Aside], rest: Mapping[str, int], now: float) -> None:
+        """Take the ledger's list of set-aside blocks; forget all others.
+
+        Args:
+            blocks: the next of each queue.
+            rest: by queue, how many more there are.
+            now: the time.
+        """
         by_id = {one.block.id: one for one in blocks}
+        last = {turn(one.block): (one.since_ms, one.block.id) for one in by_id.values()}
         of = {name: queue(one.block) for name, one in by_id.items()}
         for key, table in self._tables.items():
-            table.waiting = {name: o for name, o in table.waiting.items() if of.get(name) == key}
+            table.rest = 0
+            kept = [one for name, one in table.waiting.items() if of.get(name) == key]
+            table.waiting = {
+                one.block.id: replace(one, since_ms=by_id.pop(one.block.id).since_ms)
+                for one in kept
+            }
         for one in by_id.values():
-            if one.block.id not in self:
-                table = self._tables.setdefault(queue(one.block), _TableAsides(now))
-                table.waiting[one.block.id] = one
+            table = self._tables.setdefault(queue(one.block), _TableAsides(now))
+            table.waiting[one.block.id] = one
+        for key, more in rest.items():
+            table = self._tables.setdefault(key, _TableAsides(now))
+            table.rest = more
+            if not table.waiting:  # all of these have another queue
+                table.after = last.get(key, table.after)
         self._forget()
 
     def loaded(self, table: str, now: float) -> None:
@@ -147,7 +200,7 @@ class Asides:
                 continue
             if name == table:
                 found.open(now)
-                found.flows = len(found.waiting)
+                found.flows = len(found)
             elif About.SERVER in found.troubles and found.failures > 1:
                 found.due, found.failures = min(found.due, now), 1
 
@@ -165,6 +218,17 @@ class Asides:
         few = max(1, min(FEW, table.flows))
         return [one.block for one in list(table.waiting.values())[:few]]
 
+    def forgotten(self, of: str) -> list[Block]:
+        """Return the blocks of a queue, in memory, of which their table is to be asked."""
+        return [one.block for one in self._tables[of].waiting.values() if one.forgotten]
+
+    def asked(self, of: str, blocks: Sequence[Block]) -> None:
+        """Note that their table was asked."""
+        waiting = self._tables[of].waiting
+        for block in blocks:
+            if block.id in waiting:
+                waiting[block.id] = replace(waiting[block.id], forgotten=False)
+
     def tried(self, of: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
         """Record the outcome of blocks that were due.
 
@@ -175,13 +239,17 @@ class Asides:
             now: the time.
         """
         found = self._tables[of]
+        tried = gone.keys() | {one.block.id for one in left}
+        for name, one in found.waiting.items():
+            if name in tried and one.since_ms:
+                found.after = one.since_ms, name
         for block in gone:
             found.waiting.pop(block, None)
         found.flows = max(0, found.flows - len(gone) - len(left))
         if LOADED in gone.values() or DEAD in gone.values():
             found.open(now)
             # Those that wait since before; the ones that failed just now have had their turn.
-            found.flows = max(found.flows, len(found.waiting) - len(left))
+            found.flows = max(found.flows, len(found) - len(left))
         if any(one.about in _SHUTS for one in left):
             found.flows = 0
             found.troubles.clear()  # this is newer
@@ -193,4 +261,4 @@ class Asides:
         self._forget()
 
     def _forget(self) -> None:
-        self._tables = {name: table for name, table in self._tables.items() if table.waiting}
+        self._tables = {name: table for name, table in self._tables.items() if len(table)}

@@ -25,10 +25,10 @@ behind its own: then the loader loads, and what it loads is removed at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loader.core.plan import PERHAPS, PREPARED, SURELY, Entry
+from loader.core.plan import PERHAPS, SURELY
 from loader.core.positions import COLUMN, Noted, Unsure, Why, only_a_marker
 from loader.journal.checkpoint import CheckpointPositions
 from relay import names
@@ -146,14 +146,13 @@ def end_unsure(plan: StartPlan, bounds: Mapping[int, tuple[int, int]]) -> dict[i
     return {p: max(plan.positions[p], end) for p, end in ends.items()}
 
 
-def forgot(entries: Sequence[Entry], why: Why) -> bool:
+def forgot(claims: Collection[str], why: Why) -> bool:
     """Return whether the ledger's entry of a waiting block may be older than its rows.
 
     A person or a loader may have settled it since. Unless ClickHouse is known to have been set
     back, the claims that it has are enough to find that out.
     """
-    claims = {one.claim for one in entries if one.state == PREPARED}
-    if claims & {PERHAPS, SURELY}:
+    if PERHAPS in claims or SURELY in claims:
         return False
     return why == "back" or not claims
 

@@ -69,18 +69,6 @@ class JournalStretch(NamedTuple):
     ends: Mapping[int, int]
 
 
-class ConcernedBlocks(NamedTuple):
-    """Blocks of which the ledger may not know letters.
-
-    Attributes:
-        waiting: those that wait in the ledger.
-        since_ms: Unix ms; no letter of any of them is older, those of the journal included.
-    """
-
-    waiting: Sequence[Block]
-    since_ms: int
-
-
 class FoundLetters(NamedTuple):
     """Letters that loaders wrote.
 
@@ -170,10 +158,10 @@ def describe_unread(error: RelayError, why: Why) -> str:
     )
 
 
-def concerned(
-    settings: Settings, ledger: Ledger, stretch: JournalStretch
-) -> ConcernedBlocks | None:
-    """Return of which blocks the ledger may not know letters; None where there is no such block.
+def since(settings: Settings, ledger: Ledger, stretch: JournalStretch) -> int | None:
+    """Return the Unix ms before which no letter is of a block with unknown letters.
+
+    Such blocks are those that wait in the ledger, and the journal's. None: there are none.
 
     Args:
         settings: of the app.
@@ -184,12 +172,10 @@ def concerned(
         Unavailable: a server does not answer.
         ContractBroken: as loader.journal.reader.JournalPolling.up_to.
     """
-    waiting = [one.block for one in ledger.waiting()]
+    begun = [min(map(earliest, ledger.waiting_records()), default=None)]
     with contextlib.closing(_blocks(settings, stretch)) as blocks:
         first = next(blocks, [])
-    if not (some := [*waiting, *first]):
-        return None
-    return ConcernedBlocks(waiting, min(earliest(block) for block in some))
+    return min((at for at in (*begun, *map(earliest, first)) if at is not None), default=None)
 
 
 def read(
@@ -223,7 +209,6 @@ def lacking(
     settings: Settings,
     ledger: Ledger,
     stretch: JournalStretch,
-    waiting: Sequence[Block],
     found: FoundLetters,
     check: Check,
     *,
@@ -235,7 +220,6 @@ def lacking(
         settings: of the app.
         ledger: of the app, which may have been set back.
         stretch: of the journal, whose blocks the ledger may not know.
-        waiting: those that wait in the ledger.
         found: letters of any block.
         check: is called again and again while it reads; may raise, to end it.
         lost: a person says that the ledger was lost.
@@ -246,7 +230,8 @@ def lacking(
     """
     if not found.letters:
         return []
-    some = {block.id: block for block in waiting if core.made_of(block) in found.letters}
+    waiting = (block for block in ledger.waiting_records() if core.made_of(block) in found.letters)
+    some = {block.id: block for block in waiting}
     for of_some in _blocks(settings, stretch):
         check()
         some |= {block.id: block for block in of_some if core.made_of(block) in found.letters}

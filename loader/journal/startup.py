@@ -229,21 +229,17 @@ def _record_letters(
     # unsure.
     begin = {p: found.positions[p] for p in facts.bounds}
     stretch = past_letters.JournalStretch(begin, begin_plan.end_unsure(found, facts.bounds))
-    some = waited(settings, lambda: past_letters.concerned(settings, ledger, stretch), rest, tell)
-    if some is None:
+    since = waited(settings, lambda: past_letters.since(settings, ledger, stretch), rest, tell)
+    if since is None:
         return
     check = partial(rest, 0.0, "")
-    read = partial(
-        past_letters.read, settings, some.since_ms, facts.noted.letters, found.why, tell, check
-    )
+    read = partial(past_letters.read, settings, since, facts.noted.letters, found.why, tell, check)
     if (letters := _read_letters(settings, read, found.why, rest, tell)) is None:
         return
 
     def record() -> None:
         lost = found.why == "lost"
-        ledger.write(
-            past_letters.lacking(settings, ledger, stretch, some.waiting, letters, check, lost=lost)
-        )
+        ledger.write(past_letters.lacking(settings, ledger, stretch, letters, check, lost=lost))
         ledger.note(letters.looked)
 
     waited(settings, record, rest, tell)
@@ -273,21 +269,17 @@ def _doubt_waiting(settings: Settings, ledger: Ledger, found: begin_plan.StartPl
 
     What settles a waiting block moves no position. So where all positions agree, too, the ledger
     may be older than the tables: then the tables are asked, and of most starts they know nothing.
+    Of what stands aside loader.spark.set_aside asks then, before it tries it: that may be so much
+    that no block would be loaded for minutes.
     """
-    waiting = {one.block.id: one.block for one in ledger.waiting()}
-    known = ledger.entries(list(waiting.values()))
-    forgot = {
-        name: block
-        for name, block in waiting.items()
-        if begin_plan.forgot(known.get(name, ()), found.why)
-    }
+    waiting = ledger.waiting(aside=bool(found.ends))
+    forgot = [one.block for one in waiting if begin_plan.forgot(one.claims, found.why)]
     if not found.ends:
         running = Running(ledger.client, settings.clickhouse)
-        seen = Forgotten(ledger, settings.loader.block_column, {}, running)
-        among = seen.among((block.partition, 0, block) for block in forgot.values())
-        forgot = {name: block for name, block in forgot.items() if name in among}
+        Forgotten(ledger, settings.loader.block_column, {}, running).doubt(forgot)
+        return
     lost = found.why == "lost"
-    ledger.write([NewEntry(block, plan.doubt(block.rows, lost=lost)) for block in forgot.values()])
+    ledger.write([NewEntry(block, plan.doubt(block.rows, lost=lost)) for block in forgot])
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:

@@ -11,8 +11,10 @@ import time
 from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.running_statements import Running
 from loader.core import left_out
-from loader.core.entries import NewEntry
+from loader.core.entries import NewEntry, claims
 from loader.core.plan import ASIDE, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.set_aside import set_aside
@@ -50,10 +52,12 @@ def resolve(
         ConfigError: a block is loaded or given up already, or is no block; none was touched.
     """
     blocks = chosen(settings, ledger, wanted, dead=human == "dead")
-    named = [blocks[name] for name in wanted if name in blocks]
-    known = ledger.entries(named)
-    forgotten = [block for block in named if not known.get(block.id)]
+    known = ledger.entries(list(blocks.values()))
+    forgotten = [block for name, block in blocks.items() if name not in known]
     ledger.write([NewEntry(block, doubt(block.rows, lost=False)) for block in forgotten])
+    of_table = [b for name, b in blocks.items() if name in known and not claims(known[name])]
+    running = Running(ledger.client, settings.clickhouse)
+    Forgotten(ledger, settings.loader.block_column, {}, running).doubt(of_table)
     worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())

@@ -12,12 +12,17 @@ import logging
 import threading
 import time
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
+from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.running_statements import Running
 from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, DEAD, PARKED, settled
-from loader.core.set_aside_plan import Aside, Asides, entry, queue
+from loader.core.set_aside_plan import KEPT, Aside, Asides, entry, queue
+from loader.core.waiting import turn
+from loader.journal.begin_plan import forgot
 from loader.metrics.observer import NOTHING, LoaderObserver
 from relay.clickhouse.errors import About
 from relay.errors import RelayError, Unavailable
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from loader.blocks.attempt import Outcome
     from loader.clickhouse.ledger import Ledger
     from loader.console import Say
+    from loader.core.entries import ParkedEntry
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 
@@ -36,6 +42,8 @@ _LOOK_SECONDS = 0.5
 _LIST_SECONDS = 60.0
 """From one look into the ledger to the next: another loader may have set blocks aside, or a person
 have settled some."""
+_CLOCKS_MS = 60_000
+"""By how much the clocks of the ledger's replicas may differ."""
 _END_SECONDS = 5.0
 """That the end of the loader waits for a try under way; it is safe to break off."""
 
@@ -77,6 +85,9 @@ class SetAside:
     ) -> None:
         self._settings, self._ledger, self._say = settings, ledger, say
         self._observer = observer
+        self._forgotten = Forgotten(
+            ledger, settings.loader.block_column, {}, Running(ledger.client, settings.clickhouse)
+        )
         self._asides = Asides()
         self._lock = threading.Lock()
         self._trying = threading.Lock()
@@ -86,6 +97,7 @@ class SetAside:
         self._stopping, self._asked = threading.Event(), threading.Event()
         self._worker: Worker | None = None
         self._listed: float | None = None
+        self._begun_ms = 0
         self._error: Exception | None = None
 
     @contextlib.contextmanager
@@ -185,11 +197,20 @@ class SetAside:
         return self._stopping.is_set() or self._asked.is_set()
 
     def _list(self, now: float) -> None:
-        every = self._ledger.waiting()
-        waiting = [one for one in every if one.aside]
-        self._listed, self.parked = now, len(every) - len(waiting)
+        self._begun_ms = self._begun_ms or self._ledger.now_ms()
         with self._lock:
-            self._asides.found((Aside(one.block, one.reason) for one in waiting), now)
+            after = self._asides.places()
+        resting = self._ledger.next_aside(after, KEPT)
+        self._listed, self.parked = now, resting.parked
+        asides, rest = [self._aside(one) for one in resting.next], Counter(resting.counts)
+        rest.subtract(turn(one.block) for one in asides)
+        with self._lock:
+            self._asides.found(asides, +rest, now)
+
+    def _aside(self, one: ParkedEntry) -> Aside:
+        before = one.since_ms < self._begun_ms + _CLOCKS_MS
+        forgotten = before and forgot(one.claims, "unsure")
+        return Aside(one.block, one.reason, since_ms=one.since_ms, forgotten=forgotten)
 
     def _left_out(self) -> bool:
         """Look for messages that just-loaded blocks left out, to make them dead letters."""
@@ -204,6 +225,10 @@ class SetAside:
         with self._trying:
             now = time.monotonic()
             with self._lock:
+                lacks = self._asides.lacks(now)
+            if lacks:
+                self._list(now)
+            with self._lock:
                 blocks = self._asides.due(now)
             if blocks:
                 self._try(blocks)
@@ -212,6 +237,7 @@ class SetAside:
     def _try(self, blocks: Sequence[Block]) -> None:
         if self._worker is None:
             self._worker = Worker(self._settings, isolates=True, ends=self._asked.is_set)
+        self._ask_tables(queue(blocks[0]))
         dead = blocks[0].to_dead_letters
         outcomes = self._worker.load(blocks, (), "dead" if dead else "retry")
         table, by_id = blocks[0].table, {block.id: block for block in blocks}
@@ -236,6 +262,20 @@ class SetAside:
             if state in {DEAD, PARKED} and why.get(block):
                 text += f": {why[block]}"
             self._say(text, block=block, table=table, left_out=left_out)
+
+    def _ask_tables(self, of: str) -> None:
+        """Record for which blocks of a queue the ledger may have lost what settled them.
+
+        A restored ledger may call a block set aside that is loaded, and what settles it moves no
+        position. So the table is asked before such a block is tried, for some of them at once: at
+        a start it would hold up all tables while many wait.
+        """
+        with self._lock:
+            some = self._asides.forgotten(of)
+        if some:
+            self._forgotten.doubt(some)
+            with self._lock:
+                self._asides.asked(of, some)
 
     def _drop(self) -> None:
         """Drop the worker: its server may be another one now."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from loader.core import plan
+from loader.core.entries import claims
 from loader.core.positions import Noted, Unsure
 from loader.journal import begin_plan
 from loader.journal.checkpoint import CheckpointPositions
@@ -131,7 +132,7 @@ def _started(state: State, table: Table, around: Around, *, lost: bool = False) 
     entries = state.world.ledger
     process = Process("look", position, unsure)
     seen = begun.ends or (around.agreeing and _among(state.world, table, process))
-    if seen and around.asks and _waits(entries) and begin_plan.forgot(entries, begun.why):
+    if seen and around.asks and _waits(entries) and begin_plan.forgot(claims(entries), begun.why):
         state = _doubted(state, lost=begun.why == "lost")
     return replace(state, starts=state.starts - 1, process=process, checkpoint=checkpoint)
 

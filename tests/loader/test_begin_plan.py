@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from loader.core.plan import ASIDE, PREPARED, Entry
 from loader.core.positions import (
     Noted,
     Unsure,
@@ -248,8 +247,7 @@ def test_blocks_that_wait_may_have_been_settled_since(
     claims: tuple[str, ...], *, unsure: bool, back: bool
 ) -> None:
     """A restored ledger calls them parked or aside; their claims count where it may not be one."""
-    entries = [Entry(ASIDE, 2, "a"), *(Entry(PREPARED, 1, one) for one in claims)]
-    assert (forgot(entries, "unsure"), forgot(entries, "back")) == (unsure, back)
+    assert (forgot(claims, "unsure"), forgot(claims, "back")) == (unsure, back)
 
 
 def test_a_deleted_journal_that_a_person_knows_stops_nothing() -> None:

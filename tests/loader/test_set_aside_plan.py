@@ -12,6 +12,7 @@ from loader.core.plan import DEAD, LOADED, PARKED
 from loader.core.set_aside_plan import (
     FEW,
     FIRST_SECONDS,
+    KEPT,
     LONGEST_SECONDS,
     TRIES,
     Aside,
@@ -52,7 +53,7 @@ def test_dead_letters_and_rows_wait_for_their_own_troubles() -> None:
     # A person may have said otherwise meanwhile.
     said = aside(2)
     said.block.to_dead_letters = True
-    asides.found([said], 3.0)
+    asides.found([said], {}, 3.0)
     assert (len(asides), [one.to_dead_letters for one in asides.due(9.0)]) == (1, [True])
 
 
@@ -188,11 +189,59 @@ def test_the_ledger_has_the_last_word() -> None:
     """What another loader set aside is tried here too; what a person settled is not."""
     found = Asides()
     found.put(aside(0), 0.0)
-    found.found([Aside(block(7, "a.c"), "of another loader")], 5.0)
+    found.found([Aside(block(7, "a.c"), "of another loader")], {}, 5.0)
     assert block(0).id not in found
     assert [one.id for one in found.due(5.0)] == [block(7, "a.c").id]
     found.tried("a.c", {block(7, "a.c").id: PARKED}, [], 5.0)
     assert len(found) == 0
+
+
+def test_of_many_blocks_a_few_are_in_memory_and_all_have_their_turn() -> None:
+    """The ledger gives the next ones, behind the one that was tried last; none is left out."""
+    ledger = {n: Aside(block(n), since_ms=n + 1) for n in range(3 * KEPT + 5)}
+    found, hopeless, refills = Asides(), {3, KEPT + 3}, 0
+
+    def refill(now: float) -> None:
+        at = found.places().get("a.b", (0, ""))
+        ring = sorted(
+            ledger.values(), key=lambda one: ((one.since_ms, one.block.id) <= at, one.since_ms)
+        )
+        found.found(ring[:KEPT], {"a.b": max(0, len(ring) - KEPT)}, now)
+
+    refill(0.0)
+    found.tried("a.b", {}, [Aside(found.due(0.0)[0], "no", About.TABLE)], 0.0)
+    assert len(found) == len(ledger)
+    tried: list[str] = []
+    now = 0.0
+    while len(ledger) > len(hopeless):
+        now += 1.0
+        assert now < LONGEST_SECONDS
+        while (lacks := found.lacks(now)) or (some := found.due(now)):
+            if lacks:
+                refill(now)
+                refills += 1
+                continue
+            tried += [one.id for one in some]
+            left = [b for b in some if int(b.id.split(":")[-1]) in hopeless]
+            gone = [b for b in some if b not in left]
+            for one in gone:
+                del ledger[int(one.id.split(":")[-1])]
+            found.tried("a.b", of(*gone), [Aside(b, "no", About.BLOCK) for b in left], now)
+    assert sum(len(table.waiting) for table in found._tables.values()) <= KEPT
+    assert len(tried) < 3 * KEPT + 12, "hardly one twice"
+    assert refills < 5
+    found.found(ledger.values(), {}, now)
+    assert len(found) == len(hopeless)
+
+
+def test_new_blocks_of_a_table_with_many_stay_in_the_ledger() -> None:
+    """Behind those that wait there; and what they failed of is known all the same."""
+    found = Asides()
+    for number in range(KEPT + 7):
+        found.put(aside(number, About.BLOCK), 0.0)
+    found.put(aside(KEPT + 8, About.TABLE), 0.0)
+    assert (len(found), len(found._tables["a.b"].waiting)) == (KEPT + 8, KEPT)
+    assert found.shut("a.b") == f"why {KEPT + 8}"
 
 
 def test_random_tables_never_starve_and_never_spin() -> None:

@@ -11,6 +11,7 @@ from clickhouse_connect.driver.client import Client
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
 from loader.core.plan import PERHAPS, SURELY
+from loader.operate.resolve import resolve
 from relay.errors import ContractBroken, Unavailable
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.restored import Backup
@@ -415,9 +416,10 @@ def test_blocks_that_stood_aside_when_the_backup_was_made(
     assert (copies(client, missing), copies(client, table)) == ((100, 100), (300, 300))
 
 
+@pytest.mark.parametrize("who", ["a loader", "a person"])
 @pytest.mark.parametrize("stamped", [True, False], ids=["by its column", "by the log"])
 def test_a_block_that_stood_aside_and_no_record_that_came_since(
-    loader: Unsparked, client: Client, database: str, *, stamped: bool
+    loader: Unsparked, ledger: Ledger, client: Client, database: str, who: str, *, stamped: bool
 ) -> None:
     """The positions agree: what settled the block moved none, and no INSERT is remembered."""
     missing = f"{database}.missing"
@@ -428,6 +430,9 @@ def test_a_block_that_stood_aside_and_no_record_that_came_since(
     loader.run()
     assert copies(client, missing) == (100, 100)
     backup.restore()
+    if who == "a person":
+        ((_, outcome, why),) = resolve(loader.journal.settings(), ledger, ["aside"], "retry")
+        assert outcome == "loaded", why
     loader.run()
     assert copies(client, missing) == (100, 100)
 

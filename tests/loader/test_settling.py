@@ -229,6 +229,7 @@ def test_one_tables_trouble_is_that_tables(  # noqa: PLR0917 - fixtures
     assert len(rig.ledger.waiting()) == (0 if there else 2)
 
 
+@pytest.mark.parametrize("kept", [256, 4], ids=["all in memory", "most in the ledger"])
 def test_blocks_that_stand_aside_outlive_the_loader(
     journal: Journal,
     begin: Callable[..., Rig],
@@ -236,9 +237,12 @@ def test_blocks_that_stand_aside_outlive_the_loader(
     client: Client,
     tables: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
+    kept: int,
 ) -> None:
     """Another loader finds them in the ledger, and tries them in its thread, a few at a time."""
     monkeypatch.setattr(set_aside_plan, "FEW", 3)
+    monkeypatch.setattr(set_aside_plan, "KEPT", kept)
+    monkeypatch.setattr("loader.spark.set_aside.KEPT", kept)
     _, troubled = tables
     blocks = journal.seal(troubled, *(batch(at * 10, 10) for at in range(8)))
     before.insert_into(troubled, Error(497))

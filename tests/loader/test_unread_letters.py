@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader.journal import begin_plan, past_letters, startup
-from loader.journal.past_letters import ConcernedBlocks, FoundLetters
+from loader.journal.past_letters import FoundLetters
 from relay.errors import Refused, RelayError, Unavailable
 from relay.kafka import partition_reader
-from relay.records_pb2 import Block
 from tests.config.test_kafka_clients import settings
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 AWAY = Unavailable("shop.dead[0] has an open transaction at 7")
 DENIED = Refused("read shop.dead: TOPIC_AUTHORIZATION_FAILED")
-CONCERNED = ConcernedBlocks([Block(id="shop:shop.orders:0:5:0:left-out")], 0)
 
 
 @dataclass
@@ -45,7 +43,7 @@ class Start:
         def read(*_: object) -> FoundLetters:
             raise self.error
 
-        self.monkeypatch.setattr(past_letters, "concerned", lambda *_: CONCERNED)
+        self.monkeypatch.setattr(past_letters, "since", lambda *_: 0)
         self.monkeypatch.setattr(past_letters, "read", read)
         self.monkeypatch.setattr(time, "monotonic", lambda: self.now)
         ledger: Any = SimpleNamespace(write=self.written.append, note=self.written.append)
