@@ -972,7 +972,7 @@ def versions(
     run, _ = plan.start("me", 10, stamped=stamped)
     run, _ = plan.step(run, earlier)
     run, _ = plan.step(run, plan.Made(6, NEW))
-    mine = plan.Entry(plan.PREPARED, 9, "me", 3, stamped, rows=6, transform=NEW)
+    mine = plan.Entry(plan.PREPARED, 9, "me", 3, stamped, rows=6, transform=NEW, sent=plan.ALONE)
     run, _ = plan.step(run, (*earlier, mine))
     inserted = None if stamped else newest - 2
     facts = plan.InsertFacts(
