@@ -8,6 +8,7 @@ import pytest
 
 from loader.blocks.attempt import Outcome
 from loader.core.entries import ParkedEntry
+from loader.core.waiting import Resting, turn
 from loader.spark import set_aside
 from loader.spark.job import Job
 from relay.config.settings import Settings
@@ -30,12 +31,20 @@ SETTINGS = Settings.model_validate(
 class FewAside:
     """A ledger in which a block of each table stands aside."""
 
+    client = None
+
     def __init__(self, *tables: str) -> None:
         blocks = [Block(id=f"shop:{table}:0:0:0", table=table) for table in tables]
-        self._waiting = [ParkedEntry(one, "refused", 1, claimed=True, aside=True) for one in blocks]
+        self._next = [
+            ParkedEntry(one, "refused", 1, claimed=True, aside=True, claims=("claimed",))
+            for one in blocks
+        ]
 
-    def waiting(self) -> Sequence[ParkedEntry]:
-        return self._waiting
+    def now_ms(self) -> int:
+        return 1
+
+    def next_aside(self, *_: object) -> Resting:
+        return Resting({turn(one.block): 1 for one in self._next}, 0, self._next)
 
     def entries(self, _: Sequence[Block]) -> dict[str, Any]:
         return {}

@@ -29,7 +29,7 @@ from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, await_next_second, batch
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,11 +40,14 @@ def table(client: Client, database: str) -> str:
 
 
 def make(client: Client, table: str, *, stamped: bool, window: int = 1, extra: str = "") -> str:
+    """A table; of one with a window, in a second before any claim: it has surely its tokens."""
     stamp = ", _block String" if stamped else ""
     client.command(
         f"CREATE TABLE {table} (id Int64, name LowCardinality(String){stamp}) ENGINE = MergeTree "
         f"ORDER BY id SETTINGS non_replicated_deduplication_window = {window}{extra}"
     )
+    if window > 1:
+        await_next_second(client)
     return table
 
 
