@@ -131,9 +131,14 @@ class Loader:
         match self.effect:
             case plan.ReadEntries():
                 answer = clickhouse.entries(block_id)
-            case plan.Claim(attempt):
+            case plan.Claim(attempt, token):
                 entry = plan.Entry(
-                    plan.PREPARED, attempt, self.run.claim, stamped=True, rows=self.run.rows
+                    plan.PREPARED,
+                    attempt,
+                    self.run.claim,
+                    stamped=True,
+                    rows=self.run.rows,
+                    sent=plan.say_alone(token),
                 )
                 clickhouse.write(block_id, entry)
                 if not clickhouse.ledger_on:  # negative control: insert without asking
