@@ -71,8 +71,8 @@ class Attempt:
 
     Attributes:
         ahead: what is probably inserted next.
-        alone: whether its INSERT is of this block alone; the claim says so, too.
-        token: which of the block's own tokens such an INSERT has, as the claim says.
+        token: which of the block's own tokens its INSERT has, as the claim says; 0: a token of the
+            claim's, and others may go with it.
         inserted: the server answered that an INSERT of it wrote its rows.
         asked: what the table holds of it was asked before.
         new: the ledger knew nothing of it before this attempt.
@@ -89,7 +89,6 @@ class Attempt:
     effect: plan.Effect
     target: Target | None
     ahead: Sequence[Block]
-    alone: bool = True
     token: int = 1
     inserted: bool = False
     asked: bool = False

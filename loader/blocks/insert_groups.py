@@ -225,7 +225,7 @@ class Inserter:
             first.target,
             stamp=self._stamp,
             limit=first.limit,
-            token=first.attempt.token if first.attempt.alone else 0,
+            token=first.attempt.token,
         )
         figures.insert_seconds += time.monotonic() - begun
         reached("after_insert")
@@ -316,7 +316,7 @@ def open_for_more(one: ReadyBlock, stamp: str) -> bool:
 def _joinable(one: ReadyBlock, stamp: str) -> bool:
     """Return whether the claim allows others, and nobody else has claimed the block."""
     return (
-        not one.attempt.alone
+        not one.attempt.token
         and not one.attempt.asked
         and one.limit is None
         and stamp not in one.batch.schema.names

@@ -53,7 +53,7 @@ def loaded(run: plan.Run) -> plan.Entry:
 
 
 def _sent(attempt: Attempt) -> plan.Sent:
-    if not attempt.alone:
+    if not attempt.token:
         return plan.TOGETHER
     remembers = attempt.target is not None and attempt.target.nature.window.parts > 0
     return plan.say_alone(attempt.token) if remembers else plan.UNREMEMBERED

@@ -318,8 +318,8 @@ class Worker:
             assert isinstance(one.effect, plan.Claim)
             first = one.effect.attempt == 1 and not one.run.forgotten
             counts = one.target is not None and one.target.counts(self._stamp)
-            one.alone = not (first and counts and blocks_of[one.block.table] > 1)
-            one.token = one.effect.token
+            together = first and counts and blocks_of[one.block.table] > 1
+            one.token = 0 if together else one.effect.token
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
         blocks, first = [attempt.block for attempt in attempts], attempts[0]

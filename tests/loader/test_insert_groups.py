@@ -70,7 +70,7 @@ def ready(table: str = "db.t", **other: Any) -> ReadyBlock:
     block = Block(id=f"app:{table}:0:0:{other.get('first', 0)}", table=table)
     run = plan.Run("claim", 10, stamped=True, at="insert", attempt=1)
     alone, asked = other.get("alone", False), other.get("asked", False)
-    one = Attempt(block, run, plan.Insert(None), target, (), alone=alone, asked=asked)
+    one = Attempt(block, run, plan.Insert(None), target, (), token=int(alone), asked=asked)
     rows = other.get("batch", batch(0, 10))
     return ReadyBlock(one, target, rows, rows.nbytes, other.get("limit"))
 
