@@ -28,6 +28,7 @@ from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from loader.clickhouse.ledger import Ledger
+    from relay.config.settings import Settings
 
 Place = tuple[int, int, Block]
 """Journal partition, offset, and a block that is there."""
@@ -54,6 +55,12 @@ class Forgotten:
         self._running = running or Running(ledger.client)
         self._tables = Tables(ledger.client, stamp)
         self._empty: set[str] = set()
+
+    @classmethod
+    def of_waiting(cls, ledger: Ledger, settings: Settings) -> Forgotten:
+        """Return what finds them among blocks that wait in the ledger, of whichever partition."""
+        running = Running(ledger.client, settings.clickhouse)
+        return cls(ledger, settings.loader.block_column, {}, running)
 
     def lost(self, partition: int, offset: int) -> bool:
         """Return whether a person says that the ledger had entries of these blocks."""

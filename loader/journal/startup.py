@@ -16,7 +16,6 @@ from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import ledger_table
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
-from loader.clickhouse.running_statements import Running
 from loader.clickhouse.servers import several
 from loader.console import say
 from loader.core import plan
@@ -275,8 +274,7 @@ def _doubt_waiting(settings: Settings, ledger: Ledger, found: begin_plan.StartPl
     waiting = ledger.waiting(aside=bool(found.ends))
     forgot = [one.block for one in waiting if begin_plan.forgot(one.claims, found.why)]
     if not found.ends:
-        running = Running(ledger.client, settings.clickhouse)
-        Forgotten(ledger, settings.loader.block_column, {}, running).doubt(forgot)
+        Forgotten.of_waiting(ledger, settings).doubt(forgot)
         return
     lost = found.why == "lost"
     ledger.write([NewEntry(block, plan.doubt(block.rows, lost=lost)) for block in forgot])

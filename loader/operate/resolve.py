@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
-from loader.clickhouse.running_statements import Running
 from loader.core import left_out
 from loader.core.entries import NewEntry, claims
 from loader.core.plan import ASIDE, doubt, settled
@@ -56,8 +55,7 @@ def resolve(
     forgotten = [block for name, block in blocks.items() if name not in known]
     ledger.write([NewEntry(block, doubt(block.rows, lost=False)) for block in forgotten])
     of_table = [b for name, b in blocks.items() if name in known and not claims(known[name])]
-    running = Running(ledger.client, settings.clickhouse)
-    Forgotten(ledger, settings.loader.block_column, {}, running).doubt(of_table)
+    Forgotten.of_waiting(ledger, settings).doubt(of_table)
     worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
-from loader.clickhouse.running_statements import Running
 from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, DEAD, PARKED, settled
 from loader.core.set_aside_plan import KEPT, Aside, Asides, entry, queue
@@ -85,9 +84,7 @@ class SetAside:
     ) -> None:
         self._settings, self._ledger, self._say = settings, ledger, say
         self._observer = observer
-        self._forgotten = Forgotten(
-            ledger, settings.loader.block_column, {}, Running(ledger.client, settings.clickhouse)
-        )
+        self._forgotten = Forgotten.of_waiting(ledger, settings)
         self._asides = Asides()
         self._lock = threading.Lock()
         self._trying = threading.Lock()
