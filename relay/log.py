@@ -6,6 +6,7 @@ key=value. Never shows payloads: bytes appear as their number, long texts are cu
 
 from __future__ import annotations
 
+import codecs
 import json as _json
 import logging
 import os
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import TextIO
 
 _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 FORMAT = "RELAY_LOG_FORMAT"
@@ -138,6 +140,10 @@ class _Text(logging.Formatter):
 class _Json(logging.Formatter):
     """The same as one JSON object."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._ascii = not is_utf8(sys.stderr)
+
     def format(self, record: logging.LogRecord) -> str:
         """Extras stand beside time, level, logger and message; those four win."""
         own = {
@@ -146,7 +152,14 @@ class _Json(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        return _json.dumps({**own, **_extras(record), **own}, ensure_ascii=False, default=str)
+        all_of_it = {**own, **_extras(record), **own}
+        return _json.dumps(all_of_it, ensure_ascii=self._ascii, default=str)
+
+
+def is_utf8(stream: TextIO | None) -> bool:
+    """Return whether this stream's text is UTF-8, as readers of JSON expect (RFC 8259, 8.1)."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return codecs.lookup(encoding).name == "utf-8"
 
 
 def _time(record: logging.LogRecord) -> str:

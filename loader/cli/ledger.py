@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from loader.journal.startup import ledger_of
 from loader.operate.clean import Cleaned, clean
 from relay.errors import ConfigError
 from relay.program.command import WholeGroup
+from relay.program.json_output import print_json
 
 _DAY = 86_400
 
@@ -73,7 +73,7 @@ def clean_command(
         )
     told = clean(settings, found, gone, days * _DAY, run=run)
     if as_json:
-        click.echo(json.dumps({"app": settings.app, "removed": run, **asdict(told)}))
+        print_json({"app": settings.app, "removed": run, **asdict(told)})
         return
     for line in _shown(told, gone, days, run=run):
         click.echo(line)

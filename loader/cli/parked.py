@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import ErrorPage, Refused
 from relay.program.command import WholeGroup, one_of
+from relay.program.json_output import as_json_text, print_json
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def list_parked(config_file: Path, *, as_json: bool) -> None:
     waiting = ledger.waiting() if ledger.exists() else []
     for one in waiting:
         if as_json:
-            click.echo(json.dumps(status.parked_as_json(one), ensure_ascii=False))
+            print_json(status.parked_as_json(one))
             continue
         since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         claimed = "  (claimed)" if one.claimed and not one.aside else ""
@@ -197,7 +197,7 @@ def _would(found: Mapping[str, Block], human: Human, *, as_json: bool) -> Iterat
 
 
 def _line(said: Mapping[str, object]) -> str:
-    return json.dumps(said, ensure_ascii=False)
+    return as_json_text(said)
 
 
 def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:

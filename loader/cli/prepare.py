@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from loader.cli.options import require_spark
 from relay.program import java
+from relay.program.json_output import print_json
 
 
 @click.command()
@@ -27,6 +26,6 @@ def prepare(*, as_json: bool) -> None:
     archive = write()
     size = archive.stat().st_size
     if as_json:
-        click.echo(json.dumps({"archive": str(archive), "bytes": size}))
+        print_json({"archive": str(archive), "bytes": size})
     else:
         click.echo(f"Spark's classes are in {archive} ({size / 1e6:.0f} MB)")

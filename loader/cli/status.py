@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from relay import names
 from relay.kafka.topics import READ, Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
+from relay.program.json_output import print_json
 from relay.program.text_table import Column, laid_out
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def status(config_file: Path, *, as_json: bool) -> None:
     """
     found = operate_status.assemble(_facts(settings_of(config_file)))
     if as_json:
-        click.echo(json.dumps(operate_status.as_json(found), ensure_ascii=False))
+        print_json(operate_status.as_json(found))
         return
     console = console_of(WIDTH)
     print_parts(console, _shown(found, console.width))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO, TypeVar
@@ -18,6 +17,7 @@ from loader.journal.startup import ledger_of
 from loader.operate.starter import end_with_starter
 from relay.errors import ConfigError
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import print_json
 from relay.records_pb2 import Block, Commit
 
 R = TypeVar("R", Block, Commit)
@@ -105,7 +105,7 @@ def supersede(
     with contextlib.closing(RewindCheck(settings, record, at)) as journal:
         ledger = ledger_of(settings, make=True)
         done = carry_out(settings, ledger, listed, rewound, journal.check)
-    click.echo(json.dumps({"blocks": done.blocks, "rows": done.rows}))
+    print_json({"blocks": done.blocks, "rows": done.rows})
 
 
 def _block(app: str, line: str) -> Block:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import print_lines
 
 
 @click.command(cls=ConfiguredCommand)
@@ -82,8 +81,7 @@ def accept(
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         author = partial(_author, why) if do else None
         found = accept_steps.accept(servers, begins, partition, author)
-    for line in rewind.notes(found, accepted=do, as_json=as_json):
-        sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
+    print_lines(rewind.notes(found, accepted=do, as_json=as_json))
 
 
 def _author(why: str) -> RewindAuthor:

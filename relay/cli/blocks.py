@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from relay.operate.view import ask, block_story, start
 from relay.operate.view.journal_state import Listed
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.json_output import print_json
 from relay.program.spelling import did_you_mean_table
 
 _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
@@ -90,7 +90,7 @@ def list_blocks(
     found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.listed.block.id))
     if as_json:
         for row in found:
-            click.echo(json.dumps(block_story.row_as_json(row), ensure_ascii=False))
+            print_json(block_story.row_as_json(row))
         return
     if not found:
         hint = did_you_mean_table(table, tables) if table and not listed else ""
@@ -129,7 +129,7 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     """
     found = ask.story_of(settings_of(config_file), block)
     if as_json:
-        click.echo(json.dumps(block_story.story_as_json(found), ensure_ascii=False))
+        print_json(block_story.story_as_json(found))
     else:
         click.echo("\n".join(output_blocks.whole(found)))
     if found.chunks is not None and found.chunks.problems:

@@ -30,6 +30,7 @@ from relay.dev import stack
 from relay.errors import ConfigError
 from relay.program.command import WholeGroup, chosen_pipeline
 from relay.program.config_argument import config_file_argument
+from relay.program.json_output import print_json
 
 HIDDEN = "(hidden)"
 _PIPELINES = (
@@ -172,7 +173,7 @@ def show(config_file: Path, *, as_json: bool) -> None:
     if as_json:
         values = {name: _plain(settings, ()) for name, settings in every}
         shown = {"pipelines": values} if every[0].name else values[""]
-        click.echo(json.dumps(shown, indent=2))
+        print_json(shown, indent=2)
         return
     for name, settings in every:
         head = ["", f"# ---- pipeline {name}", ""] if name else []

@@ -7,7 +7,6 @@ package.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ import click
 from relay.errors import ConfigError
 from relay.program import shared_files
 from relay.program.console import console_of
+from relay.program.json_output import print_json
 from relay.program.spelling import did_you_mean
 
 ROOT = shared_files.ROOT
@@ -166,7 +166,7 @@ def docs(name: str | None, *, as_json: bool) -> None:
             {"name": one.name, "group": one.group, "path": one.path, "summary": one.summary}
             for one in found
         ]
-        click.echo(json.dumps(listed, indent=2))
+        print_json(listed, indent=2)
     else:
         for line in _listed(found):
             click.echo(line)
@@ -239,7 +239,7 @@ def _print(document: Document, *, as_json: bool) -> None:
     """Print a document: laid out in a terminal, else as it is."""
     text = document.text or ""
     if as_json:
-        click.echo(json.dumps({"name": document.name, "path": document.path, "text": text}))
+        print_json({"name": document.name, "path": document.path, "text": text})
     elif sys.stdout.isatty():
         from rich.markdown import Markdown  # noqa: PLC0415 - slow to import
 

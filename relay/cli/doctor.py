@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from relay.operate.doctor.judge import rights
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
+from relay.program.json_output import print_json
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _print_grants(
             continue
         if as_json:
             told = granting.as_json(settings, role) | _which(pipeline)
-            click.echo(json.dumps(told, ensure_ascii=False))
+            print_json(told)
         else:
             click.echo("\n".join(granting.as_text(settings, role)))
 
@@ -219,9 +219,9 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
 def _print_json(findings: Sequence[Finding], pipeline: str) -> None:
     for finding in findings:
         told = {"finding": finding.as_json(), **_which(pipeline)}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        print_json(told)
     totals = {**_counts(findings), "status": exit_status(findings)}
-    click.echo(json.dumps(totals | _which(pipeline)))
+    print_json(totals | _which(pipeline))
 
 
 def _which(pipeline: str) -> dict[str, str]:

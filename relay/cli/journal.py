@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 
 import click
@@ -15,7 +14,8 @@ from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.view import journal_lines
 from relay.operate.view.journal_tail import Tail
 from relay.program.command import WholeGroup
-from relay.program.stopping import stopped_by_signal
+from relay.program.json_output import print_json
+from relay.program.waiting import stopped_by_signal
 
 
 @click.group(cls=WholeGroup)
@@ -61,7 +61,7 @@ def tail(config_file: Path, records: int, *, follow: bool, as_json: bool) -> Non
 
 def _show(entry: journal_lines.JournalLine, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(journal_lines.as_json(entry), ensure_ascii=False))
+        print_json(journal_lines.as_json(entry))
         return
     first, *others = journal_lines.lines(entry)
     click.echo("\n".join([f"{clock(entry.commit.written_at_ms)}  {first}", *others]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from relay.produce.send_files import Cut, total_bytes
 from relay.produce.send_files import produce as send_files
 from relay.produce.standard_input import spooled
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import print_json
 
 
 @click.command(cls=ConfiguredCommand)
@@ -126,7 +126,7 @@ def produce(  # noqa: PLR0913 - one per option
         produced = send_files(settings, table, sources, cut, random, progress, dry_run=dry_run)
     if as_json:
         told = {"table": table, "topic": settings.source.topic, **asdict(produced)}
-        click.echo(json.dumps({**told, "sent": not dry_run}))
+        print_json({**told, "sent": not dry_run})
     elif dry_run:
         click.echo(f"{produced.rows} rows of {table} are valid; nothing was sent")
     else:

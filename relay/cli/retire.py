@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection
 from pathlib import Path
@@ -17,6 +16,7 @@ from relay.operate.view.journal_members import journal_members
 from relay.process import retire as ending
 from relay.process.retire_plan import Retirement, plan, unknown
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import as_json_text
 
 
 @click.command(cls=ConfiguredCommand)
@@ -115,7 +115,7 @@ def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:
             "obstacle": retirement.obstacle,
             "ended": done,
         }
-        return json.dumps(found)
+        return as_json_text(found)
     if done:
         return f"{retirement.transactional_id}: ended"
     would = retirement.obstacle or "its transaction would be aborted"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +23,7 @@ from relay.operate.rewind.servers import Servers
 from relay.operate.view.group import GroupReader
 from relay.program.command import chosen_pipeline
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import print_lines
 from relay.program.spelling import did_you_mean_table
 
 if TYPE_CHECKING:
@@ -149,13 +148,13 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
             wanted = RewindRequest(offsets, table, consent)
         if do:
             done = steps.rewind(servers, wanted, column, author)
-            _say(output_rewind.done(done, as_json=as_json))
+            print_lines(output_rewind.done(done, as_json=as_json))
             return
         places = servers.look({} if wanted is None else wanted.offsets)
         begun = steps.unfinished(places)
         repeated = steps.without_note(servers, places) if wanted is None else []
         if begun or repeated:
-            _say(output_rewind.unfinished(begun, repeated, as_json=as_json))
+            print_lines(output_rewind.unfinished(begun, repeated, as_json=as_json))
         elif wanted is None:
             raise click.UsageError(
                 "no unfinished rewind; say what to rewind: --partition, --table or --all"
@@ -163,7 +162,7 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
         else:
             would = steps.ready(servers, places, wanted, column)
             _say_if_unknown(table, places)
-            _say(output_rewind.would(would, places, _members(settings), as_json=as_json))
+            print_lines(output_rewind.would(would, places, _members(settings), as_json=as_json))
 
 
 def _say_if_unknown(table: str | None, places: Mapping[int, PartitionPositions]) -> None:
@@ -196,8 +195,3 @@ def _members(settings: Settings) -> list[str]:
 
 def _author(why: str) -> RewindAuthor:
     return RewindAuthor("rewind", time.time_ns() // 1_000_000, why)
-
-
-def _say(lines: Any) -> None:
-    for line in lines:
-        sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")

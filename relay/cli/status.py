@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, dataclass
@@ -20,8 +19,9 @@ from relay.operate.view import ask
 from relay.operate.view import status as view_status
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
+from relay.program.json_output import print_json
 from relay.program.spelling import did_you_mean_table
-from relay.program.stopping import stopped_by_signal
+from relay.program.waiting import stopped_by_signal
 
 WIDTH = 160  # columns, where there is no terminal to ask
 
@@ -122,7 +122,7 @@ class ScreenStyle:
     def show(self, found: view_status.Screen) -> None:
         """Print one."""
         if self.as_json:
-            click.echo(json.dumps(view_status.as_json(found), ensure_ascii=False))
+            print_json(view_status.as_json(found))
             return
         chosen = view_status.of_tables(found, self.tables) if self.tables else found
         parts = output_status.whole(chosen, self.console.width, every=self.every)

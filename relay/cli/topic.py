@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from relay.cli.options import config_argument, pipelines_of
 from relay.operate.source_topic.create import create as create_topic
 from relay.operate.source_topic.plan import Wanted
 from relay.program.command import WholeGroup
+from relay.program.json_output import print_json
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -
             "notes": decided.notes,
             **({"pipeline": pipeline.name} if pipeline.name else {}),
         }
-        click.echo(json.dumps(told))
+        print_json(told)
         return
     does = "would be created" if dry_run else "created"
     state = does if decided.made else "exists, nothing was changed"

@@ -3,7 +3,7 @@
 In come settings and facts about a process; out go exit statuses, HTTP answers, tables for people.
 Nothing here knows Kafka, ClickHouse or the relay.
 
-Read `command` first (errors become messages and exit statuses), then `stopping` and `waiting`
-(signals, back-off), `supervision` (restart policy of child processes), `serving`, `health` and
-`metric` (the HTTP endpoints), `console`, `text_table` and `plural` (output for people).
+Read `command` first (errors become messages and exit statuses), then `waiting` (signals, back-off),
+`supervision` (restart policy of child processes), `serving`, `health` and `metric` (the HTTP
+endpoints), `console`, `text_table` and `plural` (output for people), `json_output` (for programs).
 """

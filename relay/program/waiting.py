@@ -1,6 +1,7 @@
 """Waits for a server that does not answer, with back-off and log lines, until stopped.
 
-All back-off is here: how long to wait after how many failures.
+All back-off is here: how long to wait after how many failures. So is the stop event of commands
+that run until they are asked to end.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import signal
+import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 from relay.errors import Unavailable, WrongCredentials
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Collection, Iterator
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,14 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 _DOUBLINGS = 64
 """More make no difference, and a float has an end."""
+
+
+def stopped_by_signal() -> threading.Event:
+    """Return an event that the first SIGTERM or Ctrl-C sets; the command ends with status 0."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def backoff(first: float, longest: float, tries: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from relay.operate.doctor.fixes import set_topic
 from relay.operate.rewind.rewinds_reader import RewindsReader
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
+from relay.program.json_output import print_json
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
@@ -183,7 +183,7 @@ def show(
     if raw is not None:
         write_file(raw, letter.value or b"")
     if as_json:
-        click.echo(json.dumps(output_dead.whole_as_json(letter, mark, rows), ensure_ascii=False))
+        print_json(output_dead.whole_as_json(letter, mark, rows))
         return
     click.echo("\n".join(output_dead.whole(letter, mark, rows, most)))
 
@@ -271,7 +271,7 @@ def replay(
                 pass
     _say_if_unknown(wanted["table"], letters.tables)
     if as_json:
-        click.echo(json.dumps(output_dead.tally_as_json(tally, settings.source.topic, done=run)))
+        print_json(output_dead.tally_as_json(tally, settings.source.topic, done=run))
     else:
         click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
     if tally.too_large:
@@ -322,4 +322,4 @@ def _reader(settings: Settings) -> Iterator[DeadReader]:
 
 def _lines(objects: Iterator[dict[str, Any]]) -> None:
     for one in objects:
-        click.echo(json.dumps(one, ensure_ascii=False))
+        print_json(one)

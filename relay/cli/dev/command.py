@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from relay.dev import stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack
 from relay.program.command import WholeGroup
+from relay.program.json_output import print_json
 
 _port = click.IntRange(0, 65_535)
 
@@ -64,7 +64,7 @@ def up(
         progress=lambda line: click.echo(line, err=True),
     )
     if as_json:
-        click.echo(json.dumps(_plain(found), indent=1))
+        print_json(_plain(found), indent=1)
         return
     click.echo(found.config_hint, nl=False)
     click.echo("write a configuration with: relay config init relay.toml --short", err=True)
@@ -78,7 +78,7 @@ def status(directory: Path, *, as_json: bool) -> None:
     """Show which servers run; the exit status is 0 if all do, else 1."""
     found = stack.status(directory)
     if as_json:
-        click.echo(json.dumps(None if found is None else _plain(found), indent=1))
+        print_json(None if found is None else _plain(found), indent=1)
     elif found is None:
         click.echo(f"no stack in {directory}; start one with: relay dev up")
     else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-import click
 from rich.markup import escape
 from rich.table import Table
 
 from relay.program.console import console_of
+from relay.program.json_output import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ def print_sample(seen: Sequence[OfTable], pipeline: str, *, as_json: bool) -> No
     which = {"pipeline": pipeline} if pipeline else {}
     if as_json:
         for one in seen:
-            click.echo(json.dumps({"sample": one.as_json(), **which}, ensure_ascii=False))
+            print_json({"sample": one.as_json(), **which})
         return
     if not seen:
         return

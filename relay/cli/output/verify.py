@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from relay.cli.output.status import clock
 from relay.operate.verify.judge import beginning
+from relay.program.json_output import print_json
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def say_hidden(number: int) -> None:
 def say_json(anomaly: Anomaly) -> None:
     """Print it as JSON."""
     now_ms = time.time_ns() // 1_000_000
-    click.echo(json.dumps({"anomaly": anomaly.as_json(), "at_ms": now_ms}))
+    print_json({"anomaly": anomaly.as_json(), "at_ms": now_ms})
 
 
 def tell(dated: DatedAnomaly, *, as_json: bool) -> None:
@@ -79,7 +79,7 @@ def tell(dated: DatedAnomaly, *, as_json: bool) -> None:
     if as_json:
         found = {"anomaly": dated.anomaly.as_json(), "pipeline": dated.pipeline}
         now_ms = time.time_ns() // 1_000_000
-        click.echo(json.dumps({**found, "committed_ms": dated.committed_ms, "at_ms": now_ms}))
+        print_json({**found, "committed_ms": dated.committed_ms, "at_ms": now_ms})
         return
     when = clock(dated.committed_ms)
     click.echo(f"anomaly: {when} UTC  {dated.pipeline}  {dated.anomaly}", err=True)
@@ -107,7 +107,7 @@ def conclude(
     ):
         for text in texts:
             if as_json:
-                click.echo(json.dumps({kind.replace(" ", "_"): text, **named}))
+                print_json({kind.replace(" ", "_"): text, **named})
             else:
                 click.echo(f"{kind}: {before}{text}", err=True)
     for partition in audit.unfinished():
@@ -116,7 +116,7 @@ def conclude(
             "until `relay rewind CONFIG --run` finishes it"
         )
         if as_json:
-            click.echo(json.dumps({"unfinished": text, **named}))
+            print_json({"unfinished": text, **named})
         else:
             click.echo(f"unfinished: {before}{text}", err=True)
     if not as_json:
@@ -130,7 +130,7 @@ def _history(audit: Audit, named: dict[str, str], before: str, *, as_json: bool)
     """Where it begins, and what lay before."""
     if as_json and audit.history:
         begins = [beginning.as_json(one) for one in audit.history]
-        click.echo(json.dumps({"history": begins, **named}))
+        print_json({"history": begins, **named})
         return
     for text in (*beginning.history_lines(audit.history), *beginning.gaps(audit.history)):
         click.echo(f"{before}{text}", err=True)
@@ -163,7 +163,7 @@ def _totals(audit: Audit, seconds: float, pipeline: str, *, as_json: bool) -> No
         named = {key.replace(" ", "_"): value for key, value in summary.items()}
         which = {"pipeline": pipeline} if pipeline else {}
         found = {**named, "seconds": seconds, "tables": totals.rows_by_table, **which}
-        click.echo(json.dumps(found))
+        print_json(found)
         return
     of = f" of {pipeline}" if pipeline else ""
     table = Table("looked at", "count", title=f"Journal{of}, judged in {seconds:.1f} s")

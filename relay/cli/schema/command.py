@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from relay.errors import ConfigError
 from relay.produce.codecs import table_codecs
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
+from relay.program.json_output import as_json_text, print_json
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import CompatibilityFinding, findings
@@ -98,7 +98,7 @@ def proto(
     found = table_codecs(settings_of(config_file))(table).schema
     text = proto_text(found)
     if as_json:
-        text = json.dumps({"table": table, "version": found.version, "proto": text}) + "\n"
+        text = as_json_text({"table": table, "version": found.version, "proto": text}) + "\n"
     click.echo(text, nl=False)
 
 
@@ -119,7 +119,7 @@ def list_schemas(config_file: Path, *, as_json: bool) -> None:
     ]
     if as_json:
         for entry in found:
-            click.echo(json.dumps(entry, ensure_ascii=False))
+            print_json(entry)
         return
     if not found:
         click.echo("no table has a schema in this app yet", err=True)
@@ -147,7 +147,7 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
     """
     described = described_schema(version_of(read_registry(config_file), table, version))
     if as_json:
-        click.echo(json.dumps(described, ensure_ascii=False))
+        print_json(described)
         return
     click.echo(
         f"{table}, version {described['version']}, since {described['since']}, "
@@ -187,7 +187,7 @@ def diff(
     if as_json:
         shown = [change._asdict() for change in found]
         about = {"table": table, "from": old.version, "to": new.version, "changes": shown}
-        click.echo(json.dumps(about, ensure_ascii=False))
+        print_json(about)
         return
     click.echo(f"{table}, version {old.version} to {new.version}")
     for kind, column, was, now, number in found:
@@ -239,7 +239,7 @@ def check(
             "problems": [_as_json(one) for one in problems],
             "notes": [_as_json(one) for one in found if not one.problem],
         }
-        click.echo(json.dumps(about, ensure_ascii=False))
+        print_json(about)
     else:
         for one in found:
             click.echo(f"{'problem' if one.problem else 'note'}: {one.field}: {one.what}")

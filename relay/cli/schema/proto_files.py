@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from relay.errors import ConfigError
 from relay.produce.codecs import row_messages
+from relay.program.json_output import print_json
 from relay.schema.proto_directory import KEPT, place
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def write_all(
         left += bool(why)
         if as_json:
             told = {"table": table, "outcome": outcome, "path": path, "why": why}
-            click.echo(json.dumps(told, ensure_ascii=False))
+            print_json(told)
         else:
             name = f"{path} ({table})" if path else table
             click.echo(f"{outcome:9}  {name}{': ' if why else ''}{why}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from relay.kafka.admin import REQUEST_SECONDS
 from relay.kafka.errors import answered
 from relay.kafka.topics import Topics
 from relay.program.config_argument import ConfiguredCommand
+from relay.program.json_output import print_json
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.protoc import commented_row
@@ -167,6 +167,6 @@ def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:
             "columns": columns,
             "outcome": outcome,
         }
-        click.echo(json.dumps(told, ensure_ascii=False))
+        print_json(told)
         return
     click.echo(f"{outcome:16}  {schema.table}, version {schema.version}, {columns} columns")

@@ -18,7 +18,7 @@ from relay.operate.verify.progress import AuditProgress
 from relay.operate.verify.webhook import Webhook
 from relay.operate.view import ask
 from relay.program.serving import Serving
-from relay.program.stopping import stopped_by_signal
+from relay.program.waiting import stopped_by_signal
 
 if TYPE_CHECKING:
     import threading

@@ -22,7 +22,7 @@ from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.verify.webhook import Webhook
 from relay.program.command import show_error
 from relay.program.serving import behind
-from relay.program.stopping import stopped_by_signal
+from relay.program.waiting import stopped_by_signal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
