@@ -24,8 +24,8 @@ from loader.clickhouse.unconfirmed_parts import (
     why_unlooked,
 )
 from loader.core.plan import InsertFacts
-from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
-from loader.core.token_hashes import hashes_of_a_token, knows_tokens
+from loader.core.table_rules import DEFAULTS, Nature, Window, emptied, nature, window
+from loader.core.token_hashes import knows_tokens, surely_remembered
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
@@ -296,14 +296,17 @@ class Tables:
         # A window may have been another one meanwhile, which forgot tokens.
         if claimed.may_precede(max([target.altered, *(one.altered for one in elsewhere)])):
             return -1
-        own = target.nature.window.margin(claimed.seconds) // hashes_of_a_token(target.version)
+        own = self._remembered(target, claimed, target.nature.window)
         there = (one for one in elsewhere if one.engine)
         return min([own, *(self._margin_of(target, claimed, *one[:2]) for one in there)])
 
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""
         of = window(TableEngine(engine, full), self._window_defaults(engine))
-        return of.margin(claimed.seconds) // hashes_of_a_token(target.version)
+        return self._remembered(target, claimed, of)
+
+    def _remembered(self, target: Target, claimed: Claimed, of: Window) -> int:
+        return surely_remembered(of, claimed.seconds, target.version, claimed.versions)
 
     def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
         """Return rows by block id, of a table that has the block-id column."""

@@ -1,4 +1,4 @@
-"""Which versions of ClickHouse know the deduplication tokens that others were given; pure.
+"""Which tokens a ClickHouse server surely knows that others were given; pure.
 
 A server keeps a hash of each token. Up to 26.1 it was another one than from 26.6 on; the versions
 between keep both of each token, and look for both. So a server that is upgraded past them, or set
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from loader.core.table_rules import Window
+
 _UNIFIED = frozenset({"26.3", "26.5", "26.7", "26.9"})
 KNOWN_BY: Mapping[str, Collection[str]] = {
     "25.8": frozenset({"25.8", "26.1", "26.3", "26.5"}),
@@ -18,6 +20,8 @@ KNOWN_BY: Mapping[str, Collection[str]] = {
 }
 """By version: those that know its tokens, on the same data. Only what was tried
 (tests/versions/test_upgraded.py); a patch release is taken to be like the others of its version."""
+_REMEMBERED: Mapping[str, int] = {"25.8": 1_000}
+"""Parts that a replicated table remembers by default, in versions before it became 10 000."""
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 _BOTH_FROM, _ONE_FROM = (26, 2), (26, 7)
 
@@ -30,6 +34,23 @@ def knows_tokens(now: str, before: Collection[str]) -> bool:
         before: the versions that may have run them; "": it is not known which.
     """
     return all(one == now or _numbers(now) in KNOWN_BY.get(_numbers(one), ()) for one in before)
+
+
+def surely_remembered(of: Window, claimed_seconds: float, now: str, before: Collection[str]) -> int:
+    """Return how many parts may follow an INSERT with its token surely remembered; -1: none.
+
+    Args:
+        of: the table's, now. A server that was upgraded meanwhile may have forgotten by a smaller
+            default; whether the table names a window of its own is not asked.
+        claimed_seconds: since the INSERT was claimed.
+        now: the server's version, as version() gives it.
+        before: the versions that may have run the INSERT.
+    """
+    parts = of.margin(claimed_seconds)
+    if of.counter == "log":
+        older = [_REMEMBERED.get(_numbers(one)) for one in before if one != now]
+        parts = min([parts, *(least // 2 for least in older if least)])
+    return parts // hashes_of_a_token(now)
 
 
 def hashes_of_a_token(version: str) -> int:

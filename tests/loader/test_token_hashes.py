@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from loader.core.token_hashes import KNOWN_BY, hashes_of_a_token, knows_tokens
+from loader.core.table_rules import Window
+from loader.core.token_hashes import (
+    KNOWN_BY,
+    hashes_of_a_token,
+    knows_tokens,
+    surely_remembered,
+)
 from tests.versions.releases import RELEASES
 
 
@@ -43,3 +49,24 @@ def test_each_version_that_is_run_was_tried() -> None:
 )
 def test_how_many_entries_a_part_takes(version: str, hashes: int) -> None:
     assert hashes_of_a_token(version) == hashes
+
+
+@pytest.mark.parametrize(
+    ("of", "now", "before", "parts"),
+    [
+        pytest.param(Window(10_000, 3_600, "log"), "26.9.2.1", ["26.9.2.1"], 5_000, id="plain"),
+        # It remembered 1 000 parts before its upgrade; what came then has pushed others out.
+        pytest.param(Window(10_000, 3_600, "log"), "26.1.2.1", ["25.8.2.1"], 500, id="upgraded"),
+        pytest.param(Window(10_000, 3_600, "log"), "26.3.9.1", ["25.8.2.1", "26.1.2.1"], 250),
+        pytest.param(Window(100, 3_600, "log"), "26.1.2.1", ["25.8.2.1"], 50, id="smaller now"),
+        pytest.param(Window(1_000, 604_800, "log"), "25.8.2.1", ["25.8.2.1"], 500, id="older"),
+        # Such a table has 0 by default in every version, so it names its own.
+        pytest.param(Window(10_000, None, "parts"), "26.1.2.1", ["25.8.2.1"], 5_000, id="parts"),
+    ],
+)
+def test_how_many_parts_may_follow(of: Window, now: str, before: list[str], parts: int) -> None:
+    assert surely_remembered(of, 60, now, before) == parts
+
+
+def test_none_may_follow_once_time_is_over() -> None:
+    assert surely_remembered(Window(10_000, 3_600, "log"), 1_801, "26.9.2.1", ["26.9.2.1"]) == -1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loader.core.table_rules import Window
-from loader.core.token_hashes import hashes_of_a_token, knows_tokens
+from loader.core.token_hashes import hashes_of_a_token, knows_tokens, surely_remembered
 from relay.clickhouse.insert_settings import deduplicated, known
 from tests.loader.blocks import await_next_second
 from tests.loader.test_work import killed
@@ -101,3 +101,25 @@ def test_a_window_remembers_twice_the_margin(
             bench.client.command(f"INSERT INTO {table} SELECT 1, 'x'", settings=sent)
         assert bench.count(table) == 2 * margin
         bench.close()
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        pytest.param(one, marks=() if one is NOW else pytest.mark.long, id=one.engine)
+        for one in RELEASES
+    ],
+)
+def test_a_replicated_table_remembers_as_many_by_default(tmp_path: Path, release: Release) -> None:
+    """A later version may remember more; what the older one has forgotten stays forgotten."""
+    if not is_made(release):
+        pytest.skip(f"`python -m tests.versions` makes the environment of {release.engine}")
+    with running(release, tmp_path / "server") as engine:
+        client = engine.client()
+        default = client.command(
+            "SELECT value FROM system.replicated_merge_tree_settings "
+            "WHERE name = 'replicated_deduplication_window'"
+        )
+        client.close()
+    since = surely_remembered(Window(10_000, None, "log"), 0, "27.9.1.1", [release.engine])
+    assert since == int(str(default)) // 2
