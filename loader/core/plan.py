@@ -5,7 +5,7 @@ production (loader.blocks.worker carries the effects out) and under the exhausti
 tests/loader/model.py. An attempt at a block goes
 
     ReadEntries -> Claim -> ReadEntries -> [Ask -> [AskRecord]]
-        -> Insert | Park -> Settle -> [ReadEntries] -> Done
+        -> Insert -> [Ask] | Park -> Settle -> [ReadEntries] -> Done
 
 and, where the INSERT refuses the rows themselves, from there
 
@@ -23,7 +23,8 @@ Why it is safe, however many loaders run and whenever they pause or die:
   then the attempt ends in `retry`, and nothing is decided yet.
 * The server's answer to the attempt's own INSERT is proof: at least the block's rows
   written means done, 0 means that nothing happened. No count overrules it, because rows
-  may expire, merge or be hidden from this user the moment they are written.
+  may expire, merge or be hidden from this user the moment they are written. A repeat under a
+  token that a MergeTree may have without the part is answered alike: there rows are counted again.
 * What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
   number means something and the server keeps them; that the server recorded the statement as
   finished; the same statement again under the same token while the table surely remembers it; what
@@ -454,6 +455,7 @@ At = Literal[
     "ask",
     "record",
     "insert",
+    "recount",
     "isolate",
     "mark",
     "end",
@@ -480,6 +482,7 @@ class Run:
         letters: what is known of the block's dead letters, once they were looked for.
         sent: how its INSERT is sent, as its claim says.
         reclaims: how often it has claimed the block for another token.
+        recounts: whether the table's rows are counted once the server has answered its INSERT.
     """
 
     claim: str
@@ -498,6 +501,7 @@ class Run:
     all_stamped: bool = False
     sent: Sent = ALONE
     reclaims: int = 0
+    recounts: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
     facts: InsertFacts = InsertFacts()
@@ -526,7 +530,7 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
             return looks[run.at](run, entries)
         case "claim", Ok() | Made() as taken:
             return _claimed(run, taken), ReadEntries()
-        case "ask" | "record", InsertFacts() | ServerRecord() as proof:
+        case "ask" | "record" | "recount", InsertFacts() | ServerRecord() as proof:
             return _proved(run, proof)
         case "insert", Wrote(rows):
             return _wrote(run, rows)
@@ -687,13 +691,31 @@ def _rejected(run: Run, reason: str) -> tuple[Run, Effect]:
 def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     """The server's answer to one's own statement is proof."""
     if rows >= run.rows:
-        absent = "a person found none of its rows in the table" if run.human == "absent" else ""
-        said = "; ".join(filter(None, [absent, run.why]))
-        return replace(run, at="mark"), Settle(run.attempt, reason=said)
+        return (replace(run, at="recount"), Ask()) if run.recounts else _inserted(run)
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
         return replace(run, at="end"), ReadEntries()
     return run, _few(f"the server wrote {rows} of {run.rows} rows")
+
+
+def _inserted(run: Run) -> tuple[Run, Effect]:
+    absent = "a person found none of its rows in the table" if run.human == "absent" else ""
+    said = "; ".join(filter(None, [absent, run.why]))
+    return replace(run, at="mark"), Settle(run.attempt, reason=said)
+
+
+def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
+    """The answer to a repeat is also that of a server that has the token and lost the part."""
+    counted = facts.counted
+    if counted is None or counted >= run.rows or facts.fewer:
+        return _inserted(run)
+    behind = f" and in {', '.join(facts.views)}" if facts.views else ""
+    reason = (
+        f"the server answered that the table has all of its rows, and {counted} of {run.rows} are "
+        "there: it has the block's deduplication token and lost a part. Run ALTER TABLE ... DELETE "
+        f"for those that are there{behind}, be it none, then let the block be inserted"
+    )
+    return replace(run, at="mark"), Park(run.attempt, reason)
 
 
 def _few(reason: str) -> Done:
@@ -703,6 +725,8 @@ def _few(reason: str) -> Done:
 def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
     if isinstance(proof, ServerRecord):
         return _on(run, _decide_by_record(run, proof))
+    if run.at == "recount":
+        return _recounted(run, proof)
     run = replace(run, facts=proof)
     return _on(run, _decide(run))
 
@@ -713,6 +737,8 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
         return replace(run, at="record"), effect
     if isinstance(effect, Claim):
         run = replace(run, attempt=effect.attempt, reclaims=run.reclaims + 1)
+    if isinstance(effect, Insert):
+        run = replace(run, recounts=_recounts(run))
     ends: dict[type[Effect], At] = {
         Claim: "claim",
         Insert: "insert",
@@ -721,6 +747,12 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
         WriteLetters: "letters",
     }
     return replace(run, at=ends.get(type(effect), run.at), facts=InsertFacts()), effect
+
+
+def _recounts(run: Run) -> bool:
+    """Whether a repeat may find its token without the part, and a count shows it."""
+    repeats = any(entry.sent == run.sent for entry in run.earlier)
+    return repeats and run.facts.logs_tokens and run.all_stamped and not run.facts.fewer
 
 
 def _decide(run: Run) -> Effect:
@@ -851,10 +883,14 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
-    if run.human != "dead" and not removed and (limit := _remembered(run)) is not None:
-        return _insert(run, limit, anew=False)
+    counts = counted == 0 and not facts.fewer and not facts.views and not removed
     alike = all(entry.transform == run.transform for entry in run.earlier)
     replaces = facts.repeatable and alike and run.human != "dead"
+    # Where nobody needs the token, one without its part must not stand for rows that are not there.
+    needless = facts.logs_tokens and (counts or replaces)
+    believed = run.human != "dead" and not removed and not needless
+    if believed and (limit := _remembered(run)) is not None:
+        return _insert(run, limit, anew=False)
     if facts.unconfirmed and facts.passing and not replaces:
         return _unconfirmed(run)
     if run.human == "dead":
@@ -865,7 +901,6 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     # lacks something, or a person inserted them by hand.
     if replaces:
         return _insert(run, None, anew=facts.logs_tokens)
-    counts = counted == 0 and not facts.fewer and not facts.views and not removed
     if counts or (record.state == "never" and not counted):
         return _insert(run, None, anew=_may_be_orphan(run, counted))
     unknown = run.forgotten and not run.lost and record.state != "perhaps"

@@ -118,6 +118,48 @@ def test_a_token_without_its_part_keeps_no_rows_out(
     assert copies(client, table) == (300 * blocks, 300 * blocks)
 
 
+def test_such_a_token_is_not_believed_while_others_insert(
+    site: Site, client: Client, app: str
+) -> None:
+    """The table's counter has moved; a count of `_block` tells: it was `loaded`, with 0 of 300."""
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.t", ", _block String", more=window(100))
+    await_next_second(client)
+    (block,) = site.journal.seal(table, batch(0, 300))
+    lose_a_part(site, client, table, [block])
+    others_insert(client, table)
+    with site.worker() as worker:
+        assert until_settled(worker, [block]) == ["loaded"]
+    assert copies(client, table) == (300, 300)
+
+
+def test_lost_rows_are_found_where_a_view_needs_such_a_token(
+    site: Site, client: Client, app: str
+) -> None:
+    """The view has its rows and the table has none: it was `loaded`. A person begins anew."""
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.t", ", _block String", more=window(100))
+    view = f"{table}_rows"
+    client.command(
+        f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple() {window(100)}"
+    )
+    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT id FROM {table}")
+    await_next_second(client)
+    (block,) = site.journal.seal(table, batch(0, 300))
+    lose_a_part(site, client, table, [block])
+    with site.worker() as worker:
+        assert until_settled(worker, [block]) == ["parked"]
+    ledger = ledger_of(site.journal.settings())
+    ((_, reason),) = ledger.parked()
+    assert "0 of 300 are there: it has the block's deduplication token" in reason
+    assert (number(client, table), number(client, view)) == (0, 300)
+    now = "SETTINGS mutations_sync = 2"
+    client.command(f"ALTER TABLE {table} DELETE WHERE _block = '{block.id}' {now}")
+    client.command(f"TRUNCATE TABLE {view}")
+    ((_, state, reason),) = resolve(site.journal.settings(), ledger, [block.id], "absent")
+    assert (state, number(client, table), number(client, view)) == ("loaded", 300, 300), reason
+
+
 def test_a_person_who_has_looked_is_not_kept_out_by_such_a_token(
     site: Site, client: Client, app: str
 ) -> None:

@@ -78,6 +78,23 @@ def test_a_server_that_is_killed(
     assert "loaded" in endings
 
 
+@pytest.mark.parametrize("table", [Table(window=6), PARTITIONED, Table(window=6, replaces=True)])
+def test_a_server_that_is_killed_while_others_insert(table: Table) -> None:
+    """The counter moves, so it says nothing; a count does, or a repeat changes nothing."""
+    start = begin(table, loaders=1, rounds=3, faults=1, others=1, kills=1)
+    _, endings = search(start, table, Guards())
+    assert "loaded" in endings
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_server_that_is_killed_with_a_view_behind_the_table(others: int) -> None:
+    """What only the token tells of the view, a count tells of the table."""
+    table = Table(window=8, viewed=True)
+    start = begin(table, loaders=1, rounds=3, faults=1, others=others, kills=1)
+    _, endings = search(start, table, Guards())
+    assert endings == {"loaded", "parked"}
+
+
 @pytest.mark.parametrize(
     ("guards", "table"),
     [
@@ -648,6 +665,15 @@ WAITS = plan.Done("retry", "the replica has still to check a part")
         # Where only the token can tell, it is believed; and a view has rows that it alone tells.
         (replace(KILLED, inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
         (replace(KILLED, inserted=0, newest=7, views=("v",)), {}, plan.Insert(7)),
+        # Others have inserted, and still a count tells, or a repeat changes nothing.
+        (replace(KILLED, counted=0, inserted=3, margin=50, newest=7), {}, ANEW),
+        (replace(LOGS, counted=0, inserted=1, margin=50, newest=7), {}, ANEW),
+        (
+            replace(KILLED, counted=0, inserted=3, margin=50, newest=7, repeatable=True, fewer="m"),
+            {},
+            ANEW,
+        ),
+        (replace(LOGS, counted=4, inserted=1, margin=50, newest=7), {}, plan.Insert(56)),
         # A person who has looked; one who errs is kept from it by the token.
         (LOGS, {"human": "absent", "stamped": False}, plan.Insert(None)),
         (KILLED, {"human": "absent", "stamped": False}, ANEW),
@@ -744,6 +770,61 @@ def test_others_that_insert_meanwhile_bring_the_token_back() -> None:
         if effect == plan.AskRecord():
             run, effect = plan.step(run, UNCLEAR)
     assert effect == plan.Insert(55)
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        (replace(LOGS, counted=10), plan.Settle(2)),
+        (replace(LOGS, counted=4), plan.Park),
+        (replace(LOGS, counted=0), plan.Park),
+        # Somebody removes rows meanwhile.
+        (replace(LOGS, counted=4, fewer="rows were deleted"), plan.Settle(2)),
+    ],
+)
+def test_a_repeat_of_what_a_count_can_show_is_counted(
+    again: plan.InsertFacts, expected: plan.Effect | type[plan.Effect]
+) -> None:
+    """The token may be there without a part, and the server answers alike."""
+    for facts in (
+        replace(LOGS, counted=4, inserted=1, margin=50, newest=7),
+        replace(LOGS, counted=0, inserted=1, margin=50, newest=7, views=("v",)),
+    ):
+        run, effect = repeated(facts)
+        run, effect = plan.step(run, plan.Wrote(10))
+        assert effect == plan.Ask()
+        _, effect = plan.step(run, replace(again, views=facts.views))
+        assert effect == expected or type(effect) is expected
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(plan.InsertFacts(counted=4, inserted=1, margin=50, newest=7), id="replicated"),
+        pytest.param(replace(LOGS, inserted=1, margin=50, newest=7), id="not counted"),
+        pytest.param(
+            replace(LOGS, counted=4, fewer="m", inserted=1, margin=50, newest=7), id="merges"
+        ),
+    ],
+)
+def test_other_repeats_are_proved_by_their_answer(facts: plan.InsertFacts) -> None:
+    run, _ = repeated(facts)
+    assert plan.step(run, plan.Wrote(10))[1] == plan.Settle(2)
+
+
+def repeated(facts: plan.InsertFacts) -> tuple[plan.Run, plan.Effect]:
+    """An attempt that repeats another's INSERT under its token."""
+    stamped = facts.counted is not None
+    first = plan.Entry(plan.PREPARED, 1, "dead", 6, stamped=stamped, rows=10, sent=plan.ALONE)
+    run, _ = plan.step(plan.start("me", 10, stamped=stamped)[0], (first,))
+    run, _ = plan.step(run, plan.Ok())
+    run, effect = plan.step(run, (first, replace(first, attempt=2, claim="me")))
+    assert effect == plan.Ask()
+    run, effect = plan.step(run, facts)
+    assert effect == plan.AskRecord()
+    run, effect = plan.step(run, UNCLEAR)
+    assert effect == plan.Insert(56)
+    return run, effect
 
 
 def test_a_parked_block_says_what_was_found() -> None:
