@@ -788,7 +788,8 @@ def _insert(run: Run, limit: int | None, *, anew: bool) -> Effect:
     refused = read_token(run.sent) if run.rejected else 0
     token = max(_newest_token(run.earlier), refused)
     if anew:
-        used = [read_token(entry.sent) for entry in run.earlier]
+        # What does not say how it was sent may have had the first.
+        used = [read_token(entry.sent) or int(not entry.sent) for entry in run.earlier]
         token = 1 + max([*used, refused, int(run.forgotten)])
     if run.sent in {say_alone(token), UNREMEMBERED}:
         return Insert(limit)

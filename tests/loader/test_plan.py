@@ -678,6 +678,12 @@ WAITS = plan.Done("retry", "the replica has still to check a part")
         (LOGS, {"human": "absent", "stamped": False}, plan.Insert(None)),
         (KILLED, {"human": "absent", "stamped": False}, ANEW),
         (plan.InsertFacts(removed="deleted"), {"human": "absent", "stamped": False}, ANEW),
+        # A claim of a version that did not say so was sent under the block's id, too.
+        (
+            plan.InsertFacts(removed="deleted"),
+            {"human": "absent", "stamped": False, "sent": ""},
+            ANEW,
+        ),
         # The rows, all or some of them, which the replica drops if Keeper does not have them.
         (SHOWN, {}, WAITS),
         (replace(SHOWN, counted=4), {"record": NEVER}, WAITS),
