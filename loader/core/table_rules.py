@@ -88,6 +88,9 @@ class Nature:
         patched: whether rows may be updated or deleted without a mutation that tells of it.
         forwards: whether rows go to other tables, as those of a Distributed one do, of which
             nothing is known here: they may be replicated.
+        empties: whether the server may take all rows out of a part by itself: they expire, or
+            cancel each other. Such a part goes within a minute, whatever old_parts_lifetime is, and
+            its token with it; the insert counter goes back if it was the newest.
     """
 
     window: Window
@@ -97,6 +100,7 @@ class Nature:
     repeatable: bool = False
     patched: bool = False
     forwards: bool = False
+    empties: bool = False
 
     @property
     def one_step(self) -> bool:
@@ -146,6 +150,7 @@ def nature(
         and not (views or expiry or keys.vary(table.version)),
         patched=all(table.setting(name, defaults) for name in _PATCHED),
         forwards=not table.is_merge_tree and engine not in _KEEPS_ROWS,
+        empties=expiry != "" or "Collapsing" in table.merging,
     )
 
 

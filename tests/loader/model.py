@@ -637,8 +637,8 @@ def _killed(world: World, table: Table) -> Iterator[World]:
 def _deleted(world: World) -> Iterator[World]:
     """A person deletes the rows: tokens stay until a part that was emptied is cleaned up.
 
-    A condition of the design: that takes longer (old_parts_lifetime) than a loader from its look to
-    its repeat.
+    A condition of the design: that takes longer (cleanup_delay_period) than a loader from its look
+    to its repeat.
     """
     if not world.deletes or not any(world.copies) or world.flying:
         return

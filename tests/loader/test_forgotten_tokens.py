@@ -24,7 +24,7 @@ AT_ONCE = (
     ", old_parts_lifetime = 0, cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, "
     "merge_tree_clear_old_parts_interval_seconds = 1"
 )
-"""What takes eight minutes by default: an emptied part goes, and its token with it."""
+"""What takes some 30 s by default: an emptied part goes, and its token with it."""
 
 
 @pytest.mark.parametrize("stamped", [True, False])

@@ -17,8 +17,10 @@ from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
 from loader.operate.resolve import resolve
 from relay.errors import Unavailable
+from tests.broker.pipeline import wait_until
 from tests.loader.blocks import Journal, await_next_second, batch
 from tests.loader.test_evidence import create, number, until_settled, window
+from tests.loader.test_forgotten_tokens import AT_ONCE
 from tests.loader.test_set_back import loaded
 from tests.loader.test_work import copies, killed, make, others_insert
 from tests.loader.unsparked import Unsparked
@@ -158,6 +160,32 @@ def test_lost_rows_are_found_where_a_view_needs_such_a_token(
     client.command(f"TRUNCATE TABLE {view}")
     ((_, state, reason),) = resolve(site.journal.settings(), ledger, [block.id], "absent")
     assert (state, number(client, table), number(client, view)) == ("loaded", 300, 300), reason
+
+
+def test_a_part_that_has_expired_is_no_part_that_never_came(
+    site: Site, client: Client, app: str
+) -> None:
+    """The newest part goes, and the table's counter goes back: the view got its rows twice."""
+    client.command(f"CREATE DATABASE {app}")
+    day_old = ", day DateTime DEFAULT now() - INTERVAL 1 DAY"
+    expires = f"TTL day + INTERVAL 1 HOUR {window(100)}, merge_with_ttl_timeout = 1{AT_ONCE}"
+    table = create(client, f"{app}.t", day_old, more=expires)
+    view = f"{table}_rows"
+    client.command(f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple()")
+    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT id FROM {table}")
+    await_next_second(client)
+    (block,) = site.journal.seal(table, batch(0, 300))
+    with site.worker():
+        killed(site.journal, [block], "after_insert")
+    client.command(f"DETACH TABLE {table}")
+    client.command(f"ATTACH TABLE {table}")  # a table that is idle cleans up late
+    parts = f"system.parts WHERE database = '{app}' AND table = 't'"
+    wait_until(lambda: number(client, parts) == 0, "that the expired part goes")
+    site.engine.kill()  # its logs may lack their end then
+    site.engine.start()
+    with site.worker() as worker:
+        assert until_settled(worker, [block]) in (["loaded"], ["parked"])
+    assert number(client, view) == 300
 
 
 def test_a_person_who_has_looked_is_not_kept_out_by_such_a_token(
