@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import threading
@@ -20,6 +21,7 @@ from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.progress import AuditProgress
 from relay.operate.verify.read import journal
 from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.read.topic import DeletedMeanwhile, TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.verify.histories import APP, SOURCE, History, clean
 from tests.verify.test_live import ran
@@ -227,6 +229,17 @@ def test_a_verifier_goes_on_where_nothing_was_left(
     assert suspended.progress.problem == ""
     assert suspended.read_to()[1] == ends[1]
     assert suspended.reader.behind == {0: 0, 1: 0}
+
+
+def test_a_stretch_of_a_topic_whose_beginning_was_deleted_says_so(pipeline: Pipeline) -> None:  # noqa: F811
+    """`relay verify --deep` sent its user to the brokers and to the rights of Kafka."""
+    topic = names.journal_topic(pipeline.app)
+    with contextlib.closing(TopicReader(load(ran(pipeline)))) as reader:
+        end = reader.bounds(topic, 0)[1]
+        delete(pipeline, 2)
+        with pytest.raises(DeletedMeanwhile, match="begins at offset 2 now"):
+            list(reader.read(topic, 0, 0, end))
+        assert next(message.offset() for message in reader.read(topic, 0, 2, end)) >= 2
 
 
 def test_what_reads_the_journal_once_says_that_it_was_overtaken(

@@ -14,6 +14,7 @@ from relay.errors import Unavailable
 from relay.operate.verify import deep
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.ledger_history import WaitingBlock
+from relay.operate.verify.read.topic import DeletedMeanwhile
 from relay.records_pb2 import Block, Commit, DeadLetters
 
 APP, SOURCE = "shop", "source"
@@ -90,10 +91,9 @@ JOURNAL = {
 
 
 def audited(
-    silent: set[Place], monkeypatch: pytest.MonkeyPatch, last: Place | None = None
+    brokers: SomeBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[deep.Deep, list[str], SomeBrokers]:
     """The audit, the texts of what it found, and whom it asked."""
-    brokers = SomeBrokers(silent, last)
     monkeypatch.setattr(deep, "TopicReader", lambda *_: brokers)
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
     settings = Settings.model_validate(
@@ -112,7 +112,7 @@ def audited(
 
 
 def test_all_that_is_lost_is_found_where_all_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    further, found, _ = audited(set(), monkeypatch)
+    further, found, _ = audited(SomeBrokers(set(), None), monkeypatch)
     assert (further.not_judged, further.errors) == ([], [])
     for text in (
         "block shop:d.a:0:1:0: its chunks",
@@ -142,8 +142,8 @@ def test_a_partition_that_does_not_answer_keeps_nothing_else_from_being_judged(
     silent: Place, lacks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ended the audit before ClickHouse was asked about any table."""
-    _, everything, _ = audited(set(), monkeypatch)
-    further, found, brokers = audited({silent}, monkeypatch)
+    _, everything, _ = audited(SomeBrokers(set(), None), monkeypatch)
+    further, found, brokers = audited(SomeBrokers({silent}, None), monkeypatch)
     left = [one for one in everything if not any(text in one for text in lacks)]
     assert (found, len(left)) == (left, len(everything) - len(lacks))
     said = f"nobody leads {silent[0]}[{silent[1]}]"
@@ -152,6 +152,42 @@ def test_a_partition_that_does_not_answer_keeps_nothing_else_from_being_judged(
     assert brokers.asked[silent] == 1, "each question may take half a minute"
 
 
+class Shrinking(SomeBrokers):
+    """Retention deletes what stands before offset `gone` when `place` is first read."""
+
+    def __init__(self, place: Place, gone: int, times: int) -> None:
+        super().__init__(set(), None)
+        self._place, self._gone, self._times = place, gone, times
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        super().bounds(topic, partition)
+        if (topic, partition) != self._place:
+            return 0, 0
+        return 0, self._gone
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
+        if start < end and self._times:
+            self._times -= 1
+            raise DeletedMeanwhile(f"{topic}[{partition}] was deleted", "run it again")
+        assert start >= end or (topic, partition) == self._place
+        return iter(())
+
+
+@pytest.mark.parametrize("place", [(A, 0), (DEAD, 0), (SOURCE, 0)])
+def test_records_that_are_deleted_while_they_are_read_are_no_fault(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition is judged from where it begins now; it was not judged, with status 4."""
+    further, _, brokers = audited(Shrinking(place, 10, 2), monkeypatch)
+    assert further.errors == []
+    assert brokers.asked[place] >= 3
+
+
+def test_a_partition_that_is_always_overtaken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    further, _, _ = audited(Shrinking((A, 0), 100, 99), monkeypatch)
+    assert [error.message for error in further.errors] == [f"{A}[0] was deleted"]
+
+
 def test_where_no_broker_answers_the_audit_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable, match="nobody answers"):
-        audited({(A, 0)}, monkeypatch, last=(A, 0))
+        audited(SomeBrokers({(A, 0)}, (A, 0)), monkeypatch)

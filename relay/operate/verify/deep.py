@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from relay import names
@@ -26,7 +27,7 @@ from relay.operate.verify.judge.ledger_history import lost, waiting_lines
 from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
-from relay.operate.verify.read.topic import TopicReader, header, table_of
+from relay.operate.verify.read.topic import DeletedMeanwhile, TopicReader, header, table_of
 from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block, Commit
 
 _Found = TypeVar("_Found", "Anomaly", "UnplacedAnomaly")
+_TRIES = 5
+"""At a partition whose records are deleted while they are read; a segment at a time goes."""
 
 
 class Deep:
@@ -97,13 +100,9 @@ class Deep:
                 continue
             for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
                 of_partition = chunks[topic, partition]
+                judge = partial(self._block_topic, topic, partition, of_partition)
                 found = (
-                    self._read(
-                        self._topics,
-                        topic,
-                        partition,
-                        self._block_topic(topic, partition, of_partition),
-                    )
+                    self._read(self._topics, topic, partition, judge)
                     if partition in there
                     else beyond(of_partition, 0, 0)
                 )
@@ -113,17 +112,33 @@ class Deep:
         source = self._settings.source.topic
         progress(f"reading {source}")
         for partition in sorted(self._commits):
-            found = self._read(self._sources, source, partition, self._source(partition))
-            yield from anomalies(found, partition=partition)
+            judge = partial(self._source, partition)
+            yield from anomalies(
+                self._read(self._sources, source, partition, judge), partition=partition
+            )
 
     def _read(
-        self, reader: TopicReader, topic: str, partition: int, found: Iterator[_Found]
-    ) -> Iterator[_Found]:
-        """Yield what is found in a partition, as far as its leader answers."""
-        try:
-            yield from found
-        except Unavailable as error:
-            self._pass_over(reader, topic, partition, error)
+        self,
+        reader: TopicReader,
+        topic: str,
+        partition: int,
+        judge: Callable[[], Iterator[_Found]],
+    ) -> list[_Found]:
+        """Return what is found in a partition, as far as its leader answers.
+
+        Where retention goes on meanwhile, it is judged once more from its new start.
+        """
+        found: list[_Found] = []
+        for left in range(_TRIES, 0, -1):
+            found.clear()
+            try:
+                found.extend(judge())
+            except Unavailable as error:
+                if isinstance(error, DeletedMeanwhile) and left > 1:
+                    continue
+                self._pass_over(reader, topic, partition, error)
+            break
+        return found
 
     def _pass_over(
         self, reader: TopicReader, topic: str, partition: int, error: Unavailable
@@ -193,8 +208,8 @@ class Deep:
         known = {block.id for block in blocks if block.table not in landing.failed}
         topic = names.dead_topic(self._settings.app)
         for partition in sorted(self._commits):
-            letters = self._dead_letters(topic, partition, landing.refused, known)
-            yield from self._read(self._topics, topic, partition, letters)
+            judge = partial(self._dead_letters, topic, partition, landing.refused, known)
+            yield from self._read(self._topics, topic, partition, judge)
 
     def _logs(
         self, places: Iterable[tuple[str, int]]

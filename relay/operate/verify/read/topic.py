@@ -16,7 +16,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.errors import Unavailable
 from relay.kafka.librdkafka import headers
-from relay.kafka.partition_reader import PartitionReader, records
+from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader, records
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
+
+
+class DeletedMeanwhile(Unavailable):
+    """Retention, or a person, deleted records before they were read: read from the new start."""
 
 
 class TopicReader:
@@ -67,13 +71,25 @@ class TopicReader:
                 raise _unread(topic, partition, error) from error
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
-        """Yield visible messages in [start, end)."""
+        """Yield visible messages in [start, end).
+
+        Raises:
+            DeletedMeanwhile: the log begins behind the next one now.
+        """
         place = TopicPartition(topic, partition, start)
         if start >= end:
             return
         try:
             yield from records(self._consumer, place, end, SECONDS)
         except KafkaException as error:
+            if error.args[0].code() in OUT_OF_RANGE:
+                begins = self.bounds(topic, partition)[0]
+                if begins > start:
+                    raise DeletedMeanwhile(
+                        f"{topic}[{partition}] begins at offset {begins} now: records were "
+                        f"deleted while they were read, from offset {start} on",
+                        "run it again",
+                    ) from error
             raise _unread(topic, partition, error) from error
 
     def close(self) -> None:
