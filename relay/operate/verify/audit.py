@@ -208,7 +208,8 @@ class Audit:
         text = (
             f"retention or a person deleted {several(last - gone.n, 'journal record')} "
             f"(n={gone.n + 1} to n={last}) before they were audited: the verifier stood at offset "
-            f"{gone.at}, and the journal begins at offset {gone.start}"
+            f"{gone.at}, and the journal begins at offset {gone.start}. Nothing can audit them any "
+            "more: run relay verify --deep, then start this verifier again, which begins there"
         )
         return Anomaly(AnomalyKind.GAP, partition, n, offset, text)
 
