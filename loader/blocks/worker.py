@@ -21,7 +21,7 @@ from loader.blocks.made_rows import Maker
 from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
-from loader.clickhouse.client import TableRefused
+from loader.clickhouse.client import TableRefused, answered
 from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.replica_lag import lag
 from loader.clickhouse.running_statements import Running
@@ -196,7 +196,7 @@ class Worker:
         try:
             targets = self._look(blocks, new)
         except Unavailable as error:
-            return retry(blocks, error.message)
+            return retry(blocks, error.message, self._whose(error))
         except TableRefused as error:
             return self._refused(error, blocks, new, begin)
         claim = uuid.uuid4().hex
@@ -226,6 +226,19 @@ class Worker:
             by_table = ([b for b in blocks if b.table == table] for table in tables)
             return [one for some in by_table for one in self._few(some, new, begin, ())]
         return retry(blocks, error.message, About.TABLE)
+
+    def _whose(self, error: Unavailable) -> str:
+        """What a look that failed is about: its tables, if the server can look at the ledger.
+
+        So while their database is away, not each micro-batch tries their blocks anew.
+        """
+        if not answered(error):
+            return ""
+        try:
+            self._tables.look({self._ledger.table})
+        except (Unavailable, TableRefused):
+            return ""
+        return About.TABLE_NOW
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)

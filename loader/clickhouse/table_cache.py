@@ -8,9 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from loader.clickhouse.client import TableRefused
+from loader.clickhouse.client import TableRefused, answered
 from relay import names
-from relay.clickhouse.errors import number
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -77,6 +76,6 @@ class TableCache:
             return self._tables.look(tables)
         except Unavailable as error:
             databases = {names.split_table(table)[0] for table in tables}
-            if len(databases) == 1 or number(str(error.__cause__)) is None:
+            if len(databases) == 1 or not answered(error):
                 raise
             raise TableRefused(error.message, error.next_step) from error

@@ -10,13 +10,18 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
+from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables_behind
 from loader.clickhouse.client import TableRefused, connect
+from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables
 from loader.clickhouse.tables_behind import reached
+from loader.core.set_aside_plan import Aside, Asides
+from relay.clickhouse.errors import About
 from relay.config.settings import Settings
 from relay.errors import ClickHouseAway, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -90,6 +95,43 @@ def test_the_loader_looks_at_others(client: HttpClient) -> None:
     assert looks.look([here], {"1"}).keys() == {HERE}
     with pytest.raises(Unavailable):
         looks.look([away], {"2"})
+
+
+@pytest.fixture
+def worker(client: HttpClient, settings: Settings) -> Iterator[Worker]:
+    Ledger(client, settings.loader.database, settings.app).ensure(settings.loader.database)
+    with contextlib.closing(Worker(settings)) as made:
+        yield made
+
+
+def of_table(table: str, at: int = 0) -> Block:
+    return Block(id=f"shop:{table}:0:0:{at}", table=table, rows=1)
+
+
+@pytest.mark.parametrize("beside", [(), ("shop.typo",)], ids=["alone", "with another's"])
+def test_a_table_whose_database_is_away_is_shut(worker: Worker, beside: tuple[str, ...]) -> None:
+    """After a few tries its next blocks are not tried. Red before: each micro-batch tried anew."""
+    asides, blocks = Asides(), [of_table(table) for table in (AWAY, *beside)]
+    found = {one.block: one for one in worker.load(blocks)}
+    away = found[blocks[0].id]
+    assert (away.outcome, away.about) == ("retry", About.TABLE_NOW)
+    assert [found[one.id].about for one in blocks[1:]] == [About.TABLE] * len(beside)
+    asides.put(Aside(blocks[0], away.reason, away.about), 0.0)
+    assert "m" in asides.shut(AWAY)
+
+
+def test_a_server_that_can_look_at_nothing_is_waited_for(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is no table's trouble: none of them is shut."""
+
+    def fails(*_: object) -> None:
+        cause = DatabaseError("Code: 241. DB::Exception: (total) memory limit exceeded")
+        raise Unavailable("asking about the tables: Code: 241") from cause
+
+    monkeypatch.setattr(Tables, "look", fails)
+    blocks = [of_table(table) for table in (HERE, AWAY)]
+    assert [(one.outcome, one.about) for one in worker.load(blocks)] == [("retry", "")] * 2
 
 
 def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
