@@ -10,7 +10,8 @@ says that the ledger was lost, it is parked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -23,7 +24,7 @@ from loader.core.entries import NewEntry
 from loader.core.plan import Entry, doubt
 from loader.core.positions import Unsure
 from relay.clickhouse.quoting import quoted_table
-from relay.errors import Refused
+from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -101,19 +102,35 @@ class Forgotten:
         runs = self._running.of_app(self._ledger.app, {table for table, _ in by_table})
         found = {one for blocks in by_table.values() for one in blocks if one in runs.blocks}
         unseen: dict[str, Block] = {}
+        nothing_runs = not runs.blocks
         for (table, lost), blocks in sorted(by_table.items()):
             if table in runs.unknown:  # what runs there may leave rows: the attempt waits for it
                 found |= blocks.keys()
                 continue
+            ask = partial(self._among, table, blocks, unseen, lost=lost, nothing_runs=nothing_runs)
             try:
-                nothing_runs = not runs.blocks
-                found |= self._among(table, blocks, unseen, lost=lost, nothing_runs=nothing_runs)
+                # A person says that the ledger was lost: then a doubt parks blocks whose table may
+                # turn out to be empty, which no trouble that passes may do.
+                found |= ask() if lost else self._or_all(blocks, ask)
             except Refused:  # one table's trouble: the attempt at its blocks meets it again
                 found |= blocks.keys()
         if unseen:
             since_ms = min(earliest(block) for block in unseen.values())
-            found |= self._tables.evidence.recorded(unseen, since_ms)
+            recorded = partial(self._tables.evidence.recorded, unseen, since_ms)
+            found |= self._or_all(unseen, recorded)
         return found
+
+    def _or_all(self, blocks: Collection[str], ask: Callable[[], Collection[str]]) -> set[str]:
+        """Return which of the blocks a question finds; all of them where it alone gets no answer.
+
+        Then the attempt at them meets the trouble again, and nothing else waits for it. A server
+        that answers nothing is waited for: all blocks would be in doubt.
+        """
+        try:
+            return set(ask())
+        except Unavailable:
+            self._ask("SELECT 1")
+            return set(blocks)
 
     def _among(
         self,
@@ -137,12 +154,13 @@ class Forgotten:
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
                 self._empty.add(table)
             return set()
+        counted = partial(self._tables.counted, table, blocks)
         if target.counts(self._stamp):
-            return set(self._tables.counted(table, blocks))
+            return self._or_all(blocks, counted)
         if lost:
             return set(blocks)
         unseen.update(blocks)
-        return set(self._tables.counted(table, blocks)) if target.stamped(self._stamp) else set()
+        return self._or_all(blocks, counted) if target.stamped(self._stamp) else set()
 
     def _has_rows(self, table: str) -> bool:
         return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted

@@ -1,23 +1,28 @@
-"""Which blocks are asked about though the ledger has no entry of them; on the real server."""
+"""Which blocks are asked about though the ledger has no entry of them."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
 
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.running_statements import Running, Runs
+from loader.clickhouse.tables import Target
 from loader.core.plan import PREPARED, Entry, doubt
 from loader.core.positions import Unsure
+from loader.core.table_rules import Nature, Window
 from relay.config.server_settings import ClickHouse
+from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.test_work import make
@@ -185,3 +190,96 @@ def test_behind_a_balancer_each_table_is_asked_of_its_server(
     ledger.client.set_client_setting("log_comment", f"{own},claim=x")
     assert balanced.of_app(ledger.app, {table}) == Runs(frozenset({own}))
     balanced.close()
+
+
+class TroubledTables:
+    """In the place of Tables: none has a row of any block, and of d.bad a question fails."""
+
+    def __init__(self, question: str, nature: Nature) -> None:
+        self._question, self._nature = question, nature
+        self.evidence = self
+
+    def _ask(self, question: str, *, bad: bool) -> None:
+        if bad and question == self._question:
+            raise Unavailable("asking about the tables: Code: 158. Limit for rows exceeded")
+
+    def look(self, tables: Collection[str]) -> dict[str, Target]:
+        self._ask("look", bad="d.bad" in tables)
+        stamped = {"id": "Int64", "_block": "String"}
+        return {table: Target(stamped, 1, self._nature, 0) for table in tables}
+
+    def shown_only(self, _: str) -> str:
+        return ""
+
+    def counted(self, table: str, _: Collection[str]) -> dict[str, int]:
+        self._ask("counted", bad=table == "d.bad")
+        return {}
+
+    def recorded(self, blocks: Collection[str], _: int) -> set[str]:
+        self._ask("recorded", bad="app:d.bad:0:0:1" in blocks)
+        return set()
+
+
+COUNTABLE, PASSING = Nature(Window(0, None, "parts")), Nature(Window(0, None, "none"))
+
+
+def in_trouble(
+    monkeypatch: pytest.MonkeyPatch, question: str, nature: Nature, *, away: bool, lost: bool
+) -> Forgotten:
+    """What looks at tables of which one has trouble, or whose server is away by then."""
+
+    def query(sql: str, **_: object) -> SimpleNamespace:
+        if away and sql == "SELECT 1":
+            raise DatabaseError("Code: 202. DB::Exception: Too many simultaneous queries")
+        return SimpleNamespace(result_rows=[[[]]])
+
+    ledger = cast("Ledger", SimpleNamespace(app="app", client=SimpleNamespace(query=query)))
+    forgotten = Forgotten(ledger, "_block", {0: Unsure(10, lost=10 if lost else 0)})
+    monkeypatch.setattr(forgotten, "_tables", TroubledTables(question, nature))
+    return forgotten
+
+
+IN_TROUBLE = [(0, at, block("app", f"d.{name}", 1)) for at, name in enumerate(("bad", "well"))]
+
+
+@pytest.mark.parametrize(
+    ("question", "nature", "lost"),
+    [
+        ("look", COUNTABLE, False),
+        ("counted", COUNTABLE, False),
+        ("counted", PASSING, False),
+        ("counted", COUNTABLE, True),
+    ],
+)
+def test_one_tables_trouble_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, question: str, nature: Nature, *, lost: bool
+) -> None:
+    """The attempt at its own blocks meets it again. Red before: every other's waited."""
+    forgotten = in_trouble(monkeypatch, question, nature, away=False, lost=lost)
+    assert forgotten.among(IN_TROUBLE) == {"app:d.bad:0:0:1"}
+
+
+def test_a_question_about_the_query_log_that_fails_leaves_its_blocks_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked once for all of those tables, and for no other."""
+    forgotten = in_trouble(monkeypatch, "recorded", PASSING, away=False, lost=False)
+    assert forgotten.among(IN_TROUBLE) == {one.id for *_, one in IN_TROUBLE}
+
+
+@pytest.mark.parametrize("question", ["look", "counted"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_server_that_answers_nothing_puts_no_block_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, question: str, *, lost: bool
+) -> None:
+    """Else all blocks of a micro-batch would be asked about one by one."""
+    forgotten = in_trouble(monkeypatch, question, COUNTABLE, away=True, lost=lost)
+    with pytest.raises(Unavailable):
+        forgotten.among(IN_TROUBLE)
+
+
+def test_a_passing_trouble_parks_nothing_of_a_lost_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table may be empty: that it is not known yet must not leave its blocks to a person."""
+    forgotten = in_trouble(monkeypatch, "look", COUNTABLE, away=False, lost=True)
+    with pytest.raises(Unavailable, match="Limit for rows"):
+        forgotten.among(IN_TROUBLE)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
 from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.tables import Tables
 from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, LOADED, Entry
 from loader.core.set_aside_plan import KEPT
 from loader.core.waiting import Place, turn
 from loader.spark.set_aside import SetAside
+from relay.errors import Unavailable
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 from tests.loader.blocks import Journal, batch
-from tests.loader.test_work import make
+from tests.loader.test_work import copies, make
 from tests.loader.unsparked import Run, Unsparked
 
 
@@ -90,3 +93,43 @@ def test_a_loader_keeps_a_few_in_memory(journal: Journal, ledger: Ledger, databa
     asides._list(1.0)
     (of,) = asides._asides._tables.values()
     assert (len(of.waiting), len(asides._asides)) == (KEPT, 3 * KEPT)
+
+
+@pytest.mark.parametrize("bad", ["a", "b"])
+def test_a_table_that_cannot_be_asked_keeps_no_other_from_its_turn(
+    journal: Journal,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: str,
+) -> None:
+    """Whichever is first, after a restart. Red before: that one was chosen for ever."""
+    tables = {name: make(client, f"{database}.{name}", stamped=True) for name in "ab"}
+    sealed = {name: journal.seal(table, batch(0, 10)) for name, table in tables.items()}
+    for name, table in tables.items():
+        client.command(f"INSERT INTO {table} (id) VALUES (-1)")
+        aside = Entry(ASIDE, 1, "c", reason="not tried", rows=10)
+        ledger.write([NewEntry(block, aside) for block in sealed[name]])
+    counted = Tables.counted
+
+    def fails(of: Tables, table: str, blocks: Collection[str]) -> dict[str, int]:
+        if table == tables[bad]:
+            raise Unavailable("asking about the tables: Code: 158. Limit for rows exceeded")
+        return counted(of, table, blocks)
+
+    monkeypatch.setattr(Tables, "counted", fails)
+    said: list[str] = []
+
+    def say(text: str, **_: Any) -> None:
+        said.append(text)
+
+    SetAside(journal.settings(), ledger, say).finish()
+    there = {name: copies(client, table)[0] for name, table in tables.items()}
+    assert there == {name: 0 if name == bad else 10 for name in tables}
+    assert said[-1] == "1 block stands aside; `loader parked ls` says why"
+    (waits,) = ledger.waiting()
+    assert "Code: 158" in waits.reason
+    monkeypatch.undo()
+    SetAside(journal.settings(), ledger, say).finish()
+    assert copies(client, tables[bad]) == (10, 10)
