@@ -225,7 +225,10 @@ KAFKA: dict[str, Case] = {
         BLOCKS, "message.timestamp.type=LogAppendTime", message_timestamp_type="CreateTime"
     ),
     "source-missing": told(
-        "rows does not exist", "relay topic create", topics=without_topic("rows")
+        "rows does not exist",
+        "relay topic create",
+        topics=without_topic("rows"),
+        absent=frozenset({"rows"}),
     ),
     "partitions-more": other_topic(
         "app.journal", "13 partitions, the source 12", "another `app`", partitions=13
@@ -364,7 +367,7 @@ CLICKHOUSE: dict[str, Case] = {
     "async-insert": a_setting(
         "async_insert", Setting("1"), "async_insert = 1", "SETTINGS async_insert = 0"
     ),
-    "no-targets": a_server("no block topic yet", "--table", tables={}),
+    "no-targets": a_server("no block topic of app app was seen", "--table", tables={}),
     "table-missing": a_server(TABLE, "CREATE TABLE", tables={TABLE: None}),
     "engine-unfit": a_table("engine Distributed", "own MergeTree", engine="Distributed"),
     "engine-merges": a_table("ReplacingMergeTree", "", engine="ReplacingMergeTree"),

@@ -72,6 +72,7 @@ def test_what_could_not_be_asked_is_no_reason_for_other_findings() -> None:
     assert of_kafka(nothing) == []
     dark = clickhouse(table(partitions=None), settings={}, clock=None, ledger=None)
     assert of_clickhouse(dark) == []
+    assert of_kafka(replace(nothing, topics={n: t for n, t in blind.items() if n != "rows"})) == []
 
 
 def test_a_topic_that_may_not_be_looked_at_is_a_missing_right_only() -> None:
@@ -457,7 +458,7 @@ def test_a_coordinator_that_starts_is_no_broker_that_is_away() -> None:
     silent: Any = Silent()
     questions = GroupQuestions(settings(), silent, silent)
     assert questions.group_granted() is None
-    assert questions.heads(topics()) == {}
+    assert questions.heads(topics(), ()) == {}
     assert [what for what, _, _ in asked] == [
         "rights on group app.relay",
         "where group app.relay stands",

@@ -105,7 +105,7 @@ class KafkaFacts:
     numbers: int | None = None
     """Where the schema registry ends; None: it is not there, or was not asked."""
     absent: frozenset[str] = frozenset()
-    """Topics of the app that the brokers say are not there."""
+    """Topics of the app, and its source, that the brokers say are not there."""
     written: tuple[str, ...] = ()
     """Block topics that hold records; asked only where the registry is empty."""
     clock: ClockOffset | None = None
@@ -165,7 +165,7 @@ class TargetFacts:
 
     Attributes:
         engine, engine_full, partition_key: of system.tables.
-        columns: name to (type, default kind).
+        columns: name to (type, default kind); none: this user is not told them.
         partitions: active ones; None: could not be asked.
         replica: None where it is not replicated, or could not be asked.
         views: every view that an INSERT reaches, through views too.

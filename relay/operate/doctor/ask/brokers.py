@@ -63,7 +63,7 @@ class BrokerQuestions:
             group_granted=group.group_granted(),
             transactions=group.transactions(),
             creation=group.creation(topics),
-            heads=group.heads(topics),
+            heads=group.heads(topics, self._absent),
             journal=self._journal(topics),
             numbers=numbers,
             absent=frozenset(self._absent),

@@ -109,8 +109,9 @@ class ClickHouseQuestions:
             targets: tables, as `database.table`.
             more_rights: that this user needs on each of them, beside those of a loader.
         """
-        rows, unread = self._rows(targets)
         database = self._settings.loader.database
+        rows, dark = self._rows({database, *(names.split_table(name)[0] for name in targets)})
+        unread = {name for name in targets if names.split_table(name)[0] in dark}
         found = {
             name: dependents.table(rows, *names.split_table(name))
             for name in targets
@@ -118,7 +119,7 @@ class ClickHouseQuestions:
         }
         there = {name: table for name, table in found.items() if table is not None}
         ledger = dependents.table(rows, database, "ledger")
-        rights = self._rights(there, ledger, more_rights)
+        rights = self._rights(there, ledger, more_rights, known=database not in dark)
         policies = self._policies() if there or ledger else []
         if ledger is not None:
             place = f"{database}.ledger"
@@ -138,7 +139,7 @@ class ClickHouseQuestions:
             unread=tuple(sorted(unread)),
             others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
-            elsewhere=self._elsewhere() if rows and ledger is None else None,
+            elsewhere=self._elsewhere() if ledger is None and database not in dark else None,
             missing=tuple(rights.get("", ())),
             clock=self._clock(),
             unasked=tuple(self._unasked),
@@ -171,25 +172,25 @@ class ClickHouseQuestions:
         self._client.close()
 
     def _rows(
-        self, targets: Collection[str]
+        self, databases: Collection[str]
     ) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
-        """Every table; of databases that another server lists, only those that targets are in.
+        """Every table; of databases that another server lists, only those that are named here.
 
-        And the targets of which the server did not say whether they are there.
+        And those of the named databases of which the server did not say what is in them.
         """
-        source, unread = "system.tables", set()
+        source, dark = "system.tables", set()
         every = self._asked("the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}", source)
         found = list(every or ())
-        for database in sorted({names.split_table(name)[0] for name in targets}):
+        for database in sorted(databases):
             if any(row[0] == database for row in found):
                 continue
             what, of_one = f"the tables of database {database}", "AND database = {database:String}"
             more = self._asked(what, f"{_TABLES} {of_one}", source, database=database)
             found += more or ()
             if more is None:
-                unread |= {name for name in targets if names.split_table(name)[0] == database}
+                dark.add(database)
         rows = [SystemTable(*row) for row in found]
-        return {(row.database, row.name): row for row in rows}, unread
+        return {(row.database, row.name): row for row in rows}, dark
 
     def _detailed(
         self,
@@ -202,17 +203,19 @@ class ClickHouseQuestions:
         columns = self._by_table("columns of the tables", _COLUMNS, "system.columns", asked)
         parts = self._by_table("partitions of the tables", _PARTITIONS, "system.parts", asked)
         replicas = self._replicas(tables)
-        return {
-            name: replace(
+        detailed = {}
+        for name, table in tables.items():
+            shown, counted = columns.get(name, ()), parts.get(name)
+            hidden = ["SHOW COLUMNS"] if shown is not None and not shown else []
+            detailed[name] = replace(
                 table,
-                columns={column: tuple(kind) for column, kind in columns.get(name, [[]])[0]},
-                partitions=parts[name][0] if name in parts else None,
+                columns={column: tuple(kind) for column, kind in shown[0]} if shown else {},
+                partitions=counted[0] if counted else None,
                 replica=replicas.get(name),
-                missing=(*rights.get(name, ()), *([] if columns.get(name) else ["SHOW COLUMNS"])),
+                missing=(*rights.get(name, ()), *hidden),
                 policies=self._hidden(policies, name, table),
             )
-            for name, table in tables.items()
-        }
+        return detailed
 
     def _replicas(self, tables: Mapping[str, TargetFacts]) -> dict[str, Replica]:
         """What those of these tables that are replicated say of it."""
@@ -220,22 +223,18 @@ class ClickHouseQuestions:
         if not asked:
             return {}
         found = self._by_table("replicas", _REPLICAS, "system.replicas", asked)
-        return {name: Replica(bool(r[0]), r[1], r[2]) for name, r in found.items()}
+        return {name: Replica(bool(r[0]), r[1], r[2]) for name, r in found.items() if r}
 
     def _by_table(
         self, what: str, sql: str, source: str, tables: list[str]
-    ) -> dict[str, Sequence[Any]]:
-        asked = (
-            self._try(
-                what,
-                sql,
-                source,
-                tables=some,
-                databases=sorted({names.split_table(table)[0] for table in some}),
-            )
-            for some in in_urls(tables, len)
-        )
-        return {row[0]: row[1:] for rows in asked for row in rows}
+    ) -> dict[str, Sequence[Any] | None]:
+        """What the server says of each table; None: it did not answer, absent: it says nothing."""
+        found: dict[str, Sequence[Any] | None] = {}
+        for some in in_urls(tables, len):
+            databases = sorted({names.split_table(table)[0] for table in some})
+            rows = self._asked(what, sql, source, tables=some, databases=databases)
+            found |= dict.fromkeys(some) if rows is None else {row[0]: row[1:] for row in rows}
+        return found
 
     def _policies(self) -> list[RowPolicy]:
         """Row policies for this user."""
@@ -269,25 +268,33 @@ class ClickHouseQuestions:
         return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
 
     def _rights(
-        self, tables: Collection[str], ledger: TargetFacts | None, more: Collection[str]
+        self,
+        tables: Collection[str],
+        ledger: TargetFacts | None,
+        more: Collection[str],
+        *,
+        known: bool,
     ) -> dict[str, list[Any]]:
-        """Rights that are missing: by target table, and of the rest as (right, place) under ""."""
+        """Rights that are missing: by target table, and of the rest as (right, place) under "".
+
+        Which rights the ledger needs depends on whether it is there, if that is `known`.
+        """
         place = readable(f"{self._settings.loader.database}.ledger")
         whole = f"{readable(self._settings.loader.database)}.*"
         rights = "INSERT", "SELECT", *more
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
-        if ledger is None:
-            wanted += [("", "CREATE DATABASE", whole), ("", "CREATE TABLE", whole)]
+        if ledger is not None:
+            wanted += [("", right, place) for right in ("INSERT", "SELECT")]
+            if _is_older(ledger):
+                wanted += [("", "ALTER ADD COLUMN", place)]
+        elif known:
+            made = "CREATE DATABASE", "CREATE TABLE", "INSERT", "SELECT"
+            wanted += [("", right, whole) for right in made]
             wanted += [("", "TABLE ENGINE", "MergeTree")]
-        elif _is_older(ledger):
-            wanted += [("", "ALTER ADD COLUMN", place)]
         version = parsed(self._client.server_version or "")
         if version is not None and INPUT.before is not None and version < INPUT.before:
             wanted += [("", INPUT.privileges, INPUT.place)]
-        wanted += [
-            ("", right, whole if ledger is None else place) for right in ("INSERT", "SELECT")
-        ]
         missing: dict[str, list[Any]] = {}
         for key, right, where in wanted:
             try:

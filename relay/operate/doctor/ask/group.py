@@ -127,13 +127,18 @@ class GroupQuestions:
             return None
         return Trial()
 
-    def heads(self, topics: Mapping[str, Topic]) -> dict[int, GroupFloor]:
-        """Source partitions that have a committed floor."""
+    def heads(self, topics: Mapping[str, Topic], absent: Collection[str]) -> dict[int, GroupFloor]:
+        """Return source partitions that have a committed floor.
+
+        Args:
+            topics: that are there.
+            absent: that the brokers say are not there; of all others they did not say it.
+        """
         group, source = names.group_id(self._settings.app), self._settings.source.topic
         record = names.journal_topic(self._settings.app)
         hidden = any(topics[name].partitions == 0 for name in (source, record) if name in topics)
-        if source not in topics or hidden:
-            return {}  # told as a missing topic or right
+        if source not in topics or hidden or (record not in topics and record not in absent):
+            return {}  # told as a missing topic or right, or as not asked
         places = [TopicPartition(source, p) for p in range(topics[source].partitions)]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         try:

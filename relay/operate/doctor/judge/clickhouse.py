@@ -23,7 +23,7 @@ from relay.operate.doctor.judge.evidence import (
 )
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
 from relay.operate.doctor.judge.views import judge_views
-from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, window
+from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, is_told, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
@@ -70,7 +70,7 @@ def judge(
     if not facts.tables and not facts.unread:
         yield found(
             "no-targets",
-            f"app {settings.app} has no block topic yet, so no target table was checked",
+            f"no block topic of app {settings.app} was seen, so no target table was checked",
             "name the target tables: relay doctor CONFIG --table database.table",
         )
     for name, table in facts.tables.items():
@@ -157,11 +157,16 @@ def _table(
             alter(name, kept.setting, GOOD_WINDOW) if kept.parts < GOOD_WINDOW else "",
         )
     column = settings.loader.block_column
-    counted = not uncountable(table, column)
-    yield from _block_column(settings.app, name, table, column)
-    yield from _window(settings, name, kept, outage_seconds, counted=counted)
+    # Columns or a window that could not be asked are a finding of their own.
+    shown, told = bool(table.columns), is_told(table, facts.windows)
+    if shown:
+        yield from _block_column(settings.app, name, table, column)
+    if told:
+        counted = not shown or not uncountable(table, column)
+        yield from _window(settings, name, kept, outage_seconds, counted=counted)
     yield from judge_countable(name, table, facts, column)
-    yield from judge_decided(name, table, kept, column)
+    if shown and told:
+        yield from judge_decided(name, table, kept, column)
     yield from _partitions(name, table, facts)
     yield from judge_quorum(name, table, facts, settings.clickhouse.insert_quorum)
 

@@ -31,7 +31,7 @@ FOR_EVER = -1
 def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Iterator[Finding]:
     """Yield every finding about the topics."""
     source = facts.topics.get(settings.source.topic)
-    if source is None:
+    if source is None and settings.source.topic in facts.absent:
         yield found(
             "source-missing",
             f"source topic {settings.source.topic} does not exist",

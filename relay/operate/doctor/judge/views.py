@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay.clickhouse.quoting import readable
 from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import alter
-from relay.operate.doctor.judge.window import GOOD_WINDOW, window
+from relay.operate.doctor.judge.window import GOOD_WINDOW, is_told, window
 
 if TYPE_CHECKING:
     from relay.operate.doctor.facts import Settings as Values
@@ -51,7 +51,7 @@ def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -
                 "let it write to a MergeTree table with non_replicated_deduplication_window = "
                 f"{GOOD_WINDOW}",
             )
-        elif kept.parts == 0:
+        elif kept.parts == 0 and is_told(view.into, defaults):
             yield found(
                 "view-window",
                 f"view {view.name} of {name} writes to {view.into_name}: {kept.setting} = 0",

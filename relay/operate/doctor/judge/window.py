@@ -24,6 +24,15 @@ def engine_of(table: TargetFacts) -> TableEngine:
 
 def window(table: TargetFacts, defaults: Mapping[str, Values]) -> DeduplicationWindow | None:
     """Return the deduplication window of a table; None where its engine has none."""
-    engine = engine_of(table)
-    kind = "replicated_merge_tree_settings" if engine.is_replicated else "merge_tree_settings"
-    return engine.window(defaults.get(kind, {}))
+    return engine_of(table).window(_of_kind(table, defaults))
+
+
+def is_told(table: TargetFacts, defaults: Mapping[str, Values]) -> bool:
+    """Return whether the server told its defaults: without them a window looks like none."""
+    return bool(_of_kind(table, defaults))
+
+
+def _of_kind(table: TargetFacts, defaults: Mapping[str, Values]) -> Values:
+    replicated = engine_of(table).is_replicated
+    kind = "replicated_merge_tree_settings" if replicated else "merge_tree_settings"
+    return defaults.get(kind, {})
