@@ -515,7 +515,9 @@ CLICKHOUSE: dict[str, Case] = {
     ),
     "ledger-local": a_server(
         "engine MergeTree, although shop.orders is replicated",
-        "ReplicatedMergeTree",
+        "ENGINE = ReplicatedMergeTree('/clickhouse/tables/relay.ledger', '{replica}') ORDER BY "
+        "(app, table, block, attempt); INSERT INTO relay.ledger SELECT * FROM relay.ledger_local; "
+        "then on each other replica what SHOW CREATE TABLE relay.ledger shows here",
         tables={TABLE: table(**REPLICATED)},
     ),
     "view-window": a_table(

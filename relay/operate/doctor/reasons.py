@@ -142,8 +142,8 @@ WARNINGS: Mapping[str, str] = {
     "ledger-missing": "blocks wait in Kafka until a loader runs; and if a ledger was lost, a "
     "loader without its checkpoint takes this for a first start, and may insert again what "
     "neither a block-id column nor the server's logs show",
-    "ledger-local": "only one server holds the ledger: if it is lost, another replica would load "
-    "all blocks again",
+    "ledger-local": "fewer servers hold the ledger than hold the rows: if they are lost, another "
+    "replica would load all blocks again",
     "view-varies": "a repeated INSERT makes the view write other rows than the first time, and "
     "after an interruption the view's table may hold rows of both",
 }

@@ -11,6 +11,7 @@ from relay.operate.doctor.findings import found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
 from relay.operate.doctor.judge.window import engine_of
+from relay.program.plural import several
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -71,7 +72,7 @@ def _quorum(value: str, replicas: int) -> int:
 
 
 def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
-    """Yield several servers behind one URL; a ledger on one server beside tables on many."""
+    """Yield several servers behind one URL; a ledger that loses rows, or is on fewer servers."""
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
         yield found(
             "several-servers",
@@ -81,28 +82,48 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
             "clickhouse.url",
         )
     yield from _unmet(settings, facts)
-    replicated = [
-        name
-        for name, table in facts.tables.items()
-        if table is not None and engine_of(table).is_replicated
-    ]
-    ledger = facts.ledger
-    if ledger is not None and ledger.policies:
-        place = f"{readable(settings.loader.database)}.ledger"
+    ledger, place = facts.ledger, f"{readable(settings.loader.database)}.ledger"
+    if ledger is None:
+        return
+    if ledger.policies:
         yield found(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
             f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
             f"{readable_user(facts.user)}, or change its settings profile",
         )
-    if ledger is not None:
-        yield from _ledger_keeps(f"{readable(settings.loader.database)}.ledger", ledger)
-    if ledger is not None and replicated and _is_local(ledger):
-        place = f"{readable(settings.loader.database)}.ledger"
+    yield from _ledger_keeps(place, ledger)
+    yield from _ledger_spreads(settings, facts, place, ledger)
+
+
+def _ledger_spreads(
+    settings: Settings, facts: ClickHouseFacts, place: str, ledger: TargetFacts
+) -> Iterator[Finding]:
+    """Whether as many servers hold it as hold a target table."""
+    held = {
+        name: 0 if table.replica is None else table.replica.replicas
+        for name, table in facts.tables.items()
+        if table is not None and engine_of(table).is_replicated
+    }
+    if not held:
+        return
+    name = max(held, key=lambda one: held[one])
+    if _is_local(ledger):
+        # Without ON CLUSTER the default path, which has the table's UUID in it, is refused (36).
+        path = f"/clickhouse/tables/{settings.loader.database}.ledger"
         yield found(
             "ledger-local",
-            f"{place}: engine {ledger.engine}, although {replicated[0]} is replicated",
-            _anew(place, "local", f"ReplicatedMergeTree {LEDGER_KEY}"),
+            f"{place}: engine {ledger.engine}, although {name} is replicated",
+            _anew(place, "local", f"ReplicatedMergeTree('{path}', '{{replica}}') {LEDGER_KEY}")
+            + f"; then on each other replica what SHOW CREATE TABLE {place} shows here",
+        )
+    elif ledger.replica is not None and ledger.replica.replicas < held[name]:
+        yield found(
+            "ledger-local",
+            f"{place} has {several(ledger.replica.replicas, 'replica')}, although {name} has "
+            f"{held[name]}",
+            "on each replica that has no such ledger yet, what this shows here: SHOW CREATE TABLE "
+            f"{place} SETTINGS show_table_uuid_in_table_create_query_if_not_nil = 1",
         )
 
 
