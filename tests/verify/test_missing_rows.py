@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
+from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.contents import landed
 from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.server_records import Recorded, Statement, Written
+from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, Written
 from relay.operate.verify.judge.table_facts import Removal, TableFacts
+from relay.operate.verify.read import server_logs
 from relay.records_pb2 import Block
 
 A, B, T = "a:d.t:0:0:0", "a:d.t:0:0:1", "d.t"
@@ -69,3 +74,52 @@ def test_removals_that_the_server_may_have_forgotten(forgotten_ms: int, *, expla
     missing = Missing(T, facts, {A: STAMPED}, "_block")
     assert missing.explained(BLOCK, 0, 10) is explained
     assert ("finished_mutations_to_keep" in "".join(missing.lines())) is explained
+
+
+@pytest.mark.parametrize(
+    ("reach", "unasked", "said"),
+    [
+        (Reach(101_000), "", "no removal of rows is recorded since then"),
+        (
+            Reach(110_000),
+            "",
+            "but the server's logs begin after the block, at 1970-01-01 00:01:50 UTC, and would",
+        ),
+        (Reach(110_000, but="the table has 3 replicas"), "", "begin after the block"),
+        (Reach(110_000), "no right", "whether rows were removed is not known: no right"),
+    ],
+)
+def test_rows_that_are_gone_are_a_gap_whatever_the_logs_reach(
+    reach: Reach, unasked: str, said: str
+) -> None:
+    """A removal that is older than the logs was no less one: it is not said that there was none."""
+    missing = Missing(T, PLAIN, {A: STAMPED}, "_block", unasked, Recorded((), reach))
+    (gap,) = landed([BLOCK], {}, {A: STAMPED}, 200_000, 60, missing=missing)
+    assert gap.kind == AnomalyKind.GAP
+    told = gap.text.removeprefix(f"block {A} is loaded, but the table has 0 of its 10 rows; ")
+    assert said in told
+    assert told.endswith(f" (if you removed them, give --removed {T})")
+
+
+class Logs:
+    """A server whose logs begin at 90 s, and have no INSERT of the app."""
+
+    unanswered: ClassVar[dict[str, str]] = {}
+
+    def ask(self, _: str, sql: str, **__: object) -> list[Any]:
+        if sql == server_logs._UP:
+            return [(50_000,)]
+        return [(5, 90_000, 200_000)] if sql.startswith("\nSELECT count()") else []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "but"),
+    [(1, "system.query_log has no INSERT"), (3, "the table has 3 replicas, each with logs")],
+)
+def test_logs_that_lack_inserts_begin_somewhere_all_the_same(replicas: int, but: str) -> None:
+    """Of an app that loads no more, every INSERT may have expired, as a removal may have."""
+    logs: Any = Logs()
+    read = server_logs.ServerLogs(logs, "a", several=False)
+    reach = read.recorded(T, TableFacts("MergeTree", replicas=replicas), 0).reach
+    assert reach.since_ms == 90_000
+    assert reach.but.startswith(but)

@@ -231,7 +231,7 @@ def landed(
             yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
-                but = "" if missing is None else f"; {missing.unexplained}"
+                but = "" if missing is None else f"; {missing.unexplained(block)}"
                 text = (
                     f"block {block.id} is loaded, but the table has {rows} of its {whole} rows{but}"
                 )

@@ -42,15 +42,8 @@ class Missing:
         unasked: str = "",
         recorded: Recorded = _NONE,
     ) -> None:
-        self.unexplained = (
-            "no removal of rows is recorded since then (if you removed them, give --removed)"
-        )
-        if unasked:
-            self.unexplained = (
-                f"whether rows were removed is not known: {unasked} (if you removed them, give "
-                "--removed)"
-            )
         self._table, self._facts, self._ledger, self._recorded = table, facts, ledger, recorded
+        self._unasked = unasked
         self._bare = (
             f"loaded before the table had {block_column}: what is missing now is not judged by "
             "counting"
@@ -73,6 +66,20 @@ class Missing:
         self._tally.add(reason, block.id, whole - rows)
         self.excused.add(block.id)
         return True
+
+    def unexplained(self, block: Block) -> str:
+        """Return what is known of removals that may have taken rows of a block."""
+        begins = self._recorded.reach.since_ms
+        if self._unasked:
+            known = f"whether rows were removed is not known: {self._unasked}"
+        elif begun(block, self._ledger.get(block.id, NOTHING)) < begins:
+            known = (
+                "no removal of rows is recorded, but the server's logs begin after the block, at "
+                f"{utc(begins)}, and would not show an earlier one"
+            )
+        else:
+            known = "no removal of rows is recorded since then"
+        return f"{known} (if you removed them, give --removed {self._table})"
 
     def _reason(self, block: Block, rows: int) -> str:
         history = self._ledger.get(block.id, NOTHING)

@@ -84,7 +84,7 @@ class Reach:
     """The time from which on, and up to which, the logs have every INSERT.
 
     Attributes:
-        since_ms: their oldest entry.
+        since_ms: their oldest entry; 0: not known.
         until_ms: their newest entry: later ones may not have been written down yet.
         up_since_ms: the server's start: one that is killed loses what was not written down yet.
         but: why an INSERT may be missing all the same; empty: it cannot.

@@ -7,6 +7,7 @@ optional.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relay import names
@@ -97,7 +98,7 @@ class ServerLogs:
         views = self._optional.ask(_VIEWS_LOG, _VIEWS, **place)
         if facts.replicas != 1 or self._several:
             many = "an unknown number of" if facts.replicas is None else facts.replicas
-            reach = Reach(but=f"the table has {many} replicas, each with logs of its own")
+            reach = replace(reach, but=f"the table has {many} replicas, each with logs of its own")
         return Recorded(_joined(statements, parts, self._view_runs(views, facts)), reach)
 
     def _view_runs(
@@ -128,11 +129,11 @@ class ServerLogs:
         up = self._optional.ask("uptime()", _UP)
         if up is None:
             return Reach(but=self._optional.unanswered["uptime()"])
-        # The profile of the loader's user may keep a loader of an earlier version from logging.
-        if not self._optional.ask(_QUERIES, _ANY, app=f"{self._app}:"):
-            return Reach(but=f"{_QUERIES} has no INSERT of this app's loaders")
         since, until = max(span[0] for span in spans), min(span[1] for span in spans)
-        return Reach(since, until, int(up[0][0]))
+        # The profile of the loader's user may keep a loader of an earlier version from logging.
+        ours = self._optional.ask(_QUERIES, _ANY, app=f"{self._app}:")
+        but = "" if ours else f"{_QUERIES} has no INSERT of this app's loaders"
+        return Reach(since, until, int(up[0][0]), but)
 
 
 def _joined(
