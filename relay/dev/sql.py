@@ -70,6 +70,8 @@ class Session:
             # An error after the first rows would otherwise stand among them, with status 200.
             "wait_end_of_query": 1,
             "output_format_pretty_color": 0,
+            # A statement may hold the first lines of a file; by default 256 KiB are parsed.
+            "max_query_size": 1 << 30,
         }
         self._path = f"/?{urlencode(options)}"
 

@@ -117,6 +117,16 @@ def test_an_error_is_one_line_and_ends_the_list(stack: Stack) -> None:
         assert "version" not in line
 
 
+def test_a_statement_holds_a_thousand_lines_of_a_file(stack: Stack) -> None:
+    """The tutorial's question about the columns of a file; ClickHouse parses 256 KiB by default."""
+    wide = "x" * 400
+    lines = "\n".join(["id,v", *(f"{number},{wide}" for number in range(1_000))])
+    done = _run(stack, "--json", stdin=f"DESCRIBE format(CSVWithNames, $${lines}\n$$)\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    columns = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["name"] for one in columns] == ["id", "v"]
+
+
 def test_where_nothing_runs_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No stack: status 2; a stack that is down: status 4; each with the next step."""
     none = ["dev", "sql", "--directory", str(tmp_path), "SELECT 1"]
