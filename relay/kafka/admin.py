@@ -215,12 +215,14 @@ class TopicRequests:
 
         The right to ask is asked of nobody: what is not told is found by trying.
         """
+        self._admin.look()
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
         futures = self._admin.client.describe_configs(asked, request_timeout=seconds)
+        wait(futures.values())
         told: dict[str, dict[str, int]] = {topic: {} for topic in topics}
         for one, future in futures.items():
-            with contextlib.suppress(Unavailable, Refused):
-                entries = self._admin.answer(f"settings of topic {one.name}", future, "")
+            if code_of(future) is None:
+                entries = future.result()
                 found = {name: entries[name].value for name in known if name in entries}
                 told[one.name] = {name: int(value) for name, value in found.items()}
         return told

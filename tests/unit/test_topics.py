@@ -9,9 +9,13 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
-from relay.errors import ContractBroken, Refused
+from relay.errors import ContractBroken, Refused, Unavailable
 from relay.kafka.admin import in_requests
 from relay.kafka.topics import Topics
 from relay.process.takeover import Ownership
@@ -187,6 +191,44 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     topics._admin.client = cast("Any", admin)
     topics.make_block_topics(wanted, 1)
     assert len(admin.asked) == 1
+
+
+class Silent(Admin):
+    """Describes topics, and answers nothing else: those who control the cluster are away."""
+
+    def create_partitions(self, new: Sequence[NewPartitions], **_: Any) -> dict[str, Future[Any]]:
+        self.asked.append(f"grow {', '.join(one.topic for one in new)}")
+        return {one.topic: timed_out() for one in new}
+
+    def describe_configs(self, asked: Sequence[ConfigResource], **_: Any) -> Any:
+        return {one: timed_out() for one in asked}
+
+
+def timed_out() -> Future[Any]:
+    answer: Future[Any] = Future()
+    answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    return answer
+
+
+@pytest.fixture
+def causes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of which silence it was asked whether the brokers' names lead nowhere."""
+    found: list[str] = []
+
+    def note(error: Unavailable, _: object) -> Unavailable:
+        found.append(error.message)
+        return error
+
+    monkeypatch.setattr("relay.kafka.admin.name_unresolved_brokers", note)
+    return found
+
+
+def test_one_silence_about_many_topics_is_one(topics: Topics, causes: list[str]) -> None:
+    """Red before: for each topic a client was made, which waits up to 15 s."""
+    topics._admin.client = cast("Any", Silent())
+    copies = {f"t{number}": 3 for number in range(200)}
+    assert topics.least_in_sync(copies) == dict.fromkeys(copies, 2)
+    assert len(causes) <= 1
 
 
 STAMPED = "message.timestamp.type"
