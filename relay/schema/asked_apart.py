@@ -3,21 +3,22 @@
 Receives tables and what asks about them, gives those that could not be asked about. The tables of
 some databases (of engine MySQL, SQLite or Remote) are listed by another server: while that one is
 away, ClickHouse answers every question that concerns such a database with an error, whatever else
-the question is about.
+the question is about; while that one is silent, so is ClickHouse.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from relay.errors import ClickHouseAway
 from relay.program.waiting import Retry
-from relay.schema.catalogue import has_answered
+from relay.schema.catalogue import has_answered, is_late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     Ask = Callable[[set[str]], None]
 
@@ -37,6 +38,9 @@ class DatabasesApart:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._retry = Retry(clock)
         self._away: dict[str, ClickHouseAway] = {}
+        self._unsure: list[
+            set[str]
+        ] = []  # databases whose question failed; each set is asked apart
 
     def is_due(self, tables: Collection[str]) -> bool:
         """Return whether it is time to ask about one of these tables."""
@@ -50,59 +54,86 @@ class DatabasesApart:
             ask: asks one question about some of them, and raises ClickHouseAway.
 
         Raises:
-            ClickHouseAway: the server did not answer, or fails at every question.
+            ClickHouseAway: the server did not answer, or fails at every question. What was found
+                of some databases until then is remembered.
             Refused: as `ask`.
         """
-        apart = {table for table in tables if _database(table) in self._away}
-        failed = self._pieces(set(tables) - apart, ask)
-        is_new = bool(failed)
-        if apart and self._retry.due:
-            is_new = True
-            try:
-                failed |= self._pieces(apart, ask)
-            except ClickHouseAway as error:
-                failed |= dict.fromkeys(apart, error)
-        else:
-            failed |= {table: self._away[_database(table)] for table in apart}
-        asked = {_database(table) for table in tables}
-        self._away = {name: why for name, why in self._away.items() if name not in asked}
-        self._away |= {_database(table): why for table, why in failed.items()}
-        if not self._away:
-            self._retry.answered()
-        elif is_new and failed:
-            self._retry.failed()
-        return failed
+        by_database = defaultdict[str, set[str]](set)
+        for table in tables:
+            by_database[_database(table)].add(table)
+        apart = [name for name in self._away if name in by_database]
+        asked = by_database.keys() - self._away.keys()
+        try:
+            self._ask_together(set(asked), by_database, ask)
+            if apart and self._retry.due:
+                asked |= set(apart)
+                self._ask_each(apart, by_database, ask)
+        finally:
+            if not self._away:
+                self._retry.answered()
+            elif asked & self._away.keys():
+                self._retry.failed()
+        away = {_database(table) for table in tables} & self._away.keys()
+        return {table: self._away[name] for name in away for table in by_database[name]}
 
-    def _pieces(self, tables: set[str], ask: Ask) -> dict[str, ClickHouseAway]:
-        """Ask about all at once; where that fails, about half of the databases, and so on."""
-        failed: dict[str, ClickHouseAway] = {}
+    def _ask_together(self, databases: set[str], tables: Mapping[str, set[str]], ask: Ask) -> None:
+        """Ask about all at once; where that fails, about half of them, and so on.
+
+        A question without an answer has taken its time: the halves are asked next time.
+        """
+        unsure = set[str]().union(*self._unsure)
+        later = [some - databases for some in self._unsure]
+        pieces = [some & databases for some in (*self._unsure, databases - unsure)]
         failures = 0
-        pieces = [tables] if tables else []
-        while pieces:
-            some = pieces.pop()
+        try:
+            while pieces:
+                if not (some := pieces.pop()):
+                    continue
+                try:
+                    ask(set().union(*(tables[name] for name in some)))
+                except ClickHouseAway as error:
+                    failures += 1
+                    if has_answered(error) or is_late(error):
+                        pieces += self._taken_apart(some, error)
+                    if not has_answered(error) or failures > MOST_FAILURES:
+                        raise
+                else:
+                    failures = 0
+        finally:
+            self._unsure = [some for some in (*later, *pieces) if some]
+
+    def _taken_apart(self, databases: set[str], error: ClickHouseAway) -> list[set[str]]:
+        """What to ask instead, the first question last; a single database is away."""
+        if len(databases) == 1:
+            self._note(next(iter(databases)), error)
+            return []
+        first = set(sorted(databases)[: len(databases) // 2])
+        return [databases - first, first]
+
+    def _ask_each(self, away: list[str], tables: Mapping[str, set[str]], ask: Ask) -> None:
+        """Ask again about each of these by itself: one that is silent keeps no other."""
+        failures = 0
+        for name in away:
             try:
-                ask(some)
+                ask(set(tables[name]))
             except ClickHouseAway as error:
                 failures += 1
-                if not has_answered(error) or failures > MOST_FAILURES:
-                    raise
-                databases = sorted({_database(table) for table in some})
-                if len(databases) == 1:
-                    failed |= dict.fromkeys(some, error)
-                    log.warning(
-                        "ClickHouse cannot look into a database: its tables stay as they were, "
-                        "messages of those that are new here wait, and other databases go on",
-                        extra={
-                            "database": databases[0],
-                            "why": error.message,
-                            "next": error.next_step,
-                        },
-                    )
-                    continue
-                half = set(databases[: len(databases) // 2])
-                first = {table for table in some if _database(table) in half}
-                pieces += [some - first, first]
-        return failed
+                self._note(name, error)
+                if not (has_answered(error) or is_late(error)) or failures > MOST_FAILURES:
+                    return
+            else:
+                failures = 0
+                del self._away[name]
+
+    def _note(self, database: str, error: ClickHouseAway) -> None:
+        """Remember that it is away, as the one to be asked about last."""
+        self._away.pop(database, None)
+        self._away[database] = error
+        log.warning(
+            "ClickHouse cannot look into a database: its tables stay as they were, messages of "
+            "those that are new here wait, and other databases go on",
+            extra={"database": database, "why": error.message, "next": error.next_step},
+        )
 
 
 def _database(table: str) -> str:

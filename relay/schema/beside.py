@@ -1,7 +1,9 @@
 """Asks a server beside whoever needs the answer, who waits for it only as long as is usual.
 
 Receives calls, gives what they give. A server that swallows what it is sent says neither yes nor no
-for half a minute: one question is left with it, in a thread of its own, and nobody else is kept.
+for half a minute: one question is left with it, in a thread of its own, and nobody else is kept. So
+it is with a server that is silent about some things only, as it has to ask another one: then one
+question is left with it about each of those.
 """
 
 from __future__ import annotations
@@ -11,23 +13,25 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 2.0
 """Until an answer is late: many times what columns of a thousand tables take."""
 AGAIN_SECONDS = 0.25
-"""The same of a server that gave none last time."""
+"""The same where it gave none last time."""
 _SLOWER = 3
 """Times what the slowest answer took: how much longer than usual the next may take."""
 KEPT_SECONDS = 600.0
 """How long an answer counts. Not by how many came since: most questions are short, and a slow one
 would be late whenever some of them came before it."""
+_MOST_FAILED = 100
+"""Of questions that got no answer, which are remembered."""
 
 
 class Beside:
-    """Ask in a thread of its own, one question at a time.
+    """Ask in a thread of its own, one question at a time about the same.
 
     Args:
         patience: seconds to wait for an answer, at least; where they come later, longer.
@@ -35,43 +39,52 @@ class Beside:
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self._least = patience
-        self._slowest, self._failed = SlowestAnswer(), False
-        self._left: _Question | None = None
+        self._slowest = SlowestAnswer()
+        self._left: dict[Hashable, _Question] = {}
 
-    def __call__(self, ask: Callable[[], T]) -> T:
+    def __call__(self, ask: Callable[[], T], about: Hashable = None) -> T:
         """Return what `ask` gives, if it gives it soon.
 
         What comes late is not used: whoever asks again may know more by then.
+
+        Args:
+            ask: the question.
+            about: what it concerns; while one is left with the server, no other about the same is.
 
         Raises:
             TimeoutError: it is late, or the question before it is still with the server.
             Exception: what `ask` raised.
         """
-        if self._left is not None:
-            if not self._left.ended.is_set():
-                raise TimeoutError(self._left.silence())
-            self._learn(self._left)
-        asked = self._left = _Question(ask)
-        if not asked.ended.wait(self._patience()):
+        self._learn()
+        before = self._left.get(about)
+        if before is not None and not before.ended.is_set():
+            raise TimeoutError(before.silence())
+        asked = _Question(ask)
+        if not asked.ended.wait(self._patience(again=before is not None)):
+            self._left[about] = asked
             raise TimeoutError(asked.silence())
-        self._left = None
         if asked.error is None:
-            self._learn(asked)
+            self._left.pop(about, None)
+            self._slowest.learn(asked.seconds)
             return asked.answer  # type: ignore[no-any-return]  # of this `ask`
         try:
             raise asked.error
         finally:
             del asked  # its error's traceback holds this frame
 
-    def _patience(self) -> float:
-        if self._failed:
+    def _patience(self, *, again: bool) -> float:
+        """Until an answer is late; `again`: where the one before it was waited for in vain."""
+        if again:
             return min(self._least, AGAIN_SECONDS)
         return max(self._least, _SLOWER * self._slowest.seconds)
 
-    def _learn(self, asked: _Question) -> None:
-        self._failed = asked.error is not None  # and that was waited for in vain
-        if not self._failed:
-            self._slowest.learn(asked.seconds)
+    def _learn(self) -> None:
+        """Forget the late questions that were answered, but for how long that took."""
+        for about, one in tuple(self._left.items()):
+            if one.ended.is_set() and (one.error is None or len(self._left) > _MOST_FAILED):
+                del self._left[about]
+                if one.error is None:
+                    self._slowest.learn(one.seconds)
 
 
 class SlowestAnswer:

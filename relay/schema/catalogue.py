@@ -29,7 +29,7 @@ from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
     from clickhouse_connect.driver.client import Client
 
@@ -83,7 +83,7 @@ _ALTERS_TO_MAKE = f"""
 SELECT DISTINCT database, table FROM system.replication_queue WHERE {IS_ALTER}
   AND database IN {{databases:Array(String)}} AND table IN {{names:Array(String)}}
 """  # noqa: S608 - a constant
-_NAMES = "SELECT t.database, t.name FROM system.tables AS t WHERE {targets}"
+_NAMES = f"SELECT t.database, t.name FROM system.tables AS t WHERE {{targets}} AND t.{LISTED_HERE}"  # noqa: S608 - a constant
 _CLOCK_SECONDS = 2
 """A modification time is in whole seconds: one so recent may also be that of the next change."""
 
@@ -111,14 +111,14 @@ class Catalogue:
 
     Args:
         clickhouse: how to reach it.
-        ask: calls what asks the server one question; for who cannot wait as long as that may take,
-            relay.schema.beside.
+        ask: calls what asks the server one question, about these databases; for who cannot wait as
+            long as that may take, relay.schema.beside.
     """
 
     def __init__(
         self,
         clickhouse: ClickHouse,
-        ask: Callable[[Callable[[], Any]], Any] = lambda question: question(),
+        ask: Callable[[Callable[[], Any], Hashable], Any] = lambda question, _: question(),
     ) -> None:
         self._clickhouse, self._ask = clickhouse, ask
         self._client: Client | None = None
@@ -236,17 +236,12 @@ class Catalogue:
     def names(self) -> list[str]:
         """Return the names of all tables that `read` would give.
 
-        Without those that another server lists, where one of these is away.
+        Without those that another server lists: it may be away, or silent, and nobody has named it.
 
         Raises:
             ClickHouseAway, Refused: as `read`.
         """
-        try:
-            rows = self._query(_NAMES, {})
-        except ClickHouseAway as error:
-            if not has_answered(error):
-                raise
-            rows = self._query(f"{_NAMES} AND t.{LISTED_HERE}", {})
+        rows = self._query(_NAMES, {})
         found = (f"{database}.{table}" for database, table in rows)
         return sorted(name for name in found if names.is_table_name(name))
 
@@ -273,17 +268,20 @@ class Catalogue:
         sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
         sql = sql.replace("{replicated}", _REPLICATED)
         try:
-            return self._ask(lambda: self._answer(sql, parameters))
+            about = tuple(parameters.get("databases", ()))
+            return self._ask(lambda: self._answer(sql, parameters), about)
         except (ClickHouseError, TimeoutError) as error:
             raise translated(error, self._clickhouse, "read the tables' columns") from error
 
     def _answer(self, sql: str, parameters: dict[str, Any]) -> Any:
+        client = self._client  # of now: another thread may let go of it while this one asks
         try:
-            if self._client is None:
-                self._client = connect(self._clickhouse)
-            return self._client.query(sql, parameters=parameters).result_rows
+            if client is None:
+                client = self._client = connect(self._clickhouse)
+            return client.query(sql, parameters=parameters).result_rows
         except ClickHouseError:
-            self.close()
+            if client is self._client:
+                self.close()
             raise
 
 
@@ -310,6 +308,11 @@ def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
 def has_answered(error: ClickHouseAway) -> bool:
     """Return whether the server answered, with an error of its own."""
     return getattr(error.__cause__, "code", None) is not None
+
+
+def is_late(error: ClickHouseAway) -> bool:
+    """Return whether there was no answer yet; the server may still have the question."""
+    return isinstance(error.__cause__, TimeoutError)
 
 
 def translated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from relay.config.allowed_tables import LEDGER_COLUMNS, Targets
 from relay.errors import ClickHouseAway, Unavailable
-from relay.program.waiting import FIRST_PAUSE_SECONDS
+from relay.program.waiting import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from relay.rows.codecs_of_tables import SPELLED, TableCodecs
 from relay.rows.row_codec import RowCodec
 from relay.schema.asked_apart import MOST_FAILURES
@@ -35,6 +36,7 @@ class ClickHouse:
         lags: whether an ALTER of another replica is not made here yet.
         away: whether it does not answer.
         blind: databases that it cannot look into; of what is asked together, it answers nothing.
+        silent: whether it says so, or nothing.
     """
 
     def __init__(self, replica: str = "", **tables: list[ColumnDef]) -> None:
@@ -45,6 +47,7 @@ class ClickHouse:
         self.listings = self.readings = 0
         self.away = False
         self.blind: set[str] = set()
+        self.silent = False
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         assert self.replica, "asked of a table that has no replica"
@@ -61,7 +64,8 @@ class ClickHouse:
         if self.away:
             raise ClickHouseAway("nobody answers", "wait")
         if self.blind.intersection(table.partition(".")[0] for table in tables):
-            raise ClickHouseAway("no connection to MySQL", "wait") from DatabaseError("", code=279)
+            why = TimeoutError() if self.silent else DatabaseError("", code=279)
+            raise ClickHouseAway("no connection to MySQL", "wait") from why
         there = sorted(self.tables.keys() & set(tables))
         uuid, replicated = f"u{self.replica}", bool(self.replica)
         return {
@@ -469,6 +473,75 @@ def test_a_server_that_fails_at_every_question_is_not_asked_about_each_database(
     outage.clickhouse.blind = {table.partition(".")[0] for table in asked}
     assert outage.relay.undecided(asked) == asked
     assert outage.clickhouse.readings == MOST_FAILURES + 1
+
+
+def test_a_silent_database_holds_up_no_other() -> None:
+    """Its server drops packets. Red before: both were asked together for ever, and waited."""
+    outage = Outage(away=False)
+    outage.clickhouse.blind, outage.clickhouse.silent = {"m"}, True
+    asked = ["d.new", "m.x"]
+    assert outage.relay.undecided(asked) == {*asked}
+    outage.now += FIRST_PAUSE_SECONDS
+    assert outage.relay.undecided(asked) == {"m.x"}
+    outage.now += 2 * FIRST_PAUSE_SECONDS
+    outage.clickhouse.readings = 0
+    assert outage.relay.undecided(["m.x", "d.typo"]) == {"m.x"}
+    assert outage.relay.refresh() == frozenset()
+    assert outage.clickhouse.readings <= 3, "each is asked by itself, the silent one seldom"
+    outage.clickhouse.blind = set()
+    outage.clickhouse.tables["m.x"] = [N]
+    outage.now += LONGEST_PAUSE_SECONDS
+    assert outage.relay.still_undecided(frozenset({"m.x"})) == frozenset()
+
+
+def test_a_database_that_falls_silent_holds_up_no_other() -> None:
+    """That ClickHouse could not look into before, or could; and of many databases, few. Red before:
+    no ALTER was seen from then on."""
+    outage = Outage(away=False)
+    many = {f"m{number:02}.t" for number in range(64)}
+    outage.clickhouse.tables |= {table: [N] for table in many}
+    assert outage.relay.undecided(many | {"d.old"}) == frozenset()
+    outage.clickhouse.blind = {"m07", "m40"}
+    assert outage.relay.refresh() == frozenset()
+    outage.clickhouse.blind |= {"m21", "m22"}
+    outage.clickhouse.silent = True
+    for _ in range(40):
+        outage.now += LONGEST_PAUSE_SECONDS
+        with suppress(ClickHouseAway):
+            outage.relay.refresh()
+    outage.clickhouse.tables["d.old"] = [N]
+    outage.now += LONGEST_PAUSE_SECONDS
+    assert outage.relay.refresh() == {"d.old"}
+    outage.relay.adopt()
+    outage.clickhouse.tables |= {table: [N, NEW] for table in many}
+    outage.clickhouse.blind = {"m21"}
+    outage.now += LONGEST_PAUSE_SECONDS
+    assert outage.relay.refresh() == many - {"m21.t"}
+
+
+def test_few_of_many_databases_are_found_however_they_lie() -> None:
+    """Red before: failures were added up over all questions, answered ones between them or not, and
+    what had been found was forgotten."""
+    outage = Outage(away=False)
+    asked = {f"m{number:02}.t" for number in range(64)}
+    blind = {table for table in asked if int(table[1:3]) % 8 == 0}
+    outage.clickhouse.blind = {table.partition(".")[0] for table in blind}
+    assert outage.relay.undecided(asked) == blind
+
+
+def test_what_was_found_away_is_remembered_though_the_server_failed() -> None:
+    """Red before: nothing was, and the next try began anew."""
+    outage = Outage(away=False)
+    asked = {f"m{number:02}.t" for number in range(64)}
+    outage.clickhouse.blind = {table.partition(".")[0] for table in asked}
+    for _ in range(64):
+        assert outage.relay.undecided(asked) == asked
+        outage.now += LONGEST_PAUSE_SECONDS
+    outage.clickhouse.blind.remove("m63")
+    for _ in range(2):  # each is asked in its turn
+        outage.relay.undecided(asked)
+        outage.now += LONGEST_PAUSE_SECONDS
+    assert outage.relay.undecided(asked) == asked - {"m63.t"}
 
 
 def test_a_table_waits_for_the_leader_of_its_topic_too() -> None:
