@@ -106,9 +106,9 @@ class Begin:
     is SourceUnseen.
 
     Attributes:
-        tables: whose buffers it will seal; their row messages have to be known first, and each
-            partition where their blocks go has to have a leader. Where that is not so now, nothing
-            is begun, and the answer is TablesUndecided.
+        tables: whose buffers it will seal; their row messages have to be known first, their block
+            topics to be there, and each partition where their blocks go to have a leader. Where
+            that is not so now, nothing is begun, and the answer is TablesUndecided.
         partition: under whose transactional id; None: the member's.
     """
 

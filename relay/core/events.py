@@ -115,7 +115,8 @@ class SourceUnseen:
 class TablesUndecided:
     """Answer to Begin where nothing was begun, as a server is away that these tables need.
 
-    Nobody knows whether ClickHouse has them, or nobody takes records where their blocks go.
+    Nobody knows whether ClickHouse has them, or nobody makes their block topics, or takes records
+    where their blocks go.
     """
 
     tables: frozenset[str]

@@ -232,7 +232,7 @@ class RelayState:
         alone: tables, as far as they were sealed, whose blocks the loader inserts one by one.
         schema_changed: tables whose buffers have to be sealed next.
         held: tables whose buffers are not sealed until it is known whether ClickHouse has them, and
-            until brokers take records where their blocks go.
+            until brokers have their block topics and take records where their blocks go.
         stalled: partitions that are not polled because of what they hold of these.
     """
 

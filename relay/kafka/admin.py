@@ -250,7 +250,11 @@ class TopicRequests:
             new, request_timeout=REQUEST_SECONDS, validate_only=True
         )
         wait(answers.values())
-        return {topic for topic, future in answers.items() if code_of(future) in ABSENT}
+        codes = {topic: code_of(future) for topic, future in answers.items()}
+        # Who has not heard whether it may grow later must not make it too wide for ever.
+        if silent := [t for t, code in codes.items() if code not in ABSENT and (code or 0) < 0]:
+            self._admin.answer(f"ask whether {silent[0]} could grow", answers[silent[0]], "")
+        return {topic for topic, code in codes.items() if code in ABSENT}
 
     def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
         """Grow them in few requests; return those that cannot be grown.

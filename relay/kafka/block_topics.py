@@ -2,13 +2,14 @@
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
 table's affair: its messages become dead letters with the reason, and the others' rows go on. So it
-is if a partition of it is dark: it takes no records, as brokers with its copies are away. Then the
-table's messages wait.
+is if the topic cannot be made or grown now, or a partition of it is dark: it takes no records, as
+brokers with its copies are away. Then the table's messages wait.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
@@ -22,7 +23,7 @@ from relay.kafka.record_limits import RecordLimits
 from relay.program.waiting import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from relay.kafka.errors import Lost, TransactionFailed
     from relay.kafka.topics import Topics
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_SINGLY_SECONDS = 5.0
+"""In which brokers that did not do one thing are asked for the next; what is left waits with it."""
 
 
 class BlockTopics:
@@ -38,15 +41,20 @@ class BlockTopics:
     Args:
         app: prefix of its topics.
         topics: makes them.
+        clock: monotonic seconds.
 
-    Raises (ensure and retry):
-        Unavailable: the brokers did not answer.
-        Refused: they let this user in nowhere, or write no block topic at all.
+    Raises (ensure, have and retry):
+        Refused: the brokers let this user in nowhere, or write no block topic at all.
     """
 
-    def __init__(self, app: str, topics: Topics) -> None:
+    def __init__(
+        self, app: str, topics: Topics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app = app
         self._topics = topics
+        self._clock = clock
+        self._waiting = set[str]()
+        self._making, self._retrying = Retry(clock), Retry(clock)
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._least = 1
@@ -57,7 +65,7 @@ class BlockTopics:
         self._led: set[str] = set()
         self._journal_led = False
         self._owned = frozenset[int]()
-        self._leaders = Retry()
+        self._leaders = Retry(clock)
 
     def of(self, table: str) -> str:
         """Return the table's block topic; empty where it has none."""
@@ -80,25 +88,42 @@ class BlockTopics:
         """Return those of these tables of which it is not known which topic they have, if any."""
         return {table for table in tables if not self.of(table) and not self.refusal(table)}
 
-    def widen(self, tables: Collection[str]) -> None:
+    def have(self, tables: Collection[str]) -> frozenset[str]:
+        """Have topics of these tables, as wide as needed; return the tables that wait for theirs.
+
+        Brokers that could not make or grow one just now are asked again seldom: each try may take
+        as long as they may answer.
+        """
+        asked = self._unready(tables)
+        if asked and self._making.due:
+            failed = self._make(self.lacking(asked)) | self._grow_narrow(asked)
+            _say(failed, self._making)
+            self._waiting = (self._waiting - asked) | failed.keys()
+            if not self._waiting:
+                self._making.answered()
+        return frozenset(self._unready(tables))
+
+    def _unready(self, tables: Collection[str]) -> set[str]:
+        return self.lacking(tables) | (self._narrow(tables) - self._refused.keys())
+
+    def _narrow(self, tables: Collection[str]) -> set[str]:
+        return {table for table in tables if 0 < self.width(table) < self._least}
+
+    def _grow_narrow(self, tables: Collection[str]) -> dict[str, Unavailable]:
         """Grow the block topics of these tables, where they are narrower than needed.
 
-        One that cannot be grown is its table's affair.
-
-        Raises:
-            Unavailable: the brokers do not know all of them yet.
+        One that cannot be grown is its table's affair. Returns what has to wait, and why.
         """
-        for table, why in self._grow_narrow(tables).items():
-            self._refuse(table, why)
-
-    def _grow_narrow(self, tables: Collection[str]) -> dict[str, Refused]:
-        """As `widen`; return the tables whose topics cannot be grown, and why."""
-        narrow = [table for table in tables if 0 < self.width(table) < self._least]
+        narrow = self._narrow(tables)
         by_topic = {self._found[table]: table for table in narrow}
-        refused = {by_topic[t]: why for t, why in self._topics.widen(by_topic, self._least).items()}
-        for table in refused:
-            del self._found[table]
-        return refused
+        try:
+            refused = self._topics.widen(by_topic, self._least)
+        except Unavailable as error:
+            return dict.fromkeys(self._narrow(narrow), error)
+        for topic, why in refused.items():
+            del self._found[by_topic[topic]]
+            self._refuse(by_topic[topic], why)
+        return {}
 
     def widen_soon(self, table: str) -> None:
         """Have `retry` grow the table's block topic to as many partitions as the source has.
@@ -110,8 +135,18 @@ class BlockTopics:
             self._grow_soon.add(table)
 
     def ensure(self, tables: Collection[str]) -> None:
-        """Find, create or grow the block topics of these tables."""
+        """Find, create or grow the block topics of these tables.
+
+        Raises:
+            Unavailable: the brokers could not do so for all of them just now.
+        """
+        for why in self._make(tables).values():
+            raise why
+
+    def _make(self, tables: Collection[str]) -> dict[str, Unavailable]:
+        """As `ensure`; return the tables for which the brokers could not do so now, and why."""
         refused: dict[str, ConfigError | Refused] = {}
+        silent: dict[str, Unavailable] = {}
         wanted = {
             names.blocks_topic(self._app, table): names.blocks_topics(self._app, table)
             for table in tables
@@ -120,29 +155,54 @@ class BlockTopics:
         absent = (
             self._topics.make_block_topics(wanted, self._least) if len(wanted) > 1 else set[str]()
         )
-        for table in sorted(tables):
+        begun = self._clock()
+        # Those that are there first: they need no broker that makes topics.
+        is_absent = {t: absent.issuperset(names.blocks_topics(self._app, t)) for t in tables}
+        for table in sorted(tables, key=lambda t: (is_absent[t], t)):
+            if silent and self._clock() - begun > _SINGLY_SECONDS:
+                silent[table] = next(iter(silent.values()))
+                continue
             try:
                 self._found[table] = self._ensured(table, absent)
             except (ConfigError, Refused) as error:
                 refused[table] = error
-        refused |= self._grow_narrow(tables)
-        for table in set(tables) - refused.keys():
-            self._refused.pop(table, None)
+            except Unavailable as error:
+                silent[table] = error
         for table, why in refused.items():  # once it is known whether any could be had
-            if isinstance(why, Refused) and self._concerns_all(why):
+            try:
+                concerns_all = isinstance(why, Refused) and self._concerns_all(why)
+            except Unavailable as error:
+                silent[table] = error
+                continue
+            if concerns_all:
                 raise why
             self._refuse(table, why)
+        silent |= self._grow_narrow(tables)
+        for table in (self._found.keys() & set(tables)) - silent.keys():
+            self._refused.pop(table, None)
+        return silent
 
     def retry(self) -> None:
-        """Try again what was refused: a right may have been granted, a name be free."""
-        self.ensure(tuple(self._refused))
-        self._grow_busy()
+        """Try again what was refused: a right may have been granted, a name be free.
+
+        What brokers cannot do just now is left for a moment.
+        """
+        if self._retrying.due:
+            failed = self._make(tuple(self._refused)) | self._grow_busy()
+            _say(failed, self._retrying)
+            if not failed:
+                self._retrying.answered()
         for topic in self._limits.known():
             self._limits.look_again(topic, self._topics.most_bytes(topic))
 
-    def _grow_busy(self) -> None:
+    def _grow_busy(self) -> dict[str, Unavailable]:
+        """Grow what `widen_soon` noted; return what has to wait, and why."""
         by_topic = {topic: table for table in self._grow_soon if (topic := self.of(table))}
-        for topic, why in self._topics.widen(by_topic).items():
+        try:
+            refused = self._topics.widen(by_topic)
+        except Unavailable as error:
+            return dict.fromkeys(self._grow_soon, error)
+        for topic, why in refused.items():
             self._stay_narrow.add(by_topic[topic])
             log.warning(
                 "a busy table's block topic cannot be grown, so its large blocks go to few "
@@ -150,6 +210,7 @@ class BlockTopics:
                 extra={"topic": topic, "why": why.message, "next": why.next_step},
             )
         self._grow_soon.clear()
+        return {}
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh; None where none was refused."""
@@ -273,7 +334,7 @@ class BlockTopics:
             self._topics.forget(topic)
         self._found = {}
         try:
-            self.ensure(tables)
+            self._make(tables)  # those of which the brokers say nothing now are asked about again
         except Refused:
             return False
         return len(self._found) < len(tables)
@@ -318,3 +379,13 @@ class BlockTopics:
         if error.code in CREDENTIALS:
             return True
         return error.code in DENIED and not (self._found or self._topics.one_can_be_written())
+
+
+def _say(failed: Mapping[str, Unavailable], retry: Retry) -> None:
+    """Log which tables' topics brokers could not make or grow; note when to ask again."""
+    pause = retry.failed() if failed else 0.0
+    for table, why in failed.items():
+        log.warning(
+            "cannot make or grow the block topic of a table now; what needs that waits",
+            extra={"table": table, "why": why.message, "next": why.next_step, "again_in_s": pause},
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,6 @@ class Topics(TopicRequests):
 
         Every app that has a journal record has had a registry before it.
 
-        Args:
-            partitions: of the journal.
-
         Raises:
             ContractBroken: the registry is gone.
         """
@@ -208,7 +206,11 @@ class Topics(TopicRequests):
         left = {topic for topic in topics if self._widths[topic] < wanted}
         if not left:
             return {}
-        refused = self._grow_all(left, wanted)
+        try:
+            refused = self._grow_all(left, wanted)
+        except Unavailable:
+            self._look_at(left)  # some may have grown
+            raise
         left -= refused.keys()
         for look in range(_LOOKS + 1):
             refused |= {topic: _deleted(topic) for topic in self._look_at(left)}
@@ -262,12 +264,14 @@ class Topics(TopicRequests):
         absent = self._look_at(asked)
         missing = [topic for topic in wanted if absent.issuperset(wanted[topic])]
         if missing:
-            widths = self._first_widths(missing, least)
+            client = self._admin.client
             created: dict[str, Future[Any]] = {}
-            for some in in_requests(widths, max(widths.values())):
-                new = [self._new(topic, widths[topic]) for topic in some]
-                created |= self._admin.client.create_topics(new, request_timeout=REQUEST_SECONDS)
-                wait(created.values())
+            with suppress(Unavailable):
+                widths = self._first_widths(missing, least)
+                for some in in_requests(widths, max(widths.values())):
+                    new = [self._new(topic, widths[topic]) for topic in some]
+                    created |= client.create_topics(new, request_timeout=REQUEST_SECONDS)
+                    wait(created.values())
             self._await_all({topic for topic, future in created.items() if not future.exception()})
         return absent
 

@@ -137,7 +137,7 @@ class Performer:
     def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:
         """Classify a failure; remember a refused record, so that it is left out next time."""
         if failed.kind is ev.Failure.REFUSED:
-            known = self._wait(lambda: self._tables.topics.learn(failed, self._sealing))
+            known = self._tables.topics.learn(failed, self._sealing)
             return (ev.Failure.LEARNED if known else failed.kind), failed.why
         if failed.kind is ev.Failure.FENCED and (timed_out := self._timed_out()):
             return ev.Failure.UNKNOWN, f"{failed.why}; {timed_out}"
@@ -188,7 +188,8 @@ class Performer:
                 self._home = min(owned, default=0) if partition is None else partition
                 if undecided := self._wait(lambda: self._tables.undecided(tables)):
                     return ev.TablesUndecided(undecided)
-                self._wait(lambda: self._tables.have_topics(tables, self._home))
+                if waiting := self._tables.have_topics(tables, self._home):
+                    return ev.TablesUndecided(waiting)
                 writes = owned | {self._home}
                 if dark := self._wait(lambda: self._tables.topics.dark(tables, writes)):
                     return ev.TablesUndecided(dark)

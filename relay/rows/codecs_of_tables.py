@@ -98,7 +98,7 @@ class TableCodecs:
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; have their block topics."""
         self._meet(self._unmet(tables))
-        self.have_topics(tables)
+        self.topics.ensure(self.topics.lacking(self._known.keys() & set(tables)))
 
     def undecided(self, tables: Collection[str]) -> frozenset[str]:
         """Return those of which nothing can be said now: ClickHouse is away, or was just before.
@@ -131,20 +131,22 @@ class TableCodecs:
     def still_undecided(self, tables: frozenset[str]) -> frozenset[str]:
         """Return what `undecided` does, if it is time to ask; all if the registry is away, too.
 
-        Those whose block topics are dark are undecided as well.
+        Those whose block topics are dark, or cannot be had now, are undecided as well.
         """
-        dark = self.topics.still_dark(tables)
-        if not (self._clickhouse.due and self._apart.is_due(tables - dark)):
-            return dark | self._unmet(tables - dark)
+        waiting = self.topics.still_dark(tables)
+        waiting |= self.have_topics(tables - waiting)
+        others = tables - waiting
+        if not (self._clickhouse.due and self._apart.is_due(others)):
+            return waiting | self._unmet(others)
         try:
-            return dark | self.undecided(tables - dark)
+            return waiting | self.undecided(others)
         except Unavailable as error:
             self._clickhouse.failed()
             log.warning("cannot read the schema registry topic", extra={"why": error.message})
             return tables
 
-    def have_topics(self, tables: Collection[str], partition: int | None = None) -> None:
-        """Have block topics, also of tables met before: the brokers may not have answered then.
+    def have_topics(self, tables: Collection[str], partition: int | None = None) -> frozenset[str]:
+        """Have block topics, also of tables met before; return the tables that wait for theirs.
 
         Args:
             tables: of the buffers that are to be sealed.
@@ -152,8 +154,7 @@ class TableCodecs:
         """
         if partition is not None:
             self.topics.need(partition + 1)
-        self.topics.ensure(self.topics.lacking(self._known.keys() & set(tables)))
-        self.topics.widen(set(tables) - {NO_TABLE})
+        return self.topics.have(self._known.keys() & set(tables))
 
     def _unmet(self, tables: Collection[str]) -> set[str]:
         unmet = set(tables) - self._known.keys() - {NO_TABLE}

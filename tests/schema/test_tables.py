@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from relay.config.allowed_tables import LEDGER_COLUMNS, Targets
-from relay.errors import ClickHouseAway, Unavailable
+from relay.errors import ClickHouseAway, Refused, Unavailable
+from relay.kafka.block_topics import BlockTopics
 from relay.program.waiting import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from relay.rows.codecs_of_tables import SPELLED, TableCodecs
 from relay.rows.row_codec import RowCodec
@@ -18,6 +19,7 @@ from relay.schema.asked_apart import MOST_FAILURES
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Versions, fold
+from tests.unit.test_block_topics import Topics as OfBrokers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -122,8 +124,9 @@ class Topics:
     def need(self, partitions: int) -> None:
         raise AssertionError(f"{partitions} partitions, where none was named")
 
-    def widen(self, _: Collection[str]) -> None:
-        pass
+    def have(self, tables: Collection[str]) -> frozenset[str]:
+        self.found |= {*tables}
+        return frozenset()
 
     def retry(self) -> None:
         pass
@@ -542,6 +545,38 @@ def test_what_was_found_away_is_remembered_though_the_server_failed() -> None:
         outage.relay.undecided(asked)
         outage.now += LONGEST_PAUSE_SECONDS
     assert outage.relay.undecided(asked) == asked - {"m63.t"}
+
+
+def test_a_topic_that_cannot_grow_now_keeps_no_alter() -> None:
+    """Red before: each refresh failed of it, before ClickHouse was asked, whose error it was."""
+
+    class Unmade(OfBrokers):
+        def widen(self, topics: Collection[str], _wanted: int = 0) -> dict[str, Refused]:
+            if topics:
+                raise Unavailable("no controller", "start it")
+            return {}
+
+    clickhouse, topics = ClickHouse(a=[N]), BlockTopics("app", cast("Any", Unmade()))
+    relay = tables(clickhouse, Registry(), topics)
+    relay.resolve(["d.a"])
+    topics.widen_soon("d.a")
+    clickhouse.tables["d.a"] = [N, NEW]
+    assert relay.refresh() == {"d.a"}
+
+
+def test_a_table_whose_topic_cannot_be_made_now_waits_alone() -> None:
+    """Red before: the relay did not poll, and all tables waited."""
+    now, brokers = 0.0, OfBrokers(says={"app.blocks.d.b": Unavailable("too few", "start them")})
+    topics = BlockTopics("app", cast("Any", brokers), lambda: now)
+    relay = tables(ClickHouse(a=[N], b=[N]), Registry(), topics, lambda: now)
+    both = frozenset({"d.a", "d.b"})
+    assert relay.undecided(both) == frozenset()
+    assert relay.have_topics(both, 0) == {"d.b"}
+    assert relay.still_undecided(frozenset({"d.b"})) == {"d.b"}
+    brokers.says.clear()
+    now = FIRST_PAUSE_SECONDS
+    assert relay.still_undecided(frozenset({"d.b"})) == frozenset()
+    assert relay.have_topics(both, 0) == frozenset()
 
 
 def test_a_table_waits_for_the_leader_of_its_topic_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -9,24 +10,35 @@ import pytest
 from confluent_kafka import KafkaError
 
 from relay import names
-from relay.errors import ConfigError, Refused
+from relay.core.events import Failure
+from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.block_topics import BlockTopics
+from relay.kafka.errors import TransactionFailed
+from relay.program.waiting import FIRST_PAUSE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 PARTS = ("a", "b", "_", "a_b", "_a", "a_", "a__b", "_a_b", "a_b_c", "b_c", "__", "A")
 TABLES = [f"{database}.{table}" for database, table in product(PARTS, PARTS)]
 
 
 class Topics:
-    """In the place of relay.kafka.topics: a broker's rule for names, and what it says no to."""
+    """In the place of relay.kafka.topics: a broker's rule for names, and what it says no to.
 
-    def __init__(self, *there: str, says: dict[str, ConfigError | Refused] | None = None) -> None:
+    Attributes:
+        says: what it answers about topics.
+        tried: topics, in the order in which they were asked for.
+    """
+
+    def __init__(
+        self, *there: str, says: dict[str, ConfigError | Refused | Unavailable] | None = None
+    ) -> None:
         self.there = list(there)
         self.says = says or {}
         self.writable = False
         self.made: list[dict[str, tuple[str, str]]] = []
+        self.tried: list[str] = []
 
     def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
         assert least == 1
@@ -45,6 +57,7 @@ class Topics:
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
         assert least == 1
+        self.tried.append(topic)
         if topic in self.says:
             raise self.says[topic]
         if topic in self.there:
@@ -56,10 +69,13 @@ class Topics:
     def one_can_be_written(self) -> bool:
         return self.writable
 
+    def forget(self, topic: str) -> None:
+        """It is asked for again anyway."""
 
-def of(topics: Topics) -> BlockTopics:
+
+def of(topics: Topics, clock: Callable[[], float] = time.monotonic) -> BlockTopics:
     faked: Any = topics
-    return BlockTopics("app", faked)
+    return BlockTopics("app", faked, clock)
 
 
 def test_no_two_tables_names_are_the_same_for_kafka() -> None:
@@ -145,7 +161,7 @@ class Narrow(Topics):
 
     def __init__(self, *there: str, fixed: Collection[str] = ()) -> None:
         super().__init__(*there)
-        self.fixed = fixed
+        self.fixed, self.away = fixed, False
         self.grown: list[tuple[set[str], int]] = []
         self.widths: dict[str, int] = dict.fromkeys(there, 1)
 
@@ -161,6 +177,8 @@ class Narrow(Topics):
         return self.widths[topic]
 
     def widen(self, topics: Collection[str], wanted: int = 0) -> dict[str, Refused]:
+        if topics and self.away:
+            raise AWAY
         if topics:
             self.grown.append(({*topics}, wanted))
         self.widths |= {topic: wanted for topic in topics if topic not in self.fixed}
@@ -178,9 +196,127 @@ def test_topics_of_many_tables_are_grown_at_once() -> None:
     assert topics.grown == [({here, other, fixed}, 3)]
     assert [found.of(f"a.{name}") for name in "bcd"] == [here, other, ""]
     assert "no; next: grant" in found.refusal("a.d")
-    found.widen(["a.b", "a.c", "a.d"])
+    assert not found.have(["a.b", "a.c", "a.d"])
     assert len(topics.grown) == 1, "as wide as they have to be"
     topics.fixed = ()
     found.retry()
     assert found.of("a.d") == fixed
     assert not found.refusal("a.d")
+
+
+AWAY = Unavailable("too few brokers", "start them")
+TOPIC = {table: f"app.blocks.{table}" for table in ("a.b", "a.c", "a.d")}
+
+
+def test_a_topic_that_cannot_be_made_now_is_its_tables_affair() -> None:
+    """Brokers with copies are away, or those that make topics. Red before: all tables waited."""
+    now = 0.0
+    topics = Topics(TOPIC["a.b"], says={TOPIC["a.c"]: AWAY})
+    found = of(topics, lambda: now)
+    assert found.have({"a.b", "a.c"}) == {"a.c"}
+    assert found.of("a.b")
+    assert not found.have({"a.b"})
+    assert not found.refusal("a.c")
+    asked = len(topics.tried)
+    assert found.have({"a.b", "a.c"}) == {"a.c"}
+    assert len(topics.tried) == asked, "not so soon"
+
+    now += FIRST_PAUSE_SECONDS
+    assert found.have({"a.c"}) == {"a.c"}
+    assert found.have({"a.d"}) == {"a.d"}, "nor those that are new meanwhile"
+    topics.says.clear()
+    now += 2 * FIRST_PAUSE_SECONDS
+    assert not found.have({"a.c", "a.d"})
+    assert found.of("a.c")
+    assert found.of("a.d")
+
+
+def test_many_topics_that_cannot_be_made_are_waited_for_as_one() -> None:
+    """Each would take its time-out; those that are there take none. Red before: all waited."""
+    now = 0.0
+
+    class Slow(Topics):
+        def ensure_block_topic(self, topic: str, least: int) -> None:
+            nonlocal now
+            now += 0 if topic in self.there else 10
+            super().ensure_block_topic(topic, least)
+
+    topics = Slow(TOPIC["a.d"], says={TOPIC["a.b"]: AWAY, TOPIC["a.c"]: AWAY})
+    found = of(topics, lambda: now)
+    assert found.have(TOPIC) == {"a.b", "a.c"}
+    assert topics.tried == [TOPIC["a.d"], TOPIC["a.b"]]
+
+
+def test_who_needs_a_topic_at_once_hears_why_there_is_none() -> None:
+    """As a producer that makes an encoder."""
+    found = of(Topics(says={TOPIC["a.b"]: AWAY}))
+    with pytest.raises(Unavailable, match="too few brokers"):
+        found.ensure(["a.b", "a.c"])
+    assert found.of("a.c")
+
+
+def test_a_topic_that_cannot_grow_now_is_its_tables_affair() -> None:
+    now = 0.0
+    here, other = TOPIC["a.b"], TOPIC["a.c"]
+    topics = Narrow(here, other)
+    found = of(topics, lambda: now)
+    found.need(3)
+    topics.widths[other], topics.away = 3, True
+    assert found.have({"a.b", "a.c"}) == {"a.b"}
+    assert found.width("a.c") == 3
+    topics.away = False
+    assert found.have({"a.b"}) == {"a.b"}, "not asked so soon"
+    now += FIRST_PAUSE_SECONDS
+    assert not found.have({"a.b"})
+    assert topics.grown == [({here}, 3)]
+
+
+def test_what_may_be_granted_is_asked_for_seldom_while_nobody_answers() -> None:
+    """Red before: it was an error of ClickHouse, which nobody asked then."""
+    now = 0.0
+    no = Refused("a policy says no", "ask its owner", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics(TOPIC["a.b"], says={TOPIC["a.c"]: no})
+    found = of(topics, lambda: now)
+    found.ensure(["a.b", "a.c"])
+    topics.says[TOPIC["a.c"]] = AWAY
+    for _ in range(3):
+        found.retry()
+    assert topics.tried.count(TOPIC["a.c"]) == 2
+    assert found.refusal("a.c")
+    topics.says.clear()
+    now += FIRST_PAUSE_SECONDS
+    found.retry()
+    assert not found.refusal("a.c")
+
+
+def test_a_busy_tables_topic_that_cannot_grow_now_keeps_nobody() -> None:
+    now = 0.0
+    topics = Narrow(TOPIC["a.b"])
+    found = of(topics, lambda: now)
+    found.need(2)
+    found.ensure(["a.b"])
+    topics.away = True
+    found.widen_soon("a.b")
+    found.retry()
+    topics.away = False
+    found.retry()
+    assert len(topics.grown) == 1, "not asked so soon"
+    now += FIRST_PAUSE_SECONDS
+    found.retry()
+    assert topics.grown[1:] == [({TOPIC["a.b"]}, 0)]
+
+
+def test_a_right_that_went_is_one_tables_affair_though_a_broker_was_silent() -> None:
+    """Red before: what had been found was forgotten with the silence, and the relay ended."""
+    now = 0.0
+    topics = Topics(*TOPIC.values())
+    found = of(topics, lambda: now)
+    found.ensure(TOPIC)
+    topics.says[TOPIC["a.d"]] = AWAY
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert found.learn(TransactionFailed(Failure.REFUSED, "may not write", denied), {*TOPIC})
+
+    topics.says[TOPIC["a.d"]] = Refused("may not write", "grant it", code=denied)
+    assert not found.have(TOPIC)
+    assert found.refusal("a.d")
+    assert [found.refusal(table) for table in ("a.b", "a.c")] == ["", ""]

@@ -13,6 +13,7 @@ from relay.kafka import topics as topics_module
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import TopicFacts, Topics
 from relay.process.coverage import left_over
+from relay.program.waiting import FIRST_PAUSE_SECONDS
 from tests import reach
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class Narrow(Topics):
     def __init__(self, **widths: int) -> None:
         super().__init__(reach.nobody())
         self.widths = {name.replace("_", "."): width for name, width in widths.items()}
+        self.now = 0.0
         self.stuck = {"shop.dead"}
         self.denied: set[str] = set()
+        self.away: set[str] = set()
         self._ready = set(self.widths) - {"rows"}
 
     def describe(self, topic: str, rights: object = ()) -> TopicFacts | None:  # noqa: ARG002
@@ -61,8 +64,10 @@ class Narrow(Topics):
             self.widths[topic] = partitions
 
     def _grow_all(self, topics: Collection[str], wanted: int) -> dict[str, Refused]:
-        for topic in topics:
+        for topic in set(topics) - self.away:
             self._grow(topic, wanted)
+        if self.away.intersection(topics):
+            raise Unavailable("too few brokers", "start them")
         return {topic: Refused("no right", "grant it") for topic in self.denied & set(topics)}
 
     def _look_at(self, topics: Collection[str]) -> set[str]:
@@ -103,7 +108,7 @@ def block_topics(monkeypatch: pytest.MonkeyPatch) -> tuple[Narrow, BlockTopics]:
     topics.widths |= dict.fromkeys(found.values(), 1)
     topics._widths = dict.fromkeys(found.values(), 1)
     topics._partitions = 4
-    of_tables = BlockTopics("shop", topics)
+    of_tables = BlockTopics("shop", topics, lambda: topics.now)
     of_tables._found = found
     return topics, of_tables
 
@@ -111,10 +116,10 @@ def block_topics(monkeypatch: pytest.MonkeyPatch) -> tuple[Narrow, BlockTopics]:
 def test_block_topics_grow_as_needed(block_topics: tuple[Narrow, BlockTopics]) -> None:
     _, of_tables = block_topics
     of_tables.need(3)
-    of_tables.widen({"d.t", "d.u", "d.nothing"})
+    assert not of_tables.have({"d.t", "d.u"})
     assert [of_tables.width(table) for table in ("d.t", "d.u", "d.v")] == [3, 3, 1]
     of_tables.need(1)
-    of_tables.widen({"d.t", "d.v"})
+    assert not of_tables.have({"d.t", "d.v"})
     assert [of_tables.width(table) for table in ("d.t", "d.v", "d.nothing")] == [3, 1, 0]
 
 
@@ -143,15 +148,26 @@ def test_a_block_topic_that_does_not_grow_is_its_tables_affair(
     topics, of_tables = block_topics
     topics.stuck.add(stuck := of_tables.of("d.t"))
     of_tables.need(2)
-    with pytest.raises(Unavailable, match=f"topic {stuck} has 1 partitions, but needs 2"):
-        of_tables.widen({"d.t", "d.u"})
+    assert of_tables.have({"d.t", "d.u"}) == {"d.t"}, "and the other goes on meanwhile"
     assert not of_tables.refusal("d.t")
     now[0] += topics_module.GROW_SECONDS
-    of_tables.widen({"d.t", "d.u"})
+    topics.now += FIRST_PAUSE_SECONDS
+    assert not of_tables.have({"d.t", "d.u"})
     why = f"no block topic for d.t: topic {stuck} has 1 partitions, but needs 2"
     assert of_tables.refusal("d.t").startswith(why)
     assert not of_tables.refusal("d.u")
     assert (of_tables.of("d.t"), of_tables.width("d.u")) == ("", 2)
+
+
+def test_what_has_grown_is_known_though_another_topic_cannot_grow_now(
+    block_topics: tuple[Narrow, BlockTopics],
+) -> None:
+    """Its copies' brokers are away. Red before: all tables waited."""
+    topics, of_tables = block_topics
+    topics.away.add(of_tables.of("d.t"))
+    of_tables.need(2)
+    assert of_tables.have({"d.t", "d.u"}) == {"d.t"}
+    assert of_tables.width("d.u") == 2
 
 
 def test_a_block_topic_that_was_deleted_is_its_tables_affair(
@@ -161,7 +177,7 @@ def test_a_block_topic_that_was_deleted_is_its_tables_affair(
     del topics.widths[of_tables.of("d.t")]
     topics.stuck.add(of_tables.of("d.t"))
     of_tables.need(2)
-    of_tables.widen({"d.t", "d.u"})
+    assert not of_tables.have({"d.t", "d.u"})
     assert "does not exist any more" in of_tables.refusal("d.t")
     assert of_tables.width("d.u") == 2
 

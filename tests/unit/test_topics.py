@@ -231,6 +231,19 @@ def test_one_silence_about_many_topics_is_one(topics: Topics, causes: list[str])
     assert len(causes) <= 1
 
 
+def test_who_hears_nothing_makes_no_topic_wide_for_ever(topics: Topics, causes: list[str]) -> None:
+    """Red before: a time-out counted as no right to grow it later, and then another was waited for,
+    of the request that creates it."""
+    admin = Silent(absent={"new", "n-w", "x"})
+    topics._admin.client = cast("Any", admin)
+    topics._partitions = 4
+    assert topics.make_block_topics({"new": ("new", "n-w"), "x": ("x",)}, 1) == {"new", "n-w", "x"}
+    with pytest.raises(Unavailable, match="ask whether new could grow"):
+        topics.ensure_block_topic("new", 1)
+    assert not admin.widths
+    assert len(causes) == 2
+
+
 STAMPED = "message.timestamp.type"
 
 
