@@ -100,6 +100,11 @@ class TableCodecs:
         self._meet(self._unmet(tables))
         self.topics.ensure(self.topics.lacking(self._known.keys() & set(tables)))
 
+    def resolve_visible(self, tables: Collection[str]) -> None:
+        """As `resolve`; those of databases that ClickHouse cannot look into stay unknown."""
+        self._apart.ask(self._unmet(tables), self._meet)
+        self.have_topics(tables)
+
     def undecided(self, tables: Collection[str]) -> frozenset[str]:
         """Return those of which nothing can be said now: ClickHouse is away, or was just before.
 

@@ -101,7 +101,7 @@ class Suitability:
 
     def _is_any_held_good(self, held: Collection[Held]) -> bool:
         """Whether a message is that was read, and waits because its table is quiet."""
-        self._tables.resolve({one.table for one in held})
+        self._tables.resolve_visible({one.table for one in held})
         source = self._settings.source
         for one in held:
             codec = self._tables.codec(one.table)
@@ -116,7 +116,7 @@ class Suitability:
     def _is_any_good(self) -> bool:
         """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
         by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
-        self._tables.resolve(by_table.keys())
+        self._tables.resolve_visible(by_table.keys())
         return any(
             problem is None
             for table, messages in by_table.items()
