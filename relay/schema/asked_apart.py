@@ -38,9 +38,8 @@ class DatabasesApart:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._retry = Retry(clock)
         self._away: dict[str, ClickHouseAway] = {}
-        self._unsure: list[
-            set[str]
-        ] = []  # databases whose question failed; each set is asked apart
+        # Databases about which a question failed; those of one set are asked about together.
+        self._unsure: list[set[str]] = []
 
     def is_due(self, tables: Collection[str]) -> bool:
         """Return whether it is time to ask about one of these tables."""
