@@ -15,7 +15,7 @@ import pytest
 from loader.blocks.worker import Worker
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.journal.startup import ledger_of
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, batch, clock_passes
 from tests.loader.test_evidence import number
 from tests.loader.test_work import before_the_next_insert
 from tests.versions.engines import ADMIN, Engine, running
@@ -60,6 +60,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory, shards: Engine) -> Iterator
     )
     server._more = f"<remote_servers>{listed}</remote_servers>"
     server.start()
+    with contextlib.closing(server.client()) as client:
+        clock_passes(client, 2)  # of a claim of the second of its start its logs may lack some
     yield server
     server.kill()
 
