@@ -45,6 +45,12 @@ def logs(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "logs")
 
 
+CLEANS_SOON = (
+    "cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1"
+)
+"""Settings of a table whose server forgets mutations, and emptied parts, within some seconds."""
+
+
 def create(
     client: Client, name: str, columns: str = "", engine: str = "MergeTree", more: str = ""
 ) -> str:
@@ -324,7 +330,7 @@ def test_without_logs_a_delete_that_the_server_has_forgotten(
     journal: Journal, worker: Worker, client: Client, database: str, *, before: bool
 ) -> None:
     """A4: a table shows the last of its finished mutations; since their first it shows all."""
-    more = f"{window(0)}, finished_mutations_to_keep = 3"
+    more = f"{window(0)}, finished_mutations_to_keep = 3, {CLEANS_SOON}"
     table = create(client, f"{database}.edited", ", _block String", more=more)
 
     def mutate(how: str) -> None:

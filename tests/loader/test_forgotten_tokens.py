@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
-from tests.loader.test_evidence import create, number, until_settled, window
+from tests.loader.test_evidence import CLEANS_SOON, create, number, until_settled, window
 from tests.loader.test_work import killed
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tests.loader.blocks import Journal
 
 AT_ONCE = (
-    ", old_parts_lifetime = 0, cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, "
-    "merge_tree_clear_old_parts_interval_seconds = 1"
+    f", old_parts_lifetime = 0, {CLEANS_SOON}, merge_tree_clear_old_parts_interval_seconds = 1"
 )
 """What takes some 30 s by default: an emptied part goes, and its token with it."""
 

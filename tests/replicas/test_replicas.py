@@ -25,7 +25,7 @@ from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import DEADLINE, batch
 from tests.loader.test_changed_meanwhile import answer_lost
-from tests.loader.test_evidence import zero_is_success
+from tests.loader.test_evidence import CLEANS_SOON, zero_is_success
 from tests.loader.test_work import outcomes
 from tests.replicas.front import Front
 from tests.replicas.journal import STAMPED, Replicated, spread
@@ -253,12 +253,6 @@ def test_a_replica_behind_a_balancer_that_lags(
         assert rows == [(12_000, 12_000)] * 3
 
 
-QUICKLY = (
-    "cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1"
-)
-"""A replica forgets tokens beyond its window every second, and not every five minutes."""
-
-
 def forgets(replica: Replica, table: str) -> bool:
     """Insert a row under one token again; return whether it came, because that was forgotten."""
     replica.command(
@@ -278,7 +272,7 @@ def test_a_window_that_is_smaller_on_another_replica(
     """
     table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
     window = "replicated_deduplication_window"
-    rig.make(table, columns, f"ORDER BY id SETTINGS {window} = 100, {QUICKLY}")
+    rig.make(table, columns, f"ORDER BY id SETTINGS {window} = 100, {CLEANS_SOON}")
     rig.replicas[1].command(f"ALTER TABLE {table} MODIFY SETTING {window} = 1")
     clock = "SELECT toUnixTimestamp(now())"
     altered = rig.replicas[1].rows(clock)[0][0]
@@ -310,7 +304,7 @@ def test_the_record_of_another_replica_is_no_proof(
         monkeypatch.setattr(ServerRecords, "elsewhere", lambda *_: False)
     table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
     window = "replicated_deduplication_window = 1"
-    rig.make(table, columns, f"ORDER BY id SETTINGS {window}, {QUICKLY}")
+    rig.make(table, columns, f"ORDER BY id SETTINGS {window}, {CLEANS_SOON}")
     first, second, _ = rig.replicas
     journal.quorum = None
     (block,) = journal.seal(table, batch(0, ROWS))

@@ -21,6 +21,7 @@ from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second
+from tests.loader.test_evidence import CLEANS_SOON
 from tests.verify.realserver import AUDITOR, CLERK, ONLOOKER, running
 from tests.verify.shop import BARE, ROWS, STAMPED, WINDOW, Shop
 
@@ -545,7 +546,8 @@ def test_a_delete_that_the_server_has_forgotten(
     """Another replica ran it, whose query log is not asked; then came as many as a table shows."""
     asked = table_facts._STATEMENTS.replace("system.query_log", "system.no_query_log")
     monkeypatch.setattr(table_facts, "_STATEMENTS", asked)
-    table = shop.table(more="SETTINGS finished_mutations_to_keep = 3", window=False)
+    kept = f"SETTINGS finished_mutations_to_keep = 3, {CLEANS_SOON}"
+    table = shop.table(more=kept, window=False)
     block = shop.block(table)
     shop.load(block)
     shop.sql(f"ALTER TABLE {table} DELETE WHERE 1", mutations_sync=2)
