@@ -16,7 +16,7 @@ from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import ErrorPage, Refused
 from relay.program.command import WholeGroup, one_of
-from relay.program.json_output import as_json_text, print_json
+from relay.program.json_output import print_json, print_lines
 from relay.program.plural import several
 
 if TYPE_CHECKING:
@@ -148,15 +148,14 @@ def resolve(
     settings = settings_of(config_file)
     if human in {"discard", "dead"} and not for_real:
         found = chosen(settings, ledger_of(settings), blocks, dead=human == "dead")
-        for line in _would(found, human, as_json=as_json):
-            click.echo(line)
+        print_lines(_would(found, human, as_json=as_json))
         return
     wanted = WANTED.get(human, LOADED)
     left = 0
     for block, outcome, reason in settle(settings, ledger_of(settings), blocks, human, why):
         if as_json:
             said = {"block": block, "outcome": outcome, "reason": reason}
-            click.echo(_line({**said, "done": outcome == wanted}))
+            print_json({**said, "done": outcome == wanted})
         else:
             click.echo(f"{block}: {outcome}{': ' + reason if reason else ''}")
         left += outcome != wanted
@@ -181,7 +180,9 @@ def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     return human
 
 
-def _would(found: Mapping[str, Block], human: Human, *, as_json: bool) -> Iterator[str]:
+def _would(
+    found: Mapping[str, Block], human: Human, *, as_json: bool
+) -> Iterator[str | dict[str, object]]:
     """What a --run would do, for people or for programs."""
     if not as_json:
         yield from given_up(found.values()) if human == "discard" else to_dead_letters(found)
@@ -189,15 +190,11 @@ def _would(found: Mapping[str, Block], human: Human, *, as_json: bool) -> Iterat
     for name, block in found.items():
         said = {"block": name, "table": block.table, "outcome": WANTED[human], "done": False}
         if human == "discard":
-            yield _line({**said, "rows": block.rows})
+            yield {**said, "rows": block.rows}
             continue
         for one in block.left_out:
             place = {"partition": block.partition, "offset": one.offset, "reason": one.reason}
-            yield _line({**said, "source_topic": block.source_topic, **place})
-
-
-def _line(said: Mapping[str, object]) -> str:
-    return as_json_text(said)
+            yield {**said, "source_topic": block.source_topic, **place}
 
 
 def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
