@@ -255,8 +255,8 @@ class Tables:
         elif inserted is not None and may_repeat and of.views:
             about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))
-        if inserted == 0 and margin < 1 and parts is None and of.empties and of.views:
-            inserted = None  # its part may have been emptied since, and the view has its rows
+        if inserted == 0 and parts is None and of.hides_an_insert(margin):
+            inserted = None
         return InsertFacts(
             inserted=inserted,
             margin=margin,

@@ -107,6 +107,16 @@ class Nature:
         """Return whether an INSERT lands as a whole or not at all, apart from views."""
         return self.window.counter != "none" and not self.partitioned
 
+    def hides_an_insert(self, margin: int) -> bool:
+        """Return whether rows may have come and gone, and stay behind a view that takes them again.
+
+        Then an insert counter that has not moved is no proof, unless a part log is.
+
+        Args:
+            margin: parts that may follow an INSERT while all tables behind remember its token.
+        """
+        return self.empties and bool(self.views) and margin < 1
+
     @property
     def is_countable(self) -> bool:
         """Return whether counting rows decides about a block, however old its INSERT is.

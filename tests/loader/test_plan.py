@@ -1048,6 +1048,30 @@ def test_how_many_parts_came_since_a_claim(
     assert inserted_since(of, since, newest, parts) == inserted
 
 
+@pytest.mark.parametrize(
+    ("engine", "more", "views", "margin", "hides"),
+    [
+        ("MergeTree", " TTL day + toIntervalDay(1)", ("v",), 0, True),
+        ("MergeTree", " TTL day + toIntervalDay(1)", ("v",), -1, True),
+        ("CollapsingMergeTree(s)", "", ("v",), 0, True),
+        # The tables behind remember the token: a repeat adds nothing there.
+        ("MergeTree", " TTL day + toIntervalDay(1)", ("v",), 1, False),
+        # What expires again does so once more.
+        ("MergeTree", " TTL day + toIntervalDay(1)", (), 0, False),
+        ("MergeTree", " TTL day + toIntervalDay(1) TO DISK 'cold'", ("v",), 0, False),
+        ("MergeTree", "", ("v",), 0, False),
+        ("SummingMergeTree", "", ("v",), 0, False),
+    ],
+)
+def test_a_counter_that_has_not_moved_may_prove_nothing(
+    engine: str, more: str, views: tuple[str, ...], margin: int, *, hides: bool
+) -> None:
+    """An emptied part goes, and the counter goes back with it."""
+    full = f"{engine} ORDER BY a{more}"
+    found = nature(engine.partition("(")[0], full, DEFAULTS, views=views)
+    assert found.hides_an_insert(margin) is hides
+
+
 OLD, NEW = "m:f@old", "m:f@new"
 
 
