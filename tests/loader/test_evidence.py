@@ -140,7 +140,6 @@ def test_expiring_rows_after_a_kill(
     more = f"TTL day + INTERVAL 30 DAY {window(size)}"
     table = create(client, f"{database}.ttl", columns, more=more)
     view = summed(client, table)
-    await_next_second(client)
     blocks = journal.seal(table, batch(0, 100))
     killed(journal, blocks, point)
     others_insert(client, table)

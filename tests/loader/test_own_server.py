@@ -77,12 +77,7 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     """A3: the table had its part, its view had nothing; a repeat under the token gives it all."""
     client.command(f"CREATE DATABASE {app}")
     table = create(client, f"{app}.viewed", ", _block String" * stamped, more=window(100))
-    view = f"{table}_rows"
-    client.command(
-        f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple() {window(100)}"
-    )
-    slow = f"SELECT id + sleepEachRow(0.009) AS id FROM {table}"
-    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {slow}")
+    view = viewed(client, table, window(100), of="id + sleepEachRow(0.009)")
     await_next_second(client)
     blocks = site.journal.seal(table, batch(0, 300))
     with (
@@ -98,41 +93,28 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
 
 
 @pytest.mark.parametrize(
-    ("columns", "by", "blocks"),
+    ("columns", "by", "blocks", "others"),
     [
-        ("", "", 1),
-        (", _block String", "", 1),
+        ("", "", 1, 0),
+        (", _block String", "", 1, 0),
+        # The table's counter has moved: it says nothing, and a count tells.
+        (", _block String", "", 1, 3),
         # Several of it were under way, and a partitioned one is in several steps: a count decides.
-        (", _block String", "PARTITION BY intDiv(id, 10000)", 3),
+        (", _block String", "PARTITION BY intDiv(id, 10000)", 3, 0),
     ],
 )
 def test_a_token_without_its_part_keeps_no_rows_out(
-    site: Site, client: Client, app: str, columns: str, by: str, blocks: int
+    site: Site, client: Client, app: str, columns: str, by: str, blocks: int, others: int
 ) -> None:
     """A server that was killed between the two: 0 of 300 rows, the answer said 300: `loaded`."""
     client.command(f"CREATE DATABASE {app}")
     table = create(client, f"{app}.t", columns, more=f"{by} {window(100)}")
-    await_next_second(client)
     sealed = site.journal.seal(table, *(batch(300 * n, 300) for n in range(blocks)))
     lose_a_part(site, client, table, sealed)
+    others_insert(client, table, others)
     with site.worker() as worker:
         assert until_settled(worker, sealed) == ["loaded"] * blocks
     assert copies(client, table) == (300 * blocks, 300 * blocks)
-
-
-def test_such_a_token_is_not_believed_while_others_insert(
-    site: Site, client: Client, app: str
-) -> None:
-    """The table's counter has moved; a count of `_block` tells: it was `loaded`, with 0 of 300."""
-    client.command(f"CREATE DATABASE {app}")
-    table = create(client, f"{app}.t", ", _block String", more=window(100))
-    await_next_second(client)
-    (block,) = site.journal.seal(table, batch(0, 300))
-    lose_a_part(site, client, table, [block])
-    others_insert(client, table)
-    with site.worker() as worker:
-        assert until_settled(worker, [block]) == ["loaded"]
-    assert copies(client, table) == (300, 300)
 
 
 def test_lost_rows_are_found_where_a_view_needs_such_a_token(
@@ -141,12 +123,7 @@ def test_lost_rows_are_found_where_a_view_needs_such_a_token(
     """The view has its rows and the table has none: it was `loaded`. A person begins anew."""
     client.command(f"CREATE DATABASE {app}")
     table = create(client, f"{app}.t", ", _block String", more=window(100))
-    view = f"{table}_rows"
-    client.command(
-        f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple() {window(100)}"
-    )
-    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT id FROM {table}")
-    await_next_second(client)
+    view = viewed(client, table, window(100))
     (block,) = site.journal.seal(table, batch(0, 300))
     lose_a_part(site, client, table, [block])
     with site.worker() as worker:
@@ -170,10 +147,7 @@ def test_a_part_that_has_expired_is_no_part_that_never_came(
     day_old = ", day DateTime DEFAULT now() - INTERVAL 1 DAY"
     expires = f"TTL day + INTERVAL 1 HOUR {window(100)}, merge_with_ttl_timeout = 1{AT_ONCE}"
     table = create(client, f"{app}.t", day_old, more=expires)
-    view = f"{table}_rows"
-    client.command(f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple()")
-    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS SELECT id FROM {table}")
-    await_next_second(client)
+    view = viewed(client, table)
     (block,) = site.journal.seal(table, batch(0, 300))
     with site.worker():
         killed(site.journal, [block], "after_insert")
@@ -194,7 +168,6 @@ def test_a_person_who_has_looked_is_not_kept_out_by_such_a_token(
     """Without `_block`, while others insert: the block was `loaded`, with none of its rows."""
     client.command(f"CREATE DATABASE {app}")
     table = create(client, f"{app}.t", more=f"PARTITION BY intDiv(id, 10000) {window(100)}")
-    await_next_second(client)
     (block,) = site.journal.seal(table, batch(0, 300))
     lose_a_part(site, client, table, [block])
     others_insert(client, table)
@@ -203,6 +176,15 @@ def test_a_person_who_has_looked_is_not_kept_out_by_such_a_token(
     ledger = ledger_of(site.journal.settings())
     ((_, state, reason),) = resolve(site.journal.settings(), ledger, [block.id], "absent")
     assert (state, copies(client, table)) == ("loaded", (300, 300)), reason
+
+
+def viewed(client: Client, table: str, more: str = "", of: str = "id") -> str:
+    """A table that a view fills with the ids of this one."""
+    view = f"{table}_rows"
+    client.command(f"CREATE TABLE {view} (id Int64) ENGINE = MergeTree ORDER BY tuple() {more}")
+    select = f"SELECT {of} AS id FROM {table}"
+    client.command(f"CREATE MATERIALIZED VIEW {view}_mv TO {view} AS {select}")
+    return view
 
 
 def lose_a_part(site: Site, client: Client, table: str, blocks: list[Block]) -> None:

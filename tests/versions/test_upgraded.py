@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from loader.core.table_rules import Window
-from loader.core.token_hashes import hashes_of_a_token, knows_tokens, surely_remembered
+from loader.core.token_hashes import knows_tokens, surely_remembered
 from relay.clickhouse.insert_settings import deduplicated, known
-from tests.loader.blocks import await_next_second
 from tests.loader.test_work import killed
 from tests.versions.engines import Engine, running
 from tests.versions.guards import Bench
@@ -24,6 +23,21 @@ NOW = RELEASES[-1]
 UPGRADES = [(older, newer) for older in RELEASES for newer in RELEASES[1:] if older != newer]
 READABLE = [(older, newer) for older, newer in UPGRADES if newer.engine >= "26.3"]
 """An engine does not open the parts of a much newer one."""
+
+
+on_each_release = pytest.mark.parametrize(
+    "release",
+    [
+        pytest.param(one, marks=() if one is NOW else pytest.mark.long, id=one.engine)
+        for one in RELEASES
+    ],
+)
+
+
+def require(*releases: Release) -> None:
+    """Skip the test where their environments are not made: that takes minutes, once a machine."""
+    if missing := [one.engine for one in releases if not is_made(one)]:
+        pytest.skip(f"`python -m tests.versions` makes the environment of {', '.join(missing)}")
 
 
 def engine_of(release: Release, before: Release, directory: Path, port: int = 0) -> Engine:
@@ -47,8 +61,7 @@ def test_an_insert_without_an_answer(
     bootstrap: str, tmp_path: Path, pair: tuple[Release, Release]
 ) -> None:
     """The other version remembers the token, and the block is loaded; or the block is parked."""
-    if missing := [one.engine for one in pair if not is_made(one)]:
-        pytest.skip(f"`python -m tests.versions` makes the environment of {', '.join(missing)}")
+    require(*pair)
     first = engine_of(*pair, tmp_path / "server")
     second = engine_of(*reversed(pair), tmp_path / "server", first.port)
     first.start()
@@ -57,7 +70,6 @@ def test_an_insert_without_an_answer(
         table, behind = bench.table(), bench.table()
         view = f"CREATE MATERIALIZED VIEW {table}_v TO {behind} AS SELECT id, name FROM {table}"
         bench.client.command(view)
-        await_next_second(bench.client)
         block = bench.block(table)
         before = str(bench.client.command("SELECT version()"))
         killed(bench.journal, [block], "after_insert")
@@ -76,25 +88,18 @@ def test_an_insert_without_an_answer(
         second.kill()
 
 
-@pytest.mark.parametrize(
-    "release",
-    [
-        pytest.param(one, marks=() if one is NOW else pytest.mark.long, id=one.engine)
-        for one in RELEASES
-    ],
-)
+@on_each_release
 def test_a_window_remembers_twice_the_margin(
     bootstrap: str, tmp_path: Path, release: Release
 ) -> None:
     """So that others may insert the margin once more while a repeat runs."""
-    if not is_made(release):
-        pytest.skip(f"`python -m tests.versions` makes the environment of {release.engine}")
+    require(release)
     size = 16
     with running(release, tmp_path / "server") as engine:
         bench = Bench(engine, bootstrap, tmp_path / "app")
         table = bench.table(window=size)
         version = str(bench.client.command("SELECT version()"))
-        margin = Window(size, None, "parts").margin(0) // hashes_of_a_token(version)
+        margin = surely_remembered(Window(size, None, "parts"), 0, version, [version])
         assert margin in {4, 8}
         for token in ("ours", *map(str, range(2 * margin - 1)), "ours"):
             sent = known(deduplicated(token, 1), bench.client.server_settings)
@@ -103,17 +108,10 @@ def test_a_window_remembers_twice_the_margin(
         bench.close()
 
 
-@pytest.mark.parametrize(
-    "release",
-    [
-        pytest.param(one, marks=() if one is NOW else pytest.mark.long, id=one.engine)
-        for one in RELEASES
-    ],
-)
+@on_each_release
 def test_a_replicated_table_remembers_as_many_by_default(tmp_path: Path, release: Release) -> None:
     """A later version may remember more; what the older one has forgotten stays forgotten."""
-    if not is_made(release):
-        pytest.skip(f"`python -m tests.versions` makes the environment of {release.engine}")
+    require(release)
     with running(release, tmp_path / "server") as engine:
         client = engine.client()
         default = client.command(
