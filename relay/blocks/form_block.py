@@ -25,8 +25,6 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy.typing as npt
-
     from relay.kafka.record_limits import Oversized
     from relay.rows.decode import Decoded
     from relay.rows.row_codec import RowCodec
@@ -95,7 +93,7 @@ class Formed:
 class Messages(NamedTuple):
     """The messages of a buffer: their source offsets, ascending, and their values."""
 
-    offsets: list[int]
+    offsets: Sequence[int]
     values: pa.ChunkedArray[Any]
 
     def first(self, count: int) -> Messages:
@@ -160,7 +158,7 @@ class BlockFormer:
         """Make one chunk of all rows; none where they need several, or it has no room for more."""
         encoded = self.encoder.encode(decoded.batch, self._room)
         listed = [
-            encode(MessageRows(_array(one.offsets), part.rows))
+            encode(MessageRows(np.asarray(one.offsets, np.int64), part.rows))
             for one, part in zip(buffers, parts, strict=True)
         ]
         of_lists = sum(len(one) + HEADER_BYTES for one in listed)
@@ -251,10 +249,10 @@ class BlockFormer:
 
 
 def _listed(
-    offsets: list[int], decoded: Decoded, encoded: list[tuple[bytes, int]], room: int | None
+    offsets: Sequence[int], decoded: Decoded, encoded: list[tuple[bytes, int]], room: int | None
 ) -> bytes:
     """Which row came from which message, if there is room for it."""
-    listed = encode(MessageRows(_array(offsets)[decoded.good], decoded.rows))
+    listed = encode(MessageRows(np.asarray(offsets, np.int64)[decoded.good], decoded.rows))
     return listed if not encoded or _fit(encoded, len(listed), room) else b""
 
 
@@ -263,17 +261,10 @@ def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> b
     return room is None or len(encoded[0][0]) + of_lists <= room
 
 
-def _array(offsets: list[int]) -> npt.NDArray[np.int64]:
-    """Return them as an array; consecutive ones need not be looked at one by one."""
-    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
-        return np.arange(offsets[0], offsets[-1] + 1)
-    return np.array(offsets, np.int64)
-
-
 def _others(buffer: Messages, large: list[Oversized]) -> Messages:
     kept = np.ones(len(buffer.offsets), bool)
     kept[[one.message for one in large]] = False
-    offsets = [buffer.offsets[at] for at in np.flatnonzero(kept)]
+    offsets = np.asarray(buffer.offsets, np.int64)[kept].tolist()
     return Messages(offsets, buffer.values.filter(pa.array(kept)))
 
 

@@ -15,8 +15,8 @@ from relay.core.state import Buffer, Partition, RelayState
 
 SHARE = 2
 """What is held back may take one part in so many of the memory: the others need room for blocks."""
-OFFSET_BYTES = 40
-"""Of memory for each offset between floor and position: a number, and its place in a list."""
+OFFSET_BYTES = 8
+"""Of memory for each offset between floor and position."""
 
 
 def sealable(

@@ -6,6 +6,7 @@ client has it, and gives what a sealed buffer holds, as Arrow arrays over the by
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ class Held:
 
     def __init__(self, table: str) -> None:
         self.table = table
-        self.offsets: list[int] = []
+        self.offsets = array("q")
         self.values = ByteColumn()
         self.keys = ByteColumn()
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}

@@ -7,6 +7,7 @@ many rows the messages hold is estimated, but for a table that is new here.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ class Poll:
 
     arrivals: list[Arrival] = field(default_factory=list)
     chosen: dict[tuple[int, str], Integers] = field(default_factory=dict)
-    offsets: dict[int, list[int]] = field(default_factory=dict)
+    offsets: dict[int, array[int]] = field(default_factory=dict)
     headers: dict[tuple[int, int], list[tuple[str, bytes | None]]] = field(default_factory=dict)
     bytes: int = 0
     values: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -156,7 +157,7 @@ class Intake:
             arrival = Arrival(
                 partition,
                 table,
-                offsets[low:high].tolist(),
+                _packed(offsets[low:high]),
                 self._rows(table, poll, chosen, size),
                 size,
                 _timestamp(batches, int(chosen[0])),
@@ -214,10 +215,15 @@ def _order(partitions: Integers, numbers: Integers) -> Any:
     return np.argsort(_places(partitions, numbers), kind="stable")
 
 
-def _by_partition(partitions: Integers, offsets: Integers) -> dict[int, list[int]]:
+def _by_partition(partitions: Integers, offsets: Integers) -> dict[int, array[int]]:
     """Ascending offsets of each partition; both arrays are sorted by partition."""
     cuts = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
     return {
-        int(partitions[low]): np.sort(offsets[low:high], kind="stable").tolist()
+        int(partitions[low]): _packed(np.sort(offsets[low:high], kind="stable"))
         for low, high in pairwise(cuts)
     }
+
+
+def _packed(offsets: Integers) -> array[int]:
+    """Return what the core reads as numbers and numpy as an array; it holds no object for each."""
+    return array("q", offsets.tobytes())
