@@ -7,12 +7,17 @@ the table's mark, and the mark moves in the transaction that shows the block.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from relay.core.records import Arrival, JournalRecord, SealResult, TableMark
 from relay.core.state import Buffer, Partition, Seal
+
+PIECE = 1000
+"""So many offsets of polls that bring little are kept in one array: for hours, where a table waits.
+Each array is one more to look at in every commit."""
 
 
 def passed_over(partition: Partition, arrival: Arrival) -> int:
@@ -116,7 +121,8 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
         raise AssertionError(
             f"polled offset {offsets[0]} is before the position {partition.position}"
         )
-    return replace(partition, position=offsets[-1] + 1, polled=(*partition.polled, offsets))
+    polled = _joined(partition.polled, offsets)
+    return replace(partition, position=offsets[-1] + 1, polled=polled)
 
 
 def at_end(partition: Partition, end: int) -> Partition:
@@ -200,6 +206,13 @@ def _at_flush_point(partition: Partition) -> bool:
     before a mark, and then a block holds messages beyond it.
     """
     return partition.floor == partition.position and not partition.marks
+
+
+def _joined(polled: tuple[Sequence[int], ...], offsets: Sequence[int]) -> tuple[Sequence[int], ...]:
+    """Append offsets; few polled are few pieces, however long the floor stands still."""
+    if not polled or len(polled[-1]) + len(offsets) > PIECE:
+        return (*polled, offsets)
+    return (*polled[:-1], array("q", polled[-1]) + array("q", offsets))
 
 
 def _count_before(

@@ -133,7 +133,7 @@ class Partition:
         floor: first offset not yet wholly in blocks; committed to the group.
         position: next source offset to poll; every message before it was polled.
         marks: per table, those above the floor.
-        polled: ascending offsets of the messages from the floor to the position, by poll.
+        polled: ascending offsets of the messages from the floor to the position, in pieces.
         reference: the last flush point; `count` messages since it lie before the floor.
         recorded_at_ms: when its last journal record was written: as its topic says where this
             member took over, else by the time of events.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from relay.core.buffering import (
+    PIECE,
     advance,
     append,
     asked,
@@ -143,7 +144,21 @@ def test_only_messages_that_were_there_are_counted() -> None:
     after = without(before, [], 0)
 
     assert (after.floor, after.count) == (9, 3)
-    assert [tuple(p) for p in after.polled] == [(9, 11), (12,)]
+    assert [tuple(p) for p in after.polled] == [(9, 11, 12)]
+
+
+def test_small_polls_are_kept_in_few_pieces() -> None:
+    """A floor may stand still for hours, while one table waits for its topic."""
+    held = partition(0)
+    for offset in range(0, 20 * PIECE, 2):
+        held = advance(held, (offset,))
+    held = advance(held, range(20 * PIECE, 23 * PIECE))
+    assert len(held.polled) == 11
+
+    after = without(replace(held, buffers={"d.x": buffer(3 * PIECE)}), [], 0)
+
+    assert (after.count, after.polled[0][0]) == (1.5 * PIECE, 3 * PIECE)
+    assert sum(map(len, after.polled)) == 11.5 * PIECE
 
 
 def test_a_flush_point_becomes_the_reference() -> None:
