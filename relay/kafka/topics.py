@@ -42,6 +42,7 @@ from relay.kafka.admin import (
 )
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import TopicEnds
+from relay.program.waiting import Lateness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -79,7 +80,7 @@ class Topics(TopicRequests):
         self._widths: dict[str, int] = {}  # of block topics that are ready
         self._partitions = 0
         self._followed = 0
-        self._narrow_since: float | None = None
+        self._narrow_for = Lateness(GROW_SECONDS)
 
     def source(self, rights: Rights = (READ,)) -> TopicFacts:
         """Return the source topic as it is now.
@@ -180,7 +181,7 @@ class Topics(TopicRequests):
                 raise _deleted(topic)
             if facts.partitions < wide and topic not in self._widths:
                 self._follow_with(topic, wide)
-        self._followed, self._narrow_since = wide, None
+        self._followed = wide
         return True
 
     def _follow_with(self, topic: str, wide: int) -> None:
@@ -216,20 +217,18 @@ class Topics(TopicRequests):
             refused |= {topic: _deleted(topic) for topic in self._look_at(left)}
             left = {t for t in left - refused.keys() if self._widths[t] < wanted}
             if not left:
-                self._narrow_since = None
                 return refused
             if look < _LOOKS:
                 time.sleep(LOOK_SECONDS)
-        why = self._narrow(min(left), self._widths[min(left)], wanted)
-        if isinstance(why, Unavailable):
-            raise why
-        return refused | dict.fromkeys(left, why)
+        found = {topic: self._narrow(topic, self._widths[topic], wanted) for topic in sorted(left)}
+        if waits := [why for why in found.values() if isinstance(why, Unavailable)]:
+            raise waits[0]
+        return refused | {topic: why for topic, why in found.items() if isinstance(why, Refused)}
 
     def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
         """What is waited for, and after GROW_SECONDS not any more."""
-        since = self._narrow_since = self._narrow_since or time.monotonic()
         text = f"topic {topic} has {found} partitions, but needs {needed}"
-        if time.monotonic() - since < GROW_SECONDS:
+        if not self._narrow_for.late((topic, needed)):
             return Unavailable(
                 text, "wait: the relay asks again until all brokers know the new partitions"
             )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.errors import Unavailable, WrongCredentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterator
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -124,6 +124,29 @@ class Retry:
     def answered(self) -> None:
         """Note that it answered: the next failure is a first one again."""
         self._later, self._at = pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), -math.inf
+
+
+class Lateness:
+    """For how long each of several things has been asked about in vain.
+
+    What was not asked about for `seconds` was dealt with or given up: it begins anew.
+
+    Args:
+        seconds: after which it is late.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._asked: dict[Hashable, tuple[float, float]] = {}
+
+    def late(self, what: Hashable) -> bool:
+        """Note that it is still missing; return whether it has been for so many seconds."""
+        now = time.monotonic()
+        since, last = self._asked.get(what, (now, now))
+        if now - last > self._seconds:
+            since = now
+        self._asked[what] = since, now
+        return now - since >= self._seconds
 
 
 class CredentialsWait:

@@ -98,6 +98,24 @@ def test_a_wait_for_a_topic_that_does_not_grow_is_bounded(monkeypatch: pytest.Mo
     assert "--alter --topic shop.dead --partitions 4" in refused.value.next_step
 
 
+def test_each_topic_has_a_wait_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, block_topics: tuple[Narrow, BlockTopics]
+) -> None:
+    """One that was not waited for to the end says nothing of the next, nor of itself later."""
+    now = [100.0]
+    monkeypatch.setattr(topics_module.time, "monotonic", lambda: now[0])
+    topics, _ = block_topics
+    first, second, _ = topics.stuck = sorted(topics._widths)
+    with pytest.raises(Unavailable, match=first):
+        topics.widen([first])
+    now[0] += 2 * topics_module.GROW_SECONDS  # a rebalance took its partition away meanwhile
+    for topic in (second, first):
+        with pytest.raises(Unavailable, match=topic):
+            topics.widen([topic])
+    now[0] += topics_module.GROW_SECONDS
+    assert topics.widen([first]).keys() == {first}
+
+
 @pytest.fixture
 def block_topics(monkeypatch: pytest.MonkeyPatch) -> tuple[Narrow, BlockTopics]:
     """Three tables with block topics of one partition each."""
