@@ -21,7 +21,7 @@ from loader.blocks.made_rows import Maker
 from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
-from loader.clickhouse.client import TableRefused, answered
+from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.replica_lag import lag
 from loader.clickhouse.running_statements import Running
@@ -33,7 +33,7 @@ from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.entries import NewEntry
 from loader.core.retry_cause import RetryCause
-from relay.clickhouse.errors import About
+from relay.clickhouse.errors import About, is_answer
 from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
@@ -232,7 +232,7 @@ class Worker:
 
         So while their database is away, not each micro-batch tries their blocks anew.
         """
-        if not answered(error):
+        if not is_answer(error.__cause__):
             return ""
         try:
             self._tables.look({self._ledger.table})

@@ -73,11 +73,6 @@ def error_code(error: Exception) -> int | None:
     return number(str(error))
 
 
-def answered(error: Unavailable) -> bool:
-    """Return whether a server answered with an error, and not nobody at all."""
-    return number(str(error.__cause__)) is not None
-
-
 def is_denied(error: Exception) -> bool:
     """Return whether the server rejects this user and password, or denies the right."""
     return about(str(error)) is About.USER or error_code(error) in RIGHTS

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from loader.clickhouse.client import TableRefused, answered
+from loader.clickhouse.client import TableRefused
 from relay import names
+from relay.clickhouse.errors import is_answer
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -76,6 +77,6 @@ class TableCache:
             return self._tables.look(tables)
         except Unavailable as error:
             databases = {names.split_table(table)[0] for table in tables}
-            if len(databases) == 1 or not answered(error):
+            if len(databases) == 1 or not is_answer(error.__cause__):
                 raise
             raise TableRefused(error.message, error.next_step) from error

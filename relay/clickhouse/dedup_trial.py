@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import quoted
@@ -129,11 +128,6 @@ def tried(client: Client, made: TrialTables) -> Copies:
 def _copies(client: Client, table: str, token: str) -> float:
     sql = f"SELECT count() FROM {table} WHERE token = {{token:String}}"  # noqa: S608 - quoted
     return float(client.query(sql, parameters={"token": token}).result_rows[0][0]) / ROWS
-
-
-def answered(error: ClickHouseError) -> bool:
-    """Return whether the server said no, rather than nothing."""
-    return getattr(error, "code", None) is not None
 
 
 def _arrow(token: str) -> bytes:

@@ -297,6 +297,11 @@ def number(text: str) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
+def is_answer(error: BaseException | None) -> bool:
+    """Return whether a server said no, rather than nothing; a stream that broke has only a text."""
+    return getattr(error, "code", None) is not None or number(str(error)) is not None
+
+
 def about(text: str, code: int | None = None) -> About:
     """Return what an error is about; one without a code is about the server.
 

@@ -13,9 +13,10 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.errors import is_answer
 from relay.errors import ClickHouseAway
 from relay.program.waiting import Retry
-from relay.schema.catalogue import has_answered, is_late
+from relay.schema.catalogue import is_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -92,9 +93,9 @@ class DatabasesApart:
                     ask(set().union(*(tables[name] for name in some)))
                 except ClickHouseAway as error:
                     failures += 1
-                    if has_answered(error) or is_late(error):
+                    if is_answer(error.__cause__) or is_late(error):
                         pieces += self._taken_apart(some, error)
-                    if not has_answered(error) or failures > MOST_FAILURES:
+                    if not is_answer(error.__cause__) or failures > MOST_FAILURES:
                         raise
                 else:
                     failures = 0
@@ -118,7 +119,7 @@ class DatabasesApart:
             except ClickHouseAway as error:
                 failures += 1
                 self._note(name, error)
-                if not (has_answered(error) or is_late(error)) or failures > MOST_FAILURES:
+                if not (is_answer(error.__cause__) or is_late(error)) or failures > MOST_FAILURES:
                     return
             else:
                 failures = 0

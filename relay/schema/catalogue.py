@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.error_text import answer_line, unanswered
-from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about
+from relay.clickhouse.errors import PASSING, RAISE_THE_LIMIT, RIGHTS, About, about, is_answer
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.replica_log import (
     IS_ALTER,
@@ -298,16 +298,11 @@ def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
     return connected(
         clickhouse,
         clickhouse.secret(),
-        lambda error: getattr(error, "code", None) is not None,
+        is_answer,
         connect_timeout=CONNECT_SECONDS,
         send_receive_timeout=int(seconds or ANSWER_SECONDS),
         settings=reading(clickhouse),
     )
-
-
-def has_answered(error: ClickHouseAway) -> bool:
-    """Return whether the server answered, with an error of its own."""
-    return getattr(error.__cause__, "code", None) is not None
 
 
 def is_late(error: ClickHouseAway) -> bool:

@@ -21,7 +21,7 @@ from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables
 from loader.clickhouse.tables_behind import reached
 from loader.core.set_aside_plan import Aside, Asides
-from relay.clickhouse.errors import About
+from relay.clickhouse.errors import About, is_answer
 from relay.config.settings import Settings
 from relay.errors import ClickHouseAway, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -29,7 +29,7 @@ from relay.operate.doctor.judge.clickhouse import judge
 from relay.operate.verify.read import server_logs
 from relay.operate.view import lost_ledger
 from relay.records_pb2 import Block
-from relay.schema.catalogue import Catalogue, has_answered
+from relay.schema.catalogue import Catalogue
 from tests.verify import realserver
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_the_relay_reads_the_columns_of_others(settings: Settings) -> None:
         assert HERE in catalogue.names()
         with pytest.raises(ClickHouseAway) as failed:
             catalogue.read([HERE, AWAY])
-    assert has_answered(failed.value), "so it asks database by database"
+    assert is_answer(failed.value.__cause__), "so it asks database by database"
 
 
 def test_the_loader_looks_at_others(client: HttpClient) -> None:

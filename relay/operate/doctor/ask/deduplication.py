@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
+from relay.clickhouse.errors import is_answer
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
@@ -98,7 +99,7 @@ def _tried(client: Client, settings: Settings, engine: str, within: str) -> Trie
         with dedup_trial.passing(client, settings.loader.database, engine, within) as made:
             copies = dedup_trial.tried(client, made)
     except ClickHouseError as error:
-        if not dedup_trial.answered(error):
+        if not is_answer(error):
             raise translated(error, settings.clickhouse, "try deduplication") from error
         return Tried(name, problem=" ".join(str(error).split())[:300])
     assert copies.behind is not None
