@@ -310,11 +310,14 @@ class BlockTopics:
         """One record that was refused, of this table or of none."""
         told = self._topics.most_bytes(lost.topic)
         if lost.error.code() in TOO_LARGE:
-            if self._limits.learn(lost.topic, lost.size, told):
+            by_itself = told is not None or lost.alone
+            if by_itself and self._limits.learn(lost.topic, lost.size, told):
                 log.error(
                     "the topic refused a record because of its size",
                     extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
                 )
+                return True
+            if not lost.alone:  # the producer sends it alone next
                 return True
             if not table and lost.topic == names.dead_topic(self._app):
                 self._limits.halve(lost.topic, lost.size)

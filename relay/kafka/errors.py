@@ -149,11 +149,13 @@ class Lost(NamedTuple):
     Attributes:
         size: by relay.kafka.record_limits.record_bytes.
         error: what was said.
+        alone: whether nothing else was in its batch, so that the answer is about this record.
     """
 
     topic: str
     size: int
     error: KafkaError
+    alone: bool = True
 
 
 class TransactionFailed(Exception):

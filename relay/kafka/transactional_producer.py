@@ -83,6 +83,7 @@ class TransactionalProducer:
         self._lost: KafkaError | None = None
         self._lost_places: set[Place] = set()
         self._refused: list[Lost] = []
+        self._alone: set[str] = set()  # topics that refused a batch as too large
 
     def replace(self, *, waits: bool = True) -> None:
         """Make a new producer; init_transactions fences the old and ends what it left open.
@@ -127,7 +128,26 @@ class TransactionalProducer:
         headers: list[tuple[str, str | bytes | None]],
         acknowledged: Callable[[int], None],
     ) -> None:
-        """Queue one record; `acknowledged` gets its offset, by the end of `flush`."""
+        """Queue one record; `acknowledged` gets its offset, by the end of `flush`.
+
+        To a topic that has refused a batch as too large each record goes by itself from then on:
+        the answer did not tell whether one of them is.
+        """
+        alone = place.topic in self._alone
+        self._queue(place, value, key, headers, acknowledged, alone=alone)
+        if alone:
+            self.flush()
+
+    def _queue(
+        self,
+        place: TopicPartition,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, str | bytes | None]],
+        acknowledged: Callable[[int], None],
+        *,
+        alone: bool,
+    ) -> None:
         size, where = record_bytes(value, key, headers), (place.topic, place.partition)
         # Of this transaction, however late the report comes.
         refused, unacknowledged = self._refused, self._unacknowledged
@@ -137,7 +157,9 @@ class TransactionalProducer:
             if error is not None or offset is None:
                 self._lost = error or NOWHERE
                 if self._lost.code() in TOO_LARGE | OF_TOPIC:
-                    refused.append(Lost(place.topic, size, self._lost))
+                    refused.append(Lost(place.topic, size, self._lost, alone))
+                if self._lost.code() in TOO_LARGE:
+                    self._alone.add(place.topic)
                 self._lost_places.add(where)
             else:
                 unacknowledged[where] -= 1

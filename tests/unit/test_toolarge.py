@@ -7,11 +7,17 @@ import string
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 from relay.blocks.chunks import Encoder, decode
 from relay.blocks.form_block import BlockFormer, Messages
+from relay.core.events import Failure
+from relay.kafka.block_topics import BlockTopics
+from relay.kafka.errors import Lost, TransactionFailed
 from relay.kafka.record_limits import CHUNK_ROOM, ROOM, RecordLimits, oversized, record_bytes
+from relay.kafka.topics import Topics
 from relay.schema.dead_reason import DeadKind
+from tests import reach
 from tests.schema.rows import binary, codec_of, row, row_batch
 
 LETTERS = string.ascii_letters + string.digits
@@ -50,6 +56,24 @@ def test_a_batch_that_does_not_fit_says_nothing_of_its_records() -> None:
     assert limits.most("t") is None
     limits.halve("t", 60_000)
     assert limits.most("t") == 30_000
+
+
+class Silent(Topics):
+    """Whose brokers do not say what a topic takes."""
+
+    def most_bytes(self, _: str) -> int | None:
+        return None
+
+
+def test_only_a_record_that_was_sent_alone_teaches_its_size() -> None:
+    """Before, its batch may have been too large: it is sent once more, and nothing else changes."""
+    topics = BlockTopics("shop", Silent(reach.nobody()))
+    too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    for alone, most in ((False, None), (True, 60_000 - 1)):
+        lost = Lost("shop.blocks.d.t", 60_000, too_large, alone)
+        assert topics.learn(TransactionFailed(Failure.REFUSED, "", lost=(lost,)), ["d.t"])
+        assert topics.most("shop.blocks.d.t") == most
+        assert not topics.refusal("d.t")
 
 
 def batch(*sizes: int) -> pa.RecordBatch:
