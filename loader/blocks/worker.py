@@ -360,8 +360,9 @@ class Worker:
         block, run, effect = attempt.block, attempt.run, attempt.effect
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:
-            case plan.Ask() if attempt.target is None:  # nor can an INSERT of the block run
-                attempt.answer(plan.InsertFacts())
+            case plan.Ask() if attempt.target is None:
+                # It may be there, hidden from this user, or refused by the settings of now alone.
+                attempt.answer(plan.InsertFacts(running=self._running.of(block).reason))
             case plan.Ask():
                 assert attempt.target is not None
                 claimed = self._claimed(attempt)

@@ -144,6 +144,7 @@ class Forgotten:
         """Those that are in their table, or may be; others go to `unseen`, if rows prove little."""
         target = self._tables.look({table}).get(table)
         if target is None:
+            self._tables.check_gone(table)
             return set()
         if self._tables.evidence.shown_only(
             table

@@ -150,6 +150,12 @@ class Tables:
             found |= self._look(frozenset(some))
         return found
 
+    def check_gone(self, table: str) -> None:
+        """Check that a table which `look` does not give is gone, and not hidden from this user."""
+        exists = f"EXISTS TABLE {quoted_table(table)}"  # refused where this user may not know
+        if table not in self.ledgers and self._ask(exists)[0][0]:
+            raise TableRefused(f"{table} came back meanwhile", "Run it again.")
+
     def _look(self, tables: Collection[str]) -> dict[str, Target]:
         """Look at as many as one question takes."""
         databases, plain = _split(tables)

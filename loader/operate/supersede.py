@@ -230,13 +230,16 @@ def _remove(
     """Remove rows of the table that meet one of these conditions; return how many did.
 
     Raises:
-        Refused: nothing says whose its rows are, or this user does not see all of them.
+        Refused: nothing says whose its rows are, or this user does not see all of them, or not
+            the table.
         Unavailable: some are left.
         RelayError: as `check` raises it.
     """
     stamp = settings.loader.block_column
-    target = Tables(ledger.client, stamp).look({table}).get(table)
+    tables = Tables(ledger.client, stamp)
+    target = tables.look({table}).get(table)
     if target is None:
+        tables.check_gone(table)
         return 0  # and with it its rows
     if not target.stamped(stamp):
         raise Refused(

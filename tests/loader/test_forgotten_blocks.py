@@ -14,6 +14,7 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
 
+from loader.clickhouse.client import TableRefused
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.running_statements import Running, Runs
@@ -220,6 +221,17 @@ class TroubledTables:
         return set()
 
 
+class UnlistedTables:
+    """In the place of Tables: none is listed, and this user may not know whether d.bad is there."""
+
+    def look(self, _: Collection[str]) -> dict[str, Target]:
+        return {}
+
+    def check_gone(self, table: str) -> None:
+        if table == "d.bad":
+            raise TableRefused("Code: 497. Not enough privileges")
+
+
 COUNTABLE, PASSING = Nature(Window(0, None, "parts")), Nature(Window(0, None, "none"))
 
 
@@ -240,6 +252,15 @@ def in_trouble(
 
 
 IN_TROUBLE = [(0, at, block("app", f"d.{name}", 1)) for at, name in enumerate(("bad", "well"))]
+
+
+def test_a_table_that_this_user_does_not_see_may_have_the_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its blocks wait for the right; taken for new then, they were inserted a second time."""
+    forgotten = in_trouble(monkeypatch, "", COUNTABLE, away=False, lost=False)
+    monkeypatch.setattr(forgotten, "_tables", UnlistedTables())
+    assert forgotten.among(IN_TROUBLE) == {"app:d.bad:0:0:1"}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
 from loader.blocks.worker import Outcome, Worker
 from loader.clickhouse.ledger import Ledger, NewEntry
+from loader.clickhouse.running_statements import Still
 from loader.core import plan
 from loader.operate.resolve import resolve
 from relay.clickhouse import http_pool
@@ -496,6 +497,20 @@ def test_a_block_whose_table_is_gone_is_given_up(
         list(resolve(settings, ledger, [homeless.id], "retry"))
     assert ledger.waiting() == []
     assert ledger.counts() == [(homeless.table, "discarded", 1, 10)]
+
+
+def test_a_block_is_not_given_up_while_its_insert_runs_though_no_table_is_seen(
+    journal: Journal, worker: Worker, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """The table is hidden from this user, or renamed: given up, the block got its rows after."""
+    (block,) = journal.seal(f"{database}.missing", batch(0, 10))
+    ledger.write([NewEntry(block, plan.Entry(plan.PREPARED, 1, "another's", stamped=True))])
+    with monkeypatch.context() as patched:
+        still = Still(running=True, reason="an INSERT of this block still runs")
+        patched.setattr(worker._running, "of", lambda _: still)
+        (outcome,) = worker.load([block], (), "discard", "why")
+        assert (outcome.outcome, outcome.reason) == ("retry", still.reason)
+    assert outcomes(worker.load([block], (), "discard", "why")) == ["discarded"]
 
 
 def test_a_resolve_that_was_broken_off_is_done_again(

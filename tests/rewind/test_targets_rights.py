@@ -11,18 +11,23 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from loader.clickhouse import client as loader_client
+from loader.clickhouse.ledger import Ledger
+from loader.operate import supersede
 from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.rewind import tables
+from tests.loader.blocks import stands
 from tests.versions.engines import Engine, running
 from tests.versions.releases import NOW
 from tests.versions.users import User
 
-TABLE = "shop.orders"
+TABLE, GONE = "shop.orders", "shop.gone"
 ROWS = f"GRANT SELECT ON {TABLE}"
 LOOKS = (
     ROWS,
     "GRANT SELECT ON shop.brief",
+    f"GRANT SELECT ON {GONE}",
     "GRANT SELECT ON books.ledger",
     "GRANT SELECT ON system.parts",
 )
@@ -110,6 +115,20 @@ def test_a_ledger_that_is_there_is_read_and_one_that_is_not_is_none(engine: Engi
 def test_more_tables_than_one_question_takes(engine: Engine) -> None:
     others = [f"shop.{'x' * 24}{number:06}" for number in range(6000)]
     assert unstamped(engine, "reader", others=others) == {"old"}
+
+
+def test_a_table_that_this_user_does_not_see_is_not_gone(engine: Engine) -> None:
+    """Taken for gone, its old rows stayed beside the new ones, and the rewind was noted."""
+    hidden = pytest.raises(Refused, match=r"grant SHOW TABLES ON shop\.void")
+    settings = settings_of(engine, "reader")
+    assert not tables.look(settings, [GONE])[GONE].there
+    with hidden:
+        tables.look(settings, [TABLE, "shop.void"])
+    with contextlib.closing(loader_client.connect(settings.clickhouse, 60)) as asking:
+        ledger = Ledger(asking, "books", "shop")
+        assert supersede._remove(settings, ledger, GONE, ["1"], stands) == 0
+        with hidden:
+            supersede._remove(settings, ledger, "shop.void", ["1"], stands)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
-from relay.errors import Refused
+from relay.errors import Refused, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.rewind.removal import CountedRows, RerunTable
 from relay.schema.catalogue import connect, translated
@@ -66,14 +66,16 @@ WAIT = "ALTER TABLE {table} DELETE WHERE 0 SETTINGS mutations_sync = 2"
 _DELETE = "ALTER DELETE"
 _LEDGER = "EXISTS TABLE {ledger:Identifier}.ledger"
 """Refused where this user may not know; system.tables would just not name it."""
+_EXISTS = "EXISTS TABLE {database:Identifier}.{name:Identifier}"
+"""As of the ledger."""
 
 
 def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
     """Return the tables as they are.
 
     Raises:
-        Unavailable: ClickHouse did not answer.
-        Refused: it said no to one of the questions.
+        Unavailable: ClickHouse did not answer, or one of the tables came back meanwhile.
+        Refused: it said no to one of the questions, or this user may not see one of the tables.
     """
     with contextlib.closing(ClickHouseQuestions(settings)) as server:
         found = server.look(tables, _DELETE)
@@ -82,8 +84,25 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
         raise Refused(
             f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "correct what the message names"
         )
+    _check_gone(settings, [name for name, table in found.tables.items() if table is None])
     unstamped = _unstamped(settings, tables)
     return {name: _target(settings, name, table, unstamped) for name, table in found.tables.items()}
+
+
+def _check_gone(settings: Settings, tables: Collection[str]) -> None:
+    """Check that tables which the server does not list are gone, and not hidden from this user."""
+    if not tables:
+        return
+    try:
+        with contextlib.closing(connect(settings.clickhouse)) as client:
+            for table in tables:
+                database, name = names.split_table(table)
+                place = {"database": database, "name": name}
+                if client.query(_EXISTS, parameters=place).result_rows[0][0]:
+                    raise Unavailable(f"{table} came back meanwhile", "run it again")
+    except ClickHouseError as error:
+        doing = "say whether a table is gone"
+        raise translated(error, settings.clickhouse, doing) from error
 
 
 def _target(
