@@ -150,13 +150,21 @@ def _families(journal: str, retained: Retained) -> Iterable[str]:
 
     Those of versions before the first epoch was derived from the topic id count from 0.
     """
-    begin = first_epoch(journal)
     for old in (True, False):
         some = [p for p, epoch in sorted(retained.epochs.items()) if (epoch < FIRST_EPOCHS) == old]
         if some:
-            low, high = (0, FIRST_EPOCHS) if old else (begin, begin + _REWINDS)
-            listed = ", ".join(map(str, some))
-            yield f"({_PARTITION} IN ({listed}) AND {_EPOCH} >= {low} AND {_EPOCH} < {high})"
+            epochs = _within(0, FIRST_EPOCHS) if old else _derived(journal)
+            yield f"({_PARTITION} IN ({', '.join(map(str, some))}) AND {epochs})"
+
+
+def _derived(journal: str) -> str:
+    """Whether an epoch is of those that this journal's topic id gives."""
+    begin = first_epoch(journal)
+    return _within(begin, begin + _REWINDS)
+
+
+def _within(low: int, high: int) -> str:
+    return f"{_EPOCH} >= {low} AND {_EPOCH} < {high}"
 
 
 def _gone(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -> str:
@@ -168,8 +176,9 @@ def _gone(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -
         for end in (":", "#began:", "#unsure:", "#back:", "#lost:", SUPERSEDED)
     )
     condition = f"(state = 'position' AND ({rows}))"
-    if not noted.of(journal):  # then no loader has touched a block of this one
-        return f"{condition} OR ({_IS_BLOCK})"
+    if not noted.of(journal):
+        # No loader has loaded a block of this one, but a rewind or a person may have settled some.
+        return f"{condition} OR ({_IS_BLOCK} AND NOT ({_derived(journal)}))"
     mine = " OR ".join(_families(journal, retained))
     known = ", ".join(map(str, sorted(retained.epochs)))
     if mine:

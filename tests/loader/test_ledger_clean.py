@@ -248,6 +248,20 @@ def test_entries_of_a_deleted_journal_go_beside_those_of_a_living_one(
     assert {topic for topic, _ in ledger.positions()} == {own}
 
 
+def test_what_a_rewind_settled_before_any_loader_stays(
+    journal: Journal, ledger: Ledger, client: Client, table: str
+) -> None:
+    """Else a superseded block of the new journal is inserted, beside those that replace it."""
+    own = startup.topic_id(journal.settings(), names.journal_topic(journal.app))
+    begins = {"mine": names.first_epoch(own), "old": names.first_epoch("old"), "oldest": 0}
+    ids = {of: f"{journal.app}:{table}:0:{epoch}:0" for of, epoch in begins.items()}
+    rows = ", ".join(f"('{journal.app}', '{table}', '{one}', 'discarded')" for one in ids.values())
+    client.command(f"INSERT INTO {ledger.name} (app, table, block, state) VALUES {rows}")
+    ledger.save_positions("old", {0: 7})
+    cleaned(journal, ledger, gone=["old"])
+    assert known(client, ledger) == {ids["mine"]}
+
+
 def test_the_command(journal: Journal, ledger: Ledger, client: Client, table: str) -> None:
     """Shows what would go, as text and as JSON; --run removes it."""
     blocks = [journal.seal(table, batch(first * 100, 100))[0] for first in range(3)]
