@@ -6,7 +6,9 @@ Each case of a fault stands beside its control: the same table, loaded as it sho
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -15,8 +17,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalErr
 from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import ClickHouseAway
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.landing import Landing
+from relay.operate.verify.landing import LATE_SECONDS, Landing
 from relay.operate.verify.read import table_facts
+from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Commit, Mark, Rewind
 from tests.broker.pipeline import wait_until
@@ -758,6 +761,23 @@ def test_a_person_who_found_the_rows(shop: Shop) -> None:
     shop.claim(said)
     shop.mark(said, reason="a person found all of its rows in the table")
     assert shop.judge(block, said) == ([], "")
+
+
+def test_a_block_is_not_late_for_what_the_questions_take(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger is read first: a server that is slow then says nothing of the loaders."""
+    table, passed, asked = shop.table(), [0], LandedRows.counted
+
+    def slowly(self: LandedRows, table: str) -> dict[str, int] | None:
+        passed[0] += 60 * 10**9
+        return asked(self, table)
+
+    clock = SimpleNamespace(time_ns=lambda: time.time_ns() + passed[0])
+    monkeypatch.setattr("relay.operate.verify.landing.time", clock)
+    monkeypatch.setattr(LandedRows, "counted", slowly)
+    assert shop.judge(shop.block(table, sealed_ago=LATE_SECONDS / 4))[0] == []
+    assert shop.judge(shop.block(table, sealed_ago=2 * LATE_SECONDS))[0] == [AnomalyKind.LATE]
 
 
 def test_blocks_that_wait(shop: Shop) -> None:

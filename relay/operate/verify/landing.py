@@ -133,7 +133,9 @@ class Landing:
             )
 
     def _table(self, table: str, blocks: list[Block]) -> Iterator[Anomaly]:
-        old = self._old
+        # A block is late by the clock of the look at the ledger: the questions after it may take
+        # minutes, in which it is loaded.
+        old, now_ms = self._old, time.time_ns() // 1_000_000
         # The ledger first: what it has as loaded by then, must be counted after.
         ledger, made = self._rows.ledger(table), self._rows.made(table)
         blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
@@ -152,7 +154,6 @@ class Landing:
         column, unasked = self._settings.loader.block_column, self._asking.unasked()
         recorded = self._logs.recorded(table, facts, since_ms)
         missing = Missing(table, facts, ledger, column, unasked, recorded)
-        now_ms = time.time_ns() // 1_000_000
         found = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
         yield from anomalies(found, table)
         yield from anomalies(impossible(live, ledger), table)
