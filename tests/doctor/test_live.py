@@ -18,7 +18,8 @@ from confluent_kafka.admin import (
     AdminClient,
 )
 
-from loader.journal.startup import ledger_of
+from loader.journal.startup import ledger_of, topic_id
+from relay import names
 from relay.clickhouse import http_pool
 from relay.config import settings_file
 from relay.operate.doctor import examine
@@ -228,6 +229,10 @@ def test_a_ledger_that_was_lost_is_told_from_one_that_was_never_made(
     directory = Path(settings.loader.checkpoint)
     directory.mkdir()
     checkpoint(directory, BATCHES, [0, 1])
+    assert told() == ({"ledger-missing"}, ""), "it is of another journal"
+    own = topic_id(settings, names.journal_topic(app))
+    batch = directory / "offsets" / "1"
+    batch.write_text(batch.read_text(encoding="utf-8").replace('"J"', f'"{own}"'), encoding="utf-8")
     found, text = told()
     assert found == {"ledger-lost"}
     assert "stands at offset 7 of the journal's partition 0" in text

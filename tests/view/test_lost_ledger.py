@@ -42,14 +42,20 @@ BATCHES = {0: '{"journal": "J", "0": 3, "1": 0}', 1: '{"journal": "J", "0": 7, "
 def test_a_checkpoint_stands_where_its_last_done_batch_ended(
     tmp_path: Path, committed: list[int], stands: dict[int, int]
 ) -> None:
-    assert lost_ledger.checkpointed(str(checkpoint(tmp_path, BATCHES, committed))) == stands
+    assert lost_ledger.checkpointed(str(checkpoint(tmp_path, BATCHES, committed)), "J") == stands
 
 
 def test_what_is_no_checkpoint_says_nothing(tmp_path: Path) -> None:
     """Negative control: none, an empty one, one that cannot be read, one on another machine."""
-    assert lost_ledger.checkpointed(str(tmp_path)) == {}
-    assert lost_ledger.checkpointed("s3a://bucket/cp") == {}
-    assert lost_ledger.checkpointed(str(checkpoint(tmp_path, {0: "{"}, [0]))) == {}
+    assert lost_ledger.checkpointed(str(tmp_path), "J") == {}
+    assert lost_ledger.checkpointed("s3a://bucket/cp", "J") == {}
+    assert lost_ledger.checkpointed(str(checkpoint(tmp_path, {0: "{"}, [0])), "J") == {}
+
+
+@pytest.mark.parametrize("journal", ["other", ""])
+def test_another_journals_checkpoint_says_nothing(tmp_path: Path, journal: str) -> None:
+    """As it is left behind where an app was removed and begun again."""
+    assert lost_ledger.checkpointed(str(checkpoint(tmp_path, BATCHES, [0, 1])), journal) == {}
 
 
 class Server:

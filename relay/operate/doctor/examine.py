@@ -79,7 +79,9 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
         findings += rights.judge_clickhouse(seen, wanted.roles)
         findings += unasked(seen.unasked)
         if facts is not None:
-            stands = checkpointed(settings.loader.checkpoint)
+            journal = facts.topics.get(names.journal_topic(settings.app))
+            topic_id = "" if journal is None else journal.topic_id
+            stands = checkpointed(settings.loader.checkpoint, topic_id)
             findings += judge_absence(settings, facts, seen, stands)
     return worst_first(findings)
 

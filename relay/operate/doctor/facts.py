@@ -46,6 +46,7 @@ class Topic:
         in_sync: replicas in sync of the partition that has the fewest.
         settings: in force, defaults included; None: could not be asked.
         granted: operations that this user may; None: the brokers do not say.
+        topic_id: which a recreated topic of the same name does not have.
     """
 
     partitions: int
@@ -53,6 +54,7 @@ class Topic:
     in_sync: int
     settings: Settings | None
     granted: frozenset[str] | None
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,8 @@ class StatusReader:
                 self._read()
             self._seen.settle(positions, ())
             open_ = self._seen.open
-            facts = self._ledger.facts({name: one.block.table for name, one in open_.items()})
+            tables = {name: one.block.table for name, one in open_.items()}
+            facts = self._ledger.facts(tables, self._journal_id)
         except (Unavailable, Refused) as error:
             return LedgerFacts(problem=error.message)
         final = {"loaded", "discarded", "dead"}

@@ -147,8 +147,12 @@ class LandedBlocks(LandedRows):
             ),
         )
 
-    def lost(self) -> str:
-        """Return that there was a ledger, and by what that is known; empty: nothing says so."""
+    def lost(self, journal: str) -> str:
+        """Return that there was a ledger, and by what that is known; empty: nothing says so.
+
+        Args:
+            journal: the topic id of the app's journal now.
+        """
         loader, app = self._settings.loader, self._settings.app
         return lost_ledger.describe_loss(
             LedgerTraces(
@@ -156,7 +160,7 @@ class LandedBlocks(LandedRows):
                 app,
                 lost_ledger.elsewhere(self._ask, app),
                 loader.checkpoint,
-                lost_ledger.checkpointed(loader.checkpoint),
+                lost_ledger.checkpointed(loader.checkpoint, journal),
             )
         )
 

@@ -81,14 +81,15 @@ class LedgerLooks:
         )
         return found if of == journal else {}
 
-    def facts(self, tables: Mapping[str, str]) -> LedgerFacts:
+    def facts(self, tables: Mapping[str, str], journal: str = "") -> LedgerFacts:
         """Return the ledger's facts, with the states of these blocks.
 
         Args:
             tables: by id of the block.
+            journal: its topic id; empty: there is none.
         """
         if not self._asked(lambda landed: landed.has_ledger()):
-            return LedgerFacts(lost=self._asked(lambda landed: landed.lost()))
+            return LedgerFacts(lost=self._asked(lambda landed: landed.lost(journal)))
         return replace(
             self._whole.answer(lambda: self._asked(lambda landed: landed.whole())),
             states=self._asked(lambda landed: landed.states(tables)),

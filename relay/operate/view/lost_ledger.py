@@ -36,7 +36,8 @@ class LedgerTraces:
         app: the app's name.
         elsewhere: databases whose ledgers have entries of the app.
         checkpoint: where Spark's is.
-        stands: where it stands, by journal partition; empty where it is not on this machine.
+        stands: where it stands, by journal partition; empty where it is not on this machine, or
+            of another journal.
         begins: the first offset of each journal partition; empty: not asked.
     """
 
@@ -95,10 +96,16 @@ def _has(ask: Ask, database: str, app: str) -> bool:
         return False
 
 
-def checkpointed(where: str) -> dict[int, int]:
+def checkpointed(where: str, journal: str) -> dict[int, int]:
     """Return where Spark's checkpoint stands, by journal partition; empty where none is here.
 
     A batch that was only planned does not count: the loader repeats it (loader.journal.checkpoint).
+    Nor does the checkpoint of another journal, as one of an app that was removed and begun again:
+    it says nothing of this journal's blocks.
+
+    Args:
+        where: loader.checkpoint.
+        journal: the topic id of the app's journal now.
     """
     directory = Path(where)
     try:
@@ -109,7 +116,9 @@ def checkpointed(where: str) -> dict[int, int]:
             return {}
         text = (directory / "offsets" / str(ended[-1])).read_text(encoding="utf-8")
         said = json.loads(text.splitlines()[-1])
-        return {int(p): int(offset) for p, offset in said.items() if p != "journal"}
+        if said.pop("journal", None) != journal:
+            return {}
+        return {int(p): int(offset) for p, offset in said.items()}
     except (OSError, IndexError, ValueError, AttributeError):
         return {}
 

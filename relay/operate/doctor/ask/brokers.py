@@ -166,4 +166,5 @@ class BrokerQuestions:
             in_sync=min(len(partition.isr) for partition in described.partitions),
             settings=self._settings_of(asker, ConfigResource.Type.TOPIC, name, "topic", mend),
             granted=operations(described),
+            topic_id=str(described.topic_id),
         )

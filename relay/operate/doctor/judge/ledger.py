@@ -31,7 +31,8 @@ def judge_absence(
         settings: of the app.
         kafka: as the brokers told it.
         clickhouse: as this user was told it.
-        stands: Spark's checkpoint, by journal partition; empty where it is not on this machine.
+        stands: Spark's checkpoint, by journal partition; empty where it is not on this machine, or
+            of another journal.
     """
     elsewhere, app = clickhouse.elsewhere, settings.app
     if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(app, kafka):
