@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from relay.operate.view.journal_state import JournalState
 from relay.operate.view.missing_programs import NO_RELAY
 from relay.operate.view.status import Screen, as_json, assemble, at_rest, of_tables
 from relay.program.console import print_parts
+from tests.docs import documents
 from tests.view.records import TABLE, block, commit, dead
 
 NOW_MS = 12_000
@@ -112,6 +114,21 @@ def test_a_bad_night() -> None:
     assert tables["d.old"].lag_seconds == 0.0
     assert tables[""].dead_letters == 2
     assert screen.lately.messages == 22
+
+
+def test_messages_that_are_held_back_are_told_from_an_app_at_rest() -> None:
+    """Before an app is removed: they are in no lag, and become no rows any more."""
+    step = documents.text_of("relay/docs/operations.md").split("## Remove an app")[1]
+    asked = re.search(r"jq '\.partitions\[\] \| select\((.+?)\)'", step)
+    assert asked is not None
+    names = re.findall(r"\.(\w+) != 0", asked[1])
+    for floor, unlike in ((200, []), (100, ["held"])):
+        seen = JournalState()
+        seen.add(0, 0, commit(1, floor=floor, position=200))
+        screen = assemble(seen, dataclasses.replace(EMPTY, journal=True, ends={0: 200}))
+        (row,) = as_json(screen)["partitions"]
+        assert row["lag"] == 0
+        assert [name for name in names if row[name] != 0] == unlike
 
 
 def test_people_and_programs_see_all_of_it() -> None:
