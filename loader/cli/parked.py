@@ -133,8 +133,11 @@ def resolve(
 
     If the table has the block-id column, its row count overrides you: --loaded is refused unless
     all rows are there, and a block whose rows are all there is marked loaded even under --discard.
-    Rows that a discarded block has in the table stay there. The exit status is 5 if a block could
-    not be settled as you asked.
+    Rows that a discarded block has in the table stay there.
+
+    Messages that the table refuses are left out of the block, as a loader does it. They are a block
+    of their own (BLOCK:left-out), which has its own line if it is parked. The exit status is 5 if a
+    block, or such a part of it, could not be settled as you asked.
 
     \b
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --retry

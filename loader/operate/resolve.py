@@ -14,12 +14,13 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.core import left_out
 from loader.core.entries import NewEntry, claims
-from loader.core.plan import ASIDE, doubt, settled
+from loader.core.plan import ASIDE, PARKED, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.set_aside import set_aside
 from relay.clickhouse.errors import About
 from relay.errors import ConfigError
 from relay.names import LEFT_OUT, BlockId
+from relay.program.plural import several
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def resolve(
     settings: Settings, ledger: Ledger, wanted: Sequence[str], human: Human, why: str = ""
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (block id, outcome, reason) of each block; the outcome is loader.core.plan's.
+
+    Behind a block that is loaded without messages that its table refuses comes the block that
+    these make, if it waits for a person: they may be dead letters, or become some.
 
     Args:
         settings: of the app.
@@ -66,6 +70,7 @@ def resolve(
             for one in outcomes:
                 if one.block not in again:
                     yield _outcome(ledger, one, blocks[one.block])
+                    yield from _parked_rest(ledger, one, blocks[one.block])
             left = [block for block in left if block.id in again]
             if left:
                 time.sleep(_PAUSE_SECONDS)  # the condition is in the ledger
@@ -116,7 +121,18 @@ def _outcome(ledger: Ledger, one: Outcome, block: Block) -> tuple[str, str, str]
     if one.outcome == "retry" and refused:
         others = set_aside(ledger, [Aside(block, one.reason, one.about)])
         return one.block, others.get(block.id, ASIDE), one.reason
-    return one.block, one.outcome, one.reason
+    without = f"without {several(one.left_out, 'message')} that the table refuses"
+    reasons = one.reason, f"{without} ({one.block}{LEFT_OUT})" if one.left_out else ""
+    return one.block, one.outcome, "; ".join(filter(None, reasons))
+
+
+def _parked_rest(ledger: Ledger, one: Outcome, block: Block) -> Iterator[tuple[str, str, str]]:
+    """The block of the messages that were left out of a loaded one, if it waits for a person."""
+    if one.left_out:
+        rest = Block(id=f"{one.block}{LEFT_OUT}", table=block.table)
+        last = settled(ledger.entries([rest]).get(rest.id, ()))
+        if last is not None and last.state == PARKED:
+            yield rest.id, last.state, last.reason
 
 
 def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from loader.clickhouse.ledger import NewEntry
 from loader.core import plan
 from loader.operate.resolve import resolve
+from relay.names import LEFT_OUT
 from relay.operate.view import clickhouse_state
 from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.operate.view.ledger_looks import LedgerLooks
+from tests.loader import test_left_out
 from tests.loader.blocks import batch
 from tests.loader.test_work import copies, make
 
@@ -83,6 +86,41 @@ def test_no_rows_are_there(
     ((_, state, _),) = resolve(journal.settings(), ledger, [block.id], "absent")
     assert state == "loaded"
     assert copies(client, block.table) == (10, 10)
+
+
+@pytest.mark.parametrize("word", ["--retry", "--insert"])
+def test_messages_that_the_table_refuses_are_named(
+    journal: Journal, ledger: Ledger, client: Client, database: str, word: str
+) -> None:
+    """The block was parked as a whole, as no scratch table could be made; now one can."""
+    table = test_left_out.make(client, f"{database}.t", test_left_out.CHECK)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 1, "x", reason="no right"))])
+    status, said = journal.run("parked resolve", block.id, word, "--json")
+    told = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    whole, rest = told
+    assert (whole["block"], whole["outcome"], whole["done"]) == (block.id, plan.LOADED, True)
+    without = f"without 2 messages that the table refuses ({block.id}{LEFT_OUT})"
+    assert whole["reason"].endswith(without)
+    assert rest["block"] == f"{block.id}{LEFT_OUT}"
+    assert (rest["outcome"], rest["done"]) == (plan.PARKED, False)
+    assert rest["reason"].startswith("2 messages that the table refuses: offset 17: Code: 469")
+    assert (status, "1 block is not loaded" in said) == (5, True)
+    assert copies(client, table) == (98, 98)
+
+
+def test_messages_that_become_dead_letters_need_no_person(
+    journal: Journal, ledger: Ledger, client: Client, database: str
+) -> None:
+    """A loader does what is left: the command says so, and has done what it was asked for."""
+    table = test_left_out.make(client, f"{database}.t", test_left_out.CHECK)
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    ledger.write([NewEntry(block, plan.Entry(plan.PARKED, 1, "x", reason="no right"))])
+    journal.rejected = "dead"
+    status, said = journal.run("parked resolve", block.id, "--retry")
+    assert status == 0, said
+    assert f"without 2 messages that the table refuses ({block.id}{LEFT_OUT})" in said
+    assert [one.aside for one in ledger.waiting()] == [True]
 
 
 @pytest.mark.parametrize("state", [plan.PARKED, plan.ASIDE])
