@@ -85,7 +85,7 @@ def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFa
         facts,
         sealed=found.blocks,
         entries=ledger.entries(found.blocks) if facts.ledger else {},
-        positions=found.begun.positions,
+        positions=found.settled,
         ends=found.ends,
         checkpoint=_checkpoint(Path(settings.loader.checkpoint), found.begun.journal),
     )

@@ -24,11 +24,15 @@ class SealedBlocks(NamedTuple):
     Attributes:
         begun: where a loader would begin.
         blocks: from there on.
+        settled: by journal partition that the ledger knows, the offset before which every record is
+            settled. A loader saves where the last record ends; markers of transactions, and what
+            was aborted, may lie behind.
         ends: last stable offset by journal partition.
     """
 
     begun: Start
     blocks: list[Block]
+    settled: Mapping[int, int]
     ends: Mapping[int, int]
 
 
@@ -44,7 +48,10 @@ def sealed(settings: Settings, ledger: Ledger | None) -> SealedBlocks:
     """
     begun = waited(settings, lambda: start(settings, ledger))
     reader = JournalReader(begun)
-    ends = reader.ends()
-    rows = reader.readBetweenOffsets(reader.initialOffset(), ends)
+    until = reader.ends()
+    rows = list(reader.readBetweenOffsets(reader.initialOffset(), until))
     blocks = [Block.FromString(row[2]) for row in rows if row[2] is not None]
-    return SealedBlocks(begun, blocks, {int(p): end for p, end in ends.items() if p != JOURNAL})
+    ends = {int(p): end for p, end in until.items() if p != JOURNAL}
+    unsettled = {row[0] for row in rows}
+    settled = {p: at if p in unsettled else ends.get(p, at) for p, at in begun.positions.items()}
+    return SealedBlocks(begun, blocks, settled, ends)

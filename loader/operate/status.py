@@ -32,7 +32,8 @@ class LoaderFacts:
         counts: (table, state, blocks, rows), a block in its current state.
         parked: blocks that wait for a person.
         aside: blocks that wait for their table, and are tried again.
-        positions: next journal offset by partition, from the ledger.
+        positions: by journal partition that the ledger knows, before which offset every record is
+            settled: the end, where none lies behind the ledger's position.
         ends: last stable offset by journal partition.
         checkpoint: next journal offset by partition, from Spark's checkpoint; None where it
             cannot be read here, or is not there.

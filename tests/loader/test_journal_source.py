@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -117,6 +118,30 @@ def test_starts_at_the_later_of_checkpoint_and_ledger(journal: Journal) -> None:
     later = reader(journal, {0: int(str(end["0"]))})
     assert later.initialOffset() == end
     assert drain(later, begin)[0] == [[]], "moves there without a block"
+
+
+def test_what_is_settled_is_settled_to_the_end(journal: Journal, ledger: Ledger) -> None:
+    """Markers of transactions, and what was aborted, are no records that wait."""
+
+    def shown() -> tuple[int, int]:
+        status, said = journal.run("status", "--json")
+        assert status == 0, said
+        (row,) = json.loads(said)["positions"]
+        return row["ledger"], row["end"]
+
+    journal.seal(TABLE, batch(0, 1))
+    journal.seal(TABLE, batch(1, 1))
+    ledger.save_positions(reader(journal)._start.journal, {0: 1})
+    assert shown() == (1, 4)
+    ledger.save_positions(reader(journal)._start.journal, {0: 3})
+    assert shown() == (4, 4)
+    journal.producer.begin_transaction()
+    journal.commit(Block(id="x:a.b:0:0:66", table=TABLE))
+    journal.producer.abort_transaction()
+    assert shown() == (6, 6)
+    with journal.transaction():
+        journal.commit()
+    assert shown() == (3, 8), "a record without blocks is one"
 
 
 def test_a_journal_made_anew_is_a_broken_contract(journal: Journal) -> None:
