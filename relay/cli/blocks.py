@@ -73,10 +73,14 @@ def list_blocks(
     discarded  a person gave it up
     dead       its messages were left out of another block, and are dead letters
 
+    Messages that were left out of a block are a block of their own (BLOCK:left-out), with the time
+    and the places of the other. What waits for a person although retention has deleted its journal
+    record is only in `loader parked ls`.
+
     \b
     relay blocks ls relay.toml --since 10m
     relay blocks ls relay.toml --table shop.orders --state sealed
-    relay blocks ls relay.toml --state parked --json | jq -r .id
+    relay blocks ls relay.toml --state claimed --json | jq -r .id
     """
     settings = settings_of(config_file)
     where = from_the_start if since_ms is None else start.since(since_ms)
@@ -87,7 +91,7 @@ def list_blocks(
             listed.append(one)
     known = _ledger(settings, listed, needed=state is not None)
     found = list(block_story.rows_of(listed, known, table, since_ms or 0, state))
-    found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.listed.block.id))
+    found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.id))
     if as_json:
         for row in found:
             print_json(block_story.row_as_json(row))

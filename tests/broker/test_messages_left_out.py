@@ -65,6 +65,8 @@ def test_a_row_that_a_check_refuses(pipeline: Pipeline, client: Client) -> None:
     assert "offset 17: Code: 469. Constraint `known` for table" in waiting[0]["reason"]
     assert "Column values: id = 17" in waiting[0]["reason"]
     assert ran(path, "verify", "--once", "--deep")[0] == 0
+    status, output = ran(path, "blocks", "ls", "--state", "parked", "--json")
+    assert [json.loads(line)["id"] for line in output.splitlines()] == [waiting[0]["id"]], output
 
     client.command(f"ALTER TABLE {table} DROP CONSTRAINT known")
     status, output = ran(path, "parked", "resolve", "all", "--retry")

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from relay.cli.output import blocks as output_blocks
+from relay.names import LEFT_OUT
 from relay.operate.view import block_story
 from relay.operate.view.block_story import BlockRow, Chunks, Landed, LedgerChange, Story, TablePart
 from relay.operate.view.journal_state import Listed
@@ -52,6 +53,26 @@ def test_only_those_that_are_meant() -> None:
         json.loads(json.dumps(block_story.row_as_json(block_story.BlockRow(LISTED, ""))))["state"]
         is None
     )
+
+
+def test_what_was_left_out_of_a_block_is_listed_behind_it() -> None:
+    """It is in no journal record, but it is what waits."""
+    blocks = listed(0, 10)
+    whole = blocks[0].block.id
+    rest = f"{whole}{LEFT_OUT}"
+    ledger = {whole: "loaded", rest: "parked", f"{whole}0{LEFT_OUT}": "parked"}
+    found = [(row.id, row.state) for row in block_story.rows_of(blocks, ledger)]
+    assert found == [(whole, "loaded"), (rest, "parked"), (blocks[1].block.id, "sealed")]
+    (row,) = block_story.rows_of(blocks, ledger, state="parked")
+    told = block_story.row_as_json(row)
+    assert (told["id"], told["state"]) == (rest, "parked")
+    assert (told["rows"], told["messages"]) == (None, None)
+    assert told["source"] == block_story.row_as_json(BlockRow(blocks[0], "loaded"))["source"]
+    output = io.StringIO()
+    print_parts(Console(file=output, width=200), output_blocks.listed([row], 200))
+    assert f"{rest} " in output.getvalue()
+    (row,) = block_story.rows_of(blocks, {rest: "dead"}, state="dead")
+    assert row.id == rest
 
 
 @pytest.mark.parametrize(

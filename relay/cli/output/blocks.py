@@ -34,12 +34,17 @@ def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
     """Yield one line each where there is room; an id is never broken."""
     cells = [
         (
-            row.listed.block.id,
+            row.id,
             row.state or "?",
             clock(row.listed.block.sealed_at_ms),
-            f"{row.listed.block.rows:,}",
-            f"{row.listed.block.row_bytes:,}",
-            f"{row.listed.block.messages:,}",
+            *(
+                "" if row.left_out else f"{number:,}"
+                for number in (
+                    row.listed.block.rows,
+                    row.listed.block.row_bytes,
+                    row.listed.block.messages,
+                )
+            ),
             row.listed.block.reason,
             f"{row.listed.block.first_source_offset:,} to {row.listed.block.next_source_offset:,}",
         )

@@ -8,10 +8,11 @@ Receives journal records and what block topic, ledger and table say, gives rows 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay.blocks.placement import key, place
+from relay.names import LEFT_OUT
 from relay.operate.verify.judge.contents import BlockTopic
 from relay.operate.view.journal_state import Listed
 
@@ -30,10 +31,22 @@ def state_of(ledger: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BlockRow:
-    """A block in a list; `state` is empty where ClickHouse was not there to ask."""
+    """A block in a list.
+
+    Attributes:
+        listed: the block, or the one that its messages were left out of.
+        state: empty where ClickHouse was not there to ask.
+        left_out: whether it is made of messages that were left out of `listed`.
+    """
 
     listed: Listed
     state: str
+    left_out: bool = False
+
+    @property
+    def id(self) -> str:
+        """The id of the block."""
+        return f"{self.listed.block.id}{LEFT_OUT if self.left_out else ''}"
 
 
 def rows_of(
@@ -44,6 +57,8 @@ def rows_of(
     state: str | None = None,
 ) -> Iterator[BlockRow]:
     """Yield those blocks that are meant, in the order given.
+
+    Behind a block comes that of the messages which were left out of it, if the ledger has one.
 
     Args:
         listed: blocks of the journal.
@@ -56,9 +71,17 @@ def rows_of(
         block = one.block
         if table not in {None, block.table} or block.sealed_at_ms < since_ms:
             continue
-        found = "" if ledger is None else state_of(ledger.get(block.id, ""))
-        if state in {None, found}:
-            yield BlockRow(one, found)
+        yield from (row for row in _rows(one, ledger) if state in {None, row.state})
+
+
+def _rows(one: Listed, ledger: Mapping[str, str] | None) -> Iterator[BlockRow]:
+    if ledger is None:
+        yield BlockRow(one, "")
+        return
+    yield BlockRow(one, state_of(ledger.get(one.block.id, "")))
+    rest = BlockRow(one, "", left_out=True)
+    if rest.id in ledger:
+        yield replace(rest, state=state_of(ledger[rest.id]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +195,13 @@ def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int,
 
 
 def row_as_json(row: BlockRow) -> dict[str, Any]:
-    """Return a block in a list, for programs; times are Unix milliseconds."""
-    return {"state": row.state or None, **listed_as_json(row.listed)}
+    """Return a block in a list, for programs; times are Unix milliseconds.
+
+    One of left out messages has the places and times of the block that they were left out of.
+    """
+    found = {"state": row.state or None, **listed_as_json(row.listed)}
+    unknown = dict.fromkeys(("rows", "row_bytes", "messages", "crc32c")) if row.left_out else {}
+    return {**found, "id": row.id, **unknown}
 
 
 def listed_as_json(listed: Listed) -> dict[str, Any]:
