@@ -191,7 +191,9 @@ class Relay(Section):
         45.0, description="time without a heartbeat after which a relay loses its partitions"
     )
     schema_refresh_seconds: Seconds = Field(
-        2.0, description="time between two queries for the tables' columns in ClickHouse"
+        2.0,
+        description="time between two queries for the tables' columns in ClickHouse; behind one "
+        "that took long, 20 times as long, up to a minute",
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         60.0,

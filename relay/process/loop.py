@@ -43,7 +43,7 @@ from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
 from relay.program.waiting import CredentialsWait, ServerWait, StoppedWaiting
-from relay.rows.codecs_of_tables import TableCodecs
+from relay.rows.codecs_of_tables import PAUSE_SHARE, TableCodecs
 from relay.schema.beside import Beside
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
@@ -58,6 +58,9 @@ log = logging.getLogger(__name__)
 FULL = 0.5
 """Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
 one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
+LONGEST_PAUSE_SECONDS = 60.0
+"""Behind a slow refresh of the tables: an ALTER is seen within a minute or two in any case, and a
+server that fails slowly fails often enough for the alert."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,
@@ -99,7 +102,7 @@ class RelayProcess:
         self._assigning: dict[int, int] | None = None
         self._leaving = False
         self._error: RelayError | None = None
-        self._refreshed_at = time.monotonic()
+        self._refresh_at = time.monotonic() + settings.relay.schema_refresh_seconds
         topics = Topics(settings)
         self._topics = topics
         self._tables = TableCodecs(
@@ -181,21 +184,28 @@ class RelayProcess:
             self._source.join()
 
     def _refresh_tables(self) -> None:
-        """Refresh the row messages: seal what was read under an old one, then use the new."""
-        if time.monotonic() - self._refreshed_at < self._settings.relay.schema_refresh_seconds:
+        """Refresh the row messages: seal what was read under an old one, then use the new.
+
+        Nobody polls meanwhile: what takes long is done seldom.
+        """
+        begun = time.monotonic()
+        if begun < self._refresh_at:
             return
-        begun = self._refreshed_at = time.monotonic()
+        changed, why = frozenset[str](), ""
         try:
             changed = self._tables.refresh()
         except Unavailable as error:  # what is known stays valid; loading waits, not the relay
+            why = error.message
             # ClickHouse, or the broker that leads the registry's topic: the error says which.
             log.warning(
                 "cannot read the tables' columns from ClickHouse; the relay keeps those it knows",
-                extra={"why": error.message},
+                extra={"why": why},
             )
-            self._observer.refreshed(time.monotonic() - begun, 0, error.message)
-            return
-        self._observer.refreshed(time.monotonic() - begun, len(changed), "")
+        took = time.monotonic() - begun
+        pause = min(PAUSE_SHARE * took, LONGEST_PAUSE_SECONDS)
+        pause = max(pause, self._settings.relay.schema_refresh_seconds)
+        self._refresh_at = begun + took + pause
+        self._observer.refreshed(took, len(changed), why)
         if changed:
             self._say_changed(changed)
             self._dispatch(ev.SchemaChanged(changed))

@@ -41,7 +41,7 @@ NO_HEADER = DeadReason(
 )
 SPELLED = 5  # unknown tables whose spelling is compared with those there, between two refreshes
 PAUSE_SECONDS = 0.25  # from an answer of the registry until it is asked again by what asks seldom
-PAUSE_SHARE = 20  # times what the answer took: the pause where that is more
+PAUSE_SHARE = 20  # times what the answer took: the pause where that is more; so for `refresh`
 PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no race any more
 
 
