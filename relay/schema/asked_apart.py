@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 MOST_FAILURES = 32
 """Of questions in a row until it is the server's trouble, and no longer that of few databases."""
+_LATE_COUNTS = 8
+"""As so many failures: for a question without an answer the relay has waited."""
 
 
 class DatabasesApart:
@@ -117,7 +119,7 @@ class DatabasesApart:
             try:
                 ask(set(tables[name]))
             except ClickHouseAway as error:
-                failures += 1
+                failures += _LATE_COUNTS if is_late(error) else 1
                 self._note(name, error)
                 if not (is_answer(error.__cause__) or is_late(error)) or failures > MOST_FAILURES:
                     return

@@ -20,7 +20,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 2.0
 """Until an answer is late: many times what columns of a thousand tables take."""
 AGAIN_SECONDS = 0.25
-"""The same where it gave none last time."""
+"""The same where it gave none last time, or none at all since a question was waited for so long."""
 _SLOWER = 3
 """Times what the slowest answer took: how much longer than usual the next may take."""
 KEPT_SECONDS = 600.0
@@ -41,6 +41,7 @@ class Beside:
         self._least = patience
         self._slowest = SlowestAnswer()
         self._left: dict[Hashable, _Question] = {}
+        self._silent = False  # since a question whose answer was expected
 
     def __call__(self, ask: Callable[[], T], about: Hashable = None) -> T:
         """Return what `ask` gives, if it gives it soon.
@@ -60,12 +61,15 @@ class Beside:
         if before is not None and not before.ended.is_set():
             raise TimeoutError(before.silence())
         asked = _Question(ask)
-        if not asked.ended.wait(self._patience(again=before is not None)):
+        again = before is not None
+        if not asked.ended.wait(self._patience(again=again or self._silent)):
             self._left[about] = asked
+            # What is asked again says nothing new of the server: it may be silent about that alone.
+            self._silent |= not again
             raise TimeoutError(asked.silence())
         if asked.error is None:
             self._left.pop(about, None)
-            self._slowest.learn(asked.seconds)
+            self._answered(asked)
             return asked.answer  # type: ignore[no-any-return]  # of this `ask`
         try:
             raise asked.error
@@ -73,7 +77,7 @@ class Beside:
             del asked  # its error's traceback holds this frame
 
     def _patience(self, *, again: bool) -> float:
-        """Until an answer is late; `again`: where the one before it was waited for in vain."""
+        """Until an answer is late; `again`: where others were waited for in vain."""
         if again:
             return min(self._least, AGAIN_SECONDS)
         return max(self._least, _SLOWER * self._slowest.seconds)
@@ -84,7 +88,11 @@ class Beside:
             if one.ended.is_set() and (one.error is None or len(self._left) > _MOST_FAILED):
                 del self._left[about]
                 if one.error is None:
-                    self._slowest.learn(one.seconds)
+                    self._answered(one)
+
+    def _answered(self, question: _Question) -> None:
+        self._silent = False
+        self._slowest.learn(question.seconds)
 
 
 class SlowestAnswer:

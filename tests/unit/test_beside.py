@@ -5,19 +5,24 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from relay.config.settings import ClickHouse
 from relay.errors import ClickHouseAway
+from relay.program.waiting import LONGEST_PAUSE_SECONDS
+from relay.schema import beside as beside_module
+from relay.schema.asked_apart import DatabasesApart
 from relay.schema.beside import _MOST_FAILED, KEPT_SECONDS, Beside, SlowestAnswer
 from relay.schema.catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PATIENCE = 0.2
+SHORT = 0.02
+DATABASES = [f"m{number:02}" for number in range(16)]
 
 
 class SlowServer:
@@ -139,6 +144,102 @@ def test_the_catalogue_of_a_socket_that_never_answers() -> None:
             with pytest.raises(ClickHouseAway, match=f"{url}.* no answer for"):
                 catalogue.read(["d.t"])
         assert time.monotonic() - begun < 10 * PATIENCE
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What gave no answer last time is waited for much less than what did."""
+    monkeypatch.setattr(beside_module, "AGAIN_SECONDS", SHORT)
+
+
+class Asked:
+    """Tables of many databases, as the relay asks about them again and again.
+
+    Attributes:
+        seconds: that it waited, each time.
+        away: databases that ClickHouse could not look into, the last time.
+    """
+
+    def __init__(self, ask: Callable[[set[str]], Any]) -> None:
+        self._now, self._ask = 0.0, ask
+        self._apart = DatabasesApart(lambda: self._now)
+        self.seconds: list[float] = []
+        self.away: set[str] = set()
+
+    def again(self) -> bool:
+        """Return whether it was said which databases are away."""
+        self._now += LONGEST_PAUSE_SECONDS
+        begun = time.monotonic()
+        try:
+            away = self._apart.ask([f"{one}.t" for one in DATABASES], self._ask)
+        except ClickHouseAway:
+            return False
+        finally:
+            self.seconds.append(time.monotonic() - begun)
+        self.away = {table.partition(".")[0] for table in away}
+        return True
+
+
+@pytest.mark.usefixtures("short")
+def test_a_server_that_never_answers_is_waited_for_once() -> None:
+    """However many databases it has. Red before: half of them were another question, which was
+    waited for as if nobody had been silent; so 2 s for each of 31 questions."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        asked = Asked(Catalogue(ClickHouse(url=url), Beside(PATIENCE)).read)
+        for _ in range(40):
+            asked.again()
+    assert asked.seconds[0] >= PATIENCE
+    assert sum(asked.seconds) < 40 * PATIENCE / 2
+
+
+@pytest.mark.usefixtures("short")
+def test_a_server_that_fails_late_keeps_nobody_for_each_database(server: SlowServer) -> None:
+    """Each question has ended before the next try. Red before: each database was waited for."""
+    beside = Beside(PATIENCE)
+    server.error = OSError("timed out")
+
+    def ask(some: set[str]) -> None:
+        try:
+            beside(server.answer, tuple(sorted(some)))
+        except TimeoutError as late:
+            raise ClickHouseAway("no answer", "wait") from late
+
+    asked = Asked(ask)
+    for _ in range(40):
+        asked.again()
+        server.let.set()
+        assert all(one.ended.wait(30) for one in tuple(beside._left.values()))
+        server.let.clear()
+    assert asked.away == {*DATABASES}
+    assert sum(asked.seconds[-8:]) < 8 * len(DATABASES) * SHORT / 2
+
+
+@pytest.mark.usefixtures("short")
+def test_the_silent_one_of_many_is_found_on_a_server_that_is_not_quick(server: SlowServer) -> None:
+    """Though the others' answers take longer than what is silent is waited for; once it is known,
+    each time they are answered."""
+    beside = Beside(3 * PATIENCE)
+
+    def ask(some: set[str]) -> None:
+        silent = "m07.t" in some
+        try:
+            beside(server.answer if silent else lambda: time.sleep(2 * SHORT), tuple(sorted(some)))
+        except TimeoutError as late:
+            raise ClickHouseAway("no answer", "wait") from late
+
+    asked = Asked(ask)
+    while not asked.again():
+        assert len(asked.seconds) < 30
+        time.sleep(3 * SHORT)
+    assert asked.away == {"m07"}
+    server.error = OSError("timed out")
+    for _ in range(5):
+        server.let.set()
+        assert all(one.ended.wait(30) for one in tuple(beside._left.values()))
+        server.let.clear()
+        assert asked.again()
+        assert asked.away == {"m07"}
 
 
 def test_short_questions_take_no_time_from_a_slow_one(server: SlowServer) -> None:
