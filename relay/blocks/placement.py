@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING
 from relay.blocks import message_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from relay.records_pb2 import Block
+
+
+def home_of(owned: Collection[int]) -> int:
+    """Return the partition that each block topic has to have, for a relay to write there.
+
+    Args:
+        owned: the relay's source partitions; 0 for none.
+    """
+    return min(owned, default=0)
 
 
 def chosen(source: int, home: int, width: int) -> int:
@@ -27,7 +38,7 @@ def chosen(source: int, home: int, width: int) -> int:
 
     Args:
         source: the block's source partition.
-        home: the relay's lowest source partition, which the topic has.
+        home: of the relay, by `home_of`; the topic has it.
         width: of the topic, in partitions.
     """
     return source if source < width else home

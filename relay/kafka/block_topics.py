@@ -98,7 +98,7 @@ class BlockTopics:
         if asked and self._making.due:
             failed = self._make(self.lacking(asked)) | self._grow_narrow(asked)
             _say(failed, self._making)
-            self._waiting = (self._waiting - asked) | failed.keys()
+            self._waiting = self._unready(self._waiting | failed.keys())
             if not self._waiting:
                 self._making.answered()
         return frozenset(self._unready(tables))

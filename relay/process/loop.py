@@ -240,7 +240,7 @@ class RelayProcess:
         """Read the truth of newly assigned partitions; return where to begin. Runs inside poll."""
         self._joining.assigned()
         self._let_in()
-        self._tables.topics.own(partitions)
+        self._performer.own(partitions)
         self._assigning = {}
         with contextlib.suppress(StoppedWaiting):  # the loop sees the stop next
             self._dispatch(ev.Assigned(partitions))

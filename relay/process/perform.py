@@ -110,6 +110,14 @@ class Performer:
         """Close the producers."""
         self.producers.close()
 
+    def own(self, partitions: frozenset[int]) -> None:
+        """Note which source partitions this relay has: no table waits for what another one needs.
+
+        A transaction would say so when it begins; while all tables wait none does.
+        """
+        self._tables.topics.own(partitions)
+        self._tables.topics.need(placement.home_of(partitions) + 1)
+
     def polled(self, poll: Poll) -> None:
         """Note the poll whose arrivals the core is about to get."""
         self._poll = poll
@@ -185,7 +193,7 @@ class Performer:
                 # Before the wait: what is buffered was polled in this generation.
                 group = self._source.consumer.consumer_group_metadata()
                 owned = self._source.assigned
-                self._home = min(owned, default=0) if partition is None else partition
+                self._home = placement.home_of(owned) if partition is None else partition
                 if undecided := self._wait(lambda: self._tables.undecided(tables)):
                     return ev.TablesUndecided(undecided)
                 if waiting := self._tables.have_topics(tables, self._home):

@@ -271,6 +271,27 @@ def test_a_topic_that_cannot_grow_now_is_its_tables_affair() -> None:
     assert topics.grown == [({here}, 3)]
 
 
+def test_a_topic_that_is_wide_enough_again_is_waited_for_no_more() -> None:
+    """Red before: it counted as one that brokers could not grow, so pauses grew for ever."""
+    now = 0.0
+    topics = Narrow(TOPIC["a.b"], TOPIC["a.c"])
+    found = of(topics, lambda: now)
+    found.need(2)
+    found.ensure({"a.b"})
+    topics.away = True
+    found.need(3)
+    assert found.have({"a.b"}) == {"a.b"}
+    found.need(2)
+    topics.away, now = False, now + FIRST_PAUSE_SECONDS
+    assert not found.have({"a.b", "a.c"})
+
+    topics.away = True
+    found.need(3)
+    assert found.have({"a.c"}) == {"a.c"}
+    topics.away, now = False, now + FIRST_PAUSE_SECONDS
+    assert not found.have({"a.c"})
+
+
 def test_what_may_be_granted_is_asked_for_seldom_while_nobody_answers() -> None:
     """Red before: it was an error of ClickHouse, which nobody asked then."""
     now = 0.0

@@ -13,10 +13,10 @@ from relay.errors import Unavailable
 from relay.kafka.block_topics import BlockTopics
 from relay.process.loop import RelayProcess
 from tests.mock.rig import relay_settings
-from tests.unit.test_block_topics import Topics
+from tests.unit.test_block_topics import Narrow, Topics, of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from relay.kafka.partition_ends import Place
 
@@ -162,13 +162,34 @@ def test_the_journal_is_waited_for(brokers: Leaders, topics: BlockTopics) -> Non
     assert dark(topics, 0, 1) == frozenset()
 
 
-def test_an_assignment_tells_it(brokers: Leaders, topics: BlockTopics) -> None:
+@pytest.fixture
+def process() -> Iterator[RelayProcess]:
+    """Whose assignments read no truth."""
+    made = RelayProcess(relay_settings("app", "127.0.0.1:9", 30.0, {}), threading.Event())
+    made._state = replace(made._state, phase=Phase.STOPPED)
+    yield made
+    made._leave()
+
+
+def test_an_assignment_tells_it(
+    brokers: Leaders, topics: BlockTopics, process: RelayProcess
+) -> None:
     """A transaction may not come: none of the relay's tables can be written."""
-    process = RelayProcess(relay_settings("app", "127.0.0.1:9", 30.0, {}), threading.Event())
     process._tables.topics = topics
-    process._state = replace(process._state, phase=Phase.STOPPED)  # and reads no truth
     brokers.nobody = {A1}
     dark(topics, 0, 1)
     process._assigned(frozenset({0}))
     assert topics.still_dark(ALL) == frozenset()
-    process._leave()
+
+
+def test_an_assignment_that_needs_fewer_partitions_tells_it(process: RelayProcess) -> None:
+    """Red before: tables whose topics could not grow waited for partitions of another relay."""
+    brokers = Narrow(A0[0])
+    process._tables.topics = topics = of(brokers)
+    topics.need(2)
+    topics.ensure({"d.a"})
+    brokers.away = True
+    topics.need(3)  # as a transaction of the assignment before
+    assert topics.have({"d.a"}) == {"d.a"}
+    process._assigned(frozenset({1, 3}))
+    assert topics.have({"d.a"}) == frozenset()
