@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _SINGLY_SECONDS = 5.0
 """In which brokers that did not do one thing are asked for the next; what is left waits with it."""
+_REST = 4  # times what a try in vain took, until the next one: nobody polls meanwhile
 
 
 class BlockTopics:
@@ -55,6 +56,7 @@ class BlockTopics:
         self._clock = clock
         self._waiting = set[str]()
         self._making, self._retrying = Retry(clock), Retry(clock)
+        self._rest_until = clock()
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._least = 1
@@ -95,9 +97,12 @@ class BlockTopics:
         as long as they may answer.
         """
         asked = self._unready(tables)
-        if asked and self._making.due:
+        if asked and self._making.due and self._clock() >= self._rest_until:
+            begun = self._clock()
             failed = self._make(self.lacking(asked)) | self._grow_narrow(asked)
-            _say(failed, self._making)
+            rest = _REST * (self._clock() - begun) if failed else 0.0
+            self._rest_until = self._clock() + rest
+            _say(failed, self._making, rest)
             self._waiting = self._unready(self._waiting | failed.keys())
             if not self._waiting:
                 self._making.answered()
@@ -384,9 +389,9 @@ class BlockTopics:
         return error.code in DENIED and not (self._found or self._topics.one_can_be_written())
 
 
-def _say(failed: Mapping[str, Unavailable], retry: Retry) -> None:
+def _say(failed: Mapping[str, Unavailable], retry: Retry, rest: float = 0.0) -> None:
     """Log which tables' topics brokers could not make or grow; note when to ask again."""
-    pause = retry.failed() if failed else 0.0
+    pause = max(retry.failed(), rest) if failed else 0.0
     for table, why in failed.items():
         log.warning(
             "cannot make or grow the block topic of a table now; what needs that waits",

@@ -247,6 +247,60 @@ def test_many_topics_that_cannot_be_made_are_waited_for_as_one() -> None:
     assert topics.tried == [TOPIC["a.d"], TOPIC["a.b"]]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("narrow", [False, True], ids=["new", "narrow"])
+def test_topics_that_cannot_be_had_now_take_a_small_share(count: int, *, narrow: bool) -> None:
+    """No controller is there, so each request that needs one takes its time-out, and nobody polls
+    meanwhile. Red before: it took half of the time, however long the outage was."""
+    now = 0.0
+
+    class Slow(Topics):
+        away = True
+
+        def _time_out(self) -> None:
+            nonlocal now
+            now += 10 * self.away
+
+        def width(self, _topic: str) -> int:
+            return 1 if self.away else 2
+
+        def widen(self, topics: Collection[str], _wanted: int = 0) -> dict[str, Refused]:
+            if topics and self.away:
+                self._time_out()
+                raise AWAY
+            return {}
+
+        def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
+            self._time_out()
+            return super().make_block_topics(wanted, least)
+
+        def ensure_block_topic(self, topic: str, least: int) -> None:
+            if topic not in self.there:
+                self._time_out()
+            super().ensure_block_topic(topic, least)
+
+    tables = [*TOPIC][:count]
+    there = [TOPIC[table] for table in tables] if narrow else []
+    topics = Slow(*there, says={} if narrow else dict.fromkeys(TOPIC.values(), AWAY))
+    found = of(topics, lambda: now)
+    if narrow:
+        topics.away = False
+        found.ensure(tables)
+        topics.away = True
+        found.need(2)
+    inside = 0.0
+    while now < 600:
+        begun = now
+        assert found.have(tables) == {*tables}
+        inside += now - begun
+        now += 0.1
+    assert inside < 0.25 * now
+    topics.says, topics.away, back = {}, False, now
+    while found.have(tables):
+        now += 0.1
+    assert now - back < 90
+
+
 def test_who_needs_a_topic_at_once_hears_why_there_is_none() -> None:
     """As a producer that makes an encoder."""
     found = of(Topics(says={TOPIC["a.b"]: AWAY}))
