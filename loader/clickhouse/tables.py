@@ -276,7 +276,7 @@ class Tables:
             passing=replica.passing,
             logs_tokens=of.window.counter == "parts" and of.window.parts > 0,
             restarted=claimed.may_precede(claimed.started),
-            removed=removed if told_absent else "",
+            removed=removed,
         )
 
     def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:

@@ -24,7 +24,8 @@ Why it is safe, however many loaders run and whenever they pause or die:
 * The server's answer to the attempt's own INSERT is proof: at least the block's rows
   written means done, 0 means that nothing happened. No count overrules it, because rows
   may expire, merge or be hidden from this user the moment they are written. A repeat under a
-  token that a MergeTree may have without the part is answered alike: there rows are counted again.
+  token that a MergeTree may have without the part is answered, and recorded, alike: there rows are
+  counted again.
 * What an earlier claim did is proved in the order of `_decide`: all of its rows, where their
   number means something and the server keeps them; that the server recorded the statement as
   finished; the same statement again under the same token while the table surely remembers it; what
@@ -72,6 +73,7 @@ _RECLAIMS = 3
 """Changes of the token in one attempt: what it is told of the table may change as often."""
 PERHAPS, SURELY = "?", "!"
 """In place of a claim: the ledger may have lost what it knew of the block; a person says so."""
+_OVERTAKEN = "the server recorded that an INSERT succeeded, and nothing of it was there later"
 NOTHING_MADE = "-"
 """In place of a transform's version: a claim that inserts nothing."""
 
@@ -200,8 +202,8 @@ class InsertFacts:
             It writes that first: after a failure it may have a token without the part, drops the
             rows of a repeat under it, and answers that it wrote them (MergeTreeSink).
         restarted: whether the server was started since the oldest claim.
-        removed: where a person says that none of it is in the table, why rows of the table may have
-            been removed since the oldest claim; "": none were.
+        removed: where fewer rows are there than the block has, or a person says that none of it is,
+            why rows of the table may have been removed since the oldest claim; "": none were.
     """
 
     running: str = ""
@@ -483,6 +485,7 @@ class Run:
         sent: how its INSERT is sent, as its claim says.
         reclaims: how often it has claimed the block for another token.
         recounts: whether the table's rows are counted once the server has answered its INSERT.
+        overtaken: claims of which nothing was in the table, as that for a further token says.
     """
 
     claim: str
@@ -504,6 +507,7 @@ class Run:
     recounts: bool = False
     transform: str = ""
     earlier: tuple[Entry, ...] = ()
+    overtaken: frozenset[str] = frozenset()
     facts: InsertFacts = InsertFacts()
 
 
@@ -605,7 +609,8 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     asked = [*before, *own] if run.rejected or not before else before
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
-    return replace(run, sent=sent, human=_word(run, entries)), Ask()
+    overtaken = frozenset(one.claim for one in before) - {one.claim for one in earlier}
+    return replace(run, overtaken=overtaken, sent=sent, human=_word(run, entries)), Ask()
 
 
 def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
@@ -706,16 +711,35 @@ def _inserted(run: Run) -> tuple[Run, Effect]:
 
 def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
     """The answer to a repeat is also that of a server that has the token and lost the part."""
-    counted = facts.counted
-    if counted is None or counted >= run.rows or facts.fewer:
+    if not _lacks(run, facts, run.rows):
         return _inserted(run)
+    return replace(run, at="mark"), _lost_part(run, facts, run.rows)
+
+
+def _tells(run: Run, facts: InsertFacts) -> bool:
+    """Whether a count shows what a token without its part has kept out.
+
+    It does not where rows go by themselves, or are hidden. Where somebody may have removed some,
+    neither the count nor the answer to a repeat is proof: a person has to say.
+    """
+    return run.all_stamped and facts.logs_tokens and facts.fewer in {"", facts.removed}
+
+
+def _lacks(run: Run, facts: InsertFacts, rows: int) -> bool:
+    """Whether the table lacks rows of a repeat, of which the server said that it wrote them."""
+    return facts.counted is not None and facts.counted < rows and _tells(run, facts)
+
+
+def _lost_part(run: Run, facts: InsertFacts, rows: int) -> Park:
     behind = f" and in {', '.join(facts.views)}" if facts.views else ""
-    reason = (
-        f"the server answered that the table has all of its rows, and {counted} of {run.rows} are "
-        "there: it has the block's deduplication token and lost a part. Run ALTER TABLE ... DELETE "
-        f"for those that are there{behind}, be it none, then let the block be inserted"
+    removed = f", or they were removed ({facts.removed})" if facts.removed else ""
+    return Park(
+        run.attempt,
+        f"the server answered that the table has all of its rows, and {facts.counted} of {rows} "
+        f"are there: it has the block's deduplication token and lost a part{removed}. Run ALTER "
+        "TABLE ... DELETE ... SETTINGS mutations_sync = 2 for those that are there"
+        f"{behind}, be it none, then let the block be inserted",
     )
-    return replace(run, at="mark"), Park(run.attempt, reason)
 
 
 def _few(reason: str) -> Done:
@@ -751,8 +775,26 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
 
 def _recounts(run: Run) -> bool:
     """Whether a repeat may find its token without the part, and a count shows it."""
-    repeats = any(entry.sent == run.sent for entry in run.earlier)
-    return repeats and run.facts.logs_tokens and run.all_stamped and not run.facts.fewer
+    return _may_have_token(run.earlier, run.sent) and _tells(run, run.facts)
+
+
+def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
+    """Whether an INSERT of these may have left the token of one that is sent so.
+
+    What does not say under which it was sent may have had the first.
+    """
+    alone = (one.sent for one in claims if one.sent != TOGETHER)
+    return any((read_token(one) or 1) == read_token(sent) for one in alone)
+
+
+def _repeats(run: Run, claim: str) -> bool:
+    """Whether a recorded statement may have found its token without the part."""
+    own = next((one for one in run.earlier if one.claim == claim), None)
+    if own is None:
+        # Which ones were before it, a ledger that was lost cannot say. Rows that somebody removed
+        # later stay so then, as those of each block that was loaded.
+        return not (run.forgotten and run.facts.removed)
+    return _may_have_token((one for one in run.earlier if _rank(one) < _rank(own)), own.sent)
 
 
 def _decide(run: Run) -> Effect:
@@ -878,10 +920,11 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     The record says that the INSERT was carried out all the same.
     """
     facts = run.facts
+    if record.claim in run.overtaken:
+        record = ServerRecord("unclear", said=_OVERTAKEN)
+    if effect := _by_success(run, record):
+        return effect
     known = _knows(run, record.claim)
-    written = record.state == "written" or (record.state == "perhaps" and known)
-    if written and (maker := _maker(run, record.claim)):
-        return Settle(run.attempt, made_by=maker.claim)
     counted = facts.counted if run.all_stamped else None
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
     counts = counted == 0 and not facts.fewer and not facts.views and not removed
@@ -910,6 +953,17 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         # went when the table was set back, together with the ledger.
         return _insert(run, None, anew=False)
     return Park(run.attempt, _undecided(run, counted, record))
+
+
+def _by_success(run: Run, record: ServerRecord) -> Effect | None:
+    """What follows where the server recorded that an INSERT wrote the rows; None: it has not."""
+    known = _knows(run, record.claim)
+    written = record.state == "written" or (record.state == "perhaps" and known)
+    if not written or not (maker := _maker(run, record.claim)):
+        return None
+    if _lacks(run, run.facts, maker.rows) and _repeats(run, record.claim):
+        return _lost_part(run, run.facts, maker.rows)
+    return Settle(run.attempt, made_by=maker.claim)
 
 
 def _unconfirmed(run: Run) -> Done:

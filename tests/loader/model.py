@@ -2,11 +2,11 @@
 
 One block, of one or two parts (table partitions), and maybe a view behind the table; a table with a
 finite deduplication window and other writers; rows that expire, are hidden from the loader's user,
-or are deleted by a person; a person who alters the window, and takes it back; servers that ignore
-tokens, that keep a record of statements or none, and replicas whose ledger lags; statements that
-pass their condition first and land later, or never; answers that get lost; loaders that crash,
-pause at any effect for as long as they like, and run side by side. `search` visits every reachable
-state.
+or are deleted by a person; a person who alters the window, and takes it back, or who begins a
+parked block anew, by a DELETE that takes its time; servers that ignore tokens, that keep a record
+of statements or none, and replicas whose ledger lags; statements that pass their condition first
+and land later, or never; answers that get lost; loaders that crash, pause at any effect for as long
+as they like, and run side by side. `search` visits every reachable state.
 
 What is judged is not what the loader counts: each part's landings are counted by the model itself,
 those of the view too.
@@ -174,6 +174,8 @@ class World(NamedTuple):
     alters: int = 0  # of the window by a person, still to come
     altered: int = 0  # those that came
     claimed: int = -1  # alterations when the oldest claim was written; -1: there is none
+    cleans: int = 0  # of a parked block by a person, who then has it inserted, still to come
+    doomed: int = 0  # rows that are there until that person's DELETE is done
     kills: int = 0  # of the server, still to come
     killed: bool = False  # it was, since the oldest claim
 
@@ -204,9 +206,10 @@ def begin(
     turns: int = 0,
     alters: int = 0,
     kills: int = 0,
+    cleans: int = 0,
 ) -> World:
-    """`human`: what the last of the loaders is told to do; with `asides`, each of the others tries
-    again what stands aside."""
+    """`human`: what the last of the loaders is told to do, with `cleans` once the block is parked;
+    with `asides`, each of the others tries again what stands aside."""
     idle = Loader(None, plan.Done("retry"), rounds, human="retry" if asides else "nothing")
     all_of = (*(idle,) * (loaders - 1), replace(idle, human=human))
     steps = table.parts * (2 if table.viewed else 1)
@@ -221,8 +224,9 @@ def begin(
         turns=turns,
         alters=alters,
         kills=kills,
+        cleans=cleans,
     )
-    for i in range(loaders):
+    for i in range(loaders - bool(cleans)):
         world = _restart(world, i, table)
     return world
 
@@ -373,13 +377,11 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
         return plan.InsertFacts(running="it still runs")
     if len(world.made) > 1:
         raise Violation(f"parts made by {set(world.made)}")
-    (made,) = world.made or {0}
-    of_table = enumerate(world.copies[: table.parts])
-    there = sum(table.rows(made, part) * copies for part, copies in of_table)
-    there += ROWS * world.unconfirmed
+    there = _landed(world, table) + ROWS * world.unconfirmed + world.doomed
     counted = 0 if table.expires or table.hidden or world.gone else there
     dropped = world.dropped and table.logged and guards.dropped
-    fewer = table.nature.vanish or table.hidden or world.deleted or dropped
+    removed = "removed" if world.deleted or dropped else ""
+    fewer = "rows may be gone" if table.nature.vanish or table.hidden else removed
     bounded = (table.bounded or not guards.bounded) and not dropped
     bounded = bounded and 0 <= run.since <= world.counter
     altered = guards.altered and loader.looked > world.claimed >= 0
@@ -390,15 +392,22 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
         margin=-1 if altered or emptied else table.remembers(loader.looked) // 2,
         newest=world.counter,
         counted=counted if table.stamped else None,
-        fewer="rows may be gone" if fewer and guards.fewer else "",
+        fewer=fewer if guards.fewer else "",
         views=table.nature.views if guards.views else (),
         repeatable=table.replaces,
         one_step=table.nature.one_step or not guards.over,
         unconfirmed="to be checked" if world.unconfirmed and guards.confirmed else "",
         logs_tokens=guards.anew and not table.replicated and table.remembers(loader.looked) > 0,
         restarted=guards.restarted and world.killed,
-        removed="deleted" if world.deleted else "",
+        removed=removed,
     )
+
+
+def _landed(world: World, table: Table) -> int:
+    """Rows of the block that are in the table to stay, apart from its views."""
+    (made,) = world.made or {0}
+    of_table = enumerate(world.copies[: table.parts])
+    return sum(table.rows(made, part) * copies for part, copies in of_table)
 
 
 def _last_claim(world: World, claim: str) -> plan.Entry:
@@ -612,6 +621,7 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
         tokens = world.tokens[-window:] if window else ()
         yield replace(world, alters=world.alters - 1, altered=world.altered + 1, tokens=tokens)
     yield from _deleted(world)
+    yield from _cleaned(world, table)
     if world.kills and world.claimed >= 0:
         yield from _killed(world, table)
 
@@ -648,6 +658,24 @@ def _deleted(world: World) -> Iterator[World]:
         yield replace(gone, tokens=())
 
 
+def _cleaned(world: World, table: Table) -> Iterator[World]:
+    """A person deletes all of a parked block, in views too, and does not wait for the end of it."""
+    if world.doomed:
+        yield replace(world, doomed=0)
+    rests = plan.settled(world.ledger)
+    if not world.cleans or world.flying or rests is None or rests.state != plan.PARKED:
+        return
+    emptied = replace(
+        world,
+        cleans=world.cleans - 1,
+        doomed=_landed(world, table),
+        copies=(0,) * len(world.copies),
+        made=frozenset(),
+        deleted=True,
+    )
+    yield _restart(emptied, len(world.loaders) - 1, table)
+
+
 def forget() -> None:
     """Begin a search anew: a negative control may have changed what a step decides."""
     _step.cache_clear()
@@ -681,7 +709,7 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     rests = plan.settled(world.ledger)
     human: plan.Human = "retry" if rests and rests.state == plan.ASIDE else "nothing"
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
-    events = "faults", "others", "asides", "deletes", "turns", "alters", "kills"
+    events = "faults", "others", "asides", "deletes", "turns", "alters", "kills", "cleans", "doomed"
     none = dict.fromkeys(events, 0)
     calm = replace(world, loaders=(last,), unconfirmed=0, **none)
     return _finished(calm, table, guards)

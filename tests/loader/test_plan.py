@@ -86,11 +86,24 @@ def test_a_server_that_is_killed_while_others_insert(table: Table) -> None:
     assert "loaded" in endings
 
 
+VIEWED = Table(window=8, viewed=True)
+RECORDED = replace(VIEWED, logged=True)
+
+
+@pytest.mark.parametrize("table", [VIEWED, RECORDED])
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_server_that_is_killed_with_a_view_behind_the_table(others: int) -> None:
-    """What only the token tells of the view, a count tells of the table."""
-    table = Table(window=8, viewed=True)
+def test_a_server_that_is_killed_with_a_view_behind_the_table(others: int, table: Table) -> None:
+    """What only the token tells of the view, a count tells of the table, and no record."""
     start = begin(table, loaders=1, rounds=3, faults=1, others=others, kills=1)
+    _, endings = search(start, table, Guards())
+    assert endings == {"loaded", "parked"}
+
+
+@pytest.mark.parametrize("human", ["absent", "retry"])
+@pytest.mark.parametrize("table", [VIEWED, RECORDED, Table(window=6, parts=2, logged=True)])
+def test_a_person_who_begins_a_parked_block_anew(table: Table, human: plan.Human) -> None:
+    """And says so before the DELETE is done, or whose loader dies: no older record is believed."""
+    start = begin(table, loaders=2, rounds=2, faults=1, others=1, human=human, kills=1, cleans=1)
     _, endings = search(start, table, Guards())
     assert endings == {"loaded", "parked"}
 
@@ -102,6 +115,7 @@ def test_a_server_that_is_killed_with_a_view_behind_the_table(others: int) -> No
         (Guards(anew=False), Table(window=6, stamped=False)),
         (Guards(anew=False), PARTITIONED),
         (Guards(anew=False), Table(window=6, replaces=True)),
+        (Guards(anew=False), RECORDED),
     ],
 )
 def test_without_knowing_of_a_killed_server_the_search_finds_it(
@@ -784,8 +798,9 @@ def test_others_that_insert_meanwhile_bring_the_token_back() -> None:
         (replace(LOGS, counted=10), plan.Settle(2)),
         (replace(LOGS, counted=4), plan.Park),
         (replace(LOGS, counted=0), plan.Park),
-        # Somebody removes rows meanwhile.
-        (replace(LOGS, counted=4, fewer="rows were deleted"), plan.Settle(2)),
+        # They expire meanwhile; or somebody removes some, and a person has to say.
+        (replace(LOGS, counted=4, fewer="rows expire"), plan.Settle(2)),
+        (replace(LOGS, counted=4, fewer="deleted", removed="deleted"), plan.Park),
     ],
 )
 def test_a_repeat_of_what_a_count_can_show_is_counted(
@@ -801,6 +816,104 @@ def test_a_repeat_of_what_a_count_can_show_is_counted(
         assert effect == plan.Ask()
         _, effect = plan.step(run, replace(again, views=facts.views))
         assert effect == expected or type(effect) is expected
+
+
+LACKS = replace(LOGS, counted=4)
+REMOVED = replace(LACKS, fewer="deleted", removed="deleted")
+REPEAT = plan.ServerRecord("written", "again")
+
+
+@pytest.mark.parametrize(
+    ("facts", "record", "before"),
+    [
+        (LACKS, REPEAT, plan.ALONE),
+        (replace(LACKS, counted=0, views=("v",)), REPEAT, plan.ALONE),
+        (LACKS, plan.ServerRecord("perhaps", "again"), plan.ALONE),
+        # A DELETE that a person began is not done yet, or done; or nobody may ask for it.
+        (REMOVED, REPEAT, plan.ALONE),
+        (replace(REMOVED, counted=0), REPEAT, plan.ALONE),
+        # A claim that does not say so was sent under the block's id; a statement that does not say
+        # whose it is, or whose claim is not in the ledger, may be a repeat.
+        (LACKS, REPEAT, ""),
+        (LACKS, plan.ServerRecord("written"), plan.ALONE),
+        (LACKS, plan.ServerRecord("written", "of later"), plan.ALONE),
+    ],
+)
+@pytest.mark.parametrize("human", ["nothing", "retry", "absent", "dead"])
+def test_a_record_of_a_repeat_is_no_proof_of_rows_that_are_not_there(
+    facts: plan.InsertFacts, record: plan.ServerRecord, before: plan.Sent, human: plan.Human
+) -> None:
+    """The repeat was answered, and recorded, by a server that has the token without the part."""
+    if human == "absent" and not facts.counted:
+        return  # a person who has looked begins anew
+    found = recorded(facts, record, before, human=human)
+    assert isinstance(found, plan.Park)
+    for part in (f"{facts.counted} of 10", "mutations_sync = 2", *facts.views, facts.removed):
+        assert part in found.reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "record", "before"),
+    [
+        # The first INSERT under its token has brought what it wrote, whatever became of that.
+        (REMOVED, plan.ServerRecord("written", "first"), plan.ALONE),
+        (LACKS, REPEAT, plan.TOGETHER),
+        (LACKS, REPEAT, "alone 3"),
+        # A count tells nothing, or that all is there.
+        (replace(LACKS, fewer="rows expire"), REPEAT, plan.ALONE),
+        (replace(REMOVED, fewer="rows expire, deleted"), REPEAT, plan.ALONE),
+        (replace(LACKS, counted=10, views=("v",)), REPEAT, plan.ALONE),
+        # Keeper has parts and tokens, or neither.
+        (plan.InsertFacts(counted=4), REPEAT, plan.ALONE),
+    ],
+)
+def test_other_records_are_proof(
+    facts: plan.InsertFacts, record: plan.ServerRecord, before: plan.Sent
+) -> None:
+    assert isinstance(recorded(facts, record, before), plan.Settle)
+
+
+def recorded(
+    facts: plan.InsertFacts,
+    record: plan.ServerRecord,
+    before: plan.Sent,
+    *,
+    human: plan.Human = "nothing",
+) -> plan.Effect:
+    """What is decided behind two claims, the second of which was sent under the first token."""
+    first = plan.Entry(plan.PREPARED, 1, "first", 6, stamped=True, rows=10, sent=before)
+    again = replace(first, attempt=2, claim="again", sent=plan.ALONE)
+    entries = (first, again)
+    run, _ = plan.step(plan.start("me", 10, stamped=True, human=human)[0], entries)
+    run, _ = plan.step(run, plan.Ok())
+    run, _ = plan.step(run, (*entries, replace(again, attempt=3, claim="me")))
+    run, effect = plan.step(run, facts)
+    assert effect == plan.AskRecord()
+    return plan.step(run, record)[1]
+
+
+def test_a_record_that_a_further_token_has_overtaken_is_none() -> None:
+    """Nothing of that INSERT was there: its record does not stand for the one that came next."""
+    first = plan.Entry(plan.PREPARED, 1, "first", 6, stamped=False, rows=10, sent=plan.ALONE)
+    looked = replace(first, attempt=2, claim="looked")
+    anew = replace(looked, attempt=3, sent=plan.say_alone(2))
+    entries = (first, looked, anew)
+    run, _ = plan.step(plan.start("me", 10, stamped=False)[0], entries)
+    run, _ = plan.step(run, plan.Ok())
+    run, _ = plan.step(run, (*entries, replace(anew, attempt=4, claim="me")))
+    run, _ = plan.step(run, LOGS)
+    found = plan.step(run, plan.ServerRecord("written", "first"))[1]
+    assert isinstance(found, plan.Park)
+    assert "nothing of it was there later" in found.reason
+    own = plan.step(run, plan.ServerRecord("written", "looked"))[1]
+    assert own == plan.Settle(4, made_by="looked")
+
+
+def test_rows_removed_before_a_ledger_was_lost_stay_removed() -> None:
+    """Nobody knows which claims there were; rows that nobody removed are missing all the same."""
+    record = plan.ServerRecord("written", "of before")
+    assert forgotten(replace(REMOVED, counted=0), record) == plan.Settle(1)
+    assert isinstance(forgotten(LACKS, record), plan.Park)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_with_more_starts(backup: str, table: Table, how: str, *, running: bool)
         (PLAIN, LATER, Around(planned=False)),
         (Table(window=0), WAITS, Around(agreeing=False)),
         (PLAIN, Scenario(running=True), Around(saved=False)),
-        (LOGGED, Scenario(), Around(within=Guards(stays=False))),
+        (Table(window=0, logged=True), Scenario(), Around(within=Guards(stays=False))),
         (BARE, Scenario(), Around(within=Guards(dropped=False))),
     ],
 )
@@ -108,7 +108,7 @@ def test_without_a_guard_the_search_finds_it(
         # Between a running loader's look at the ledger and its claim.
         (PLAIN, Scenario("ledger first", running=True)),
         # What still runs goes into the table that was emptied.
-        (VIEWED, Scenario(how="truncated", flying=True)),
+        (Table(window=0, viewed=True, logged=True), Scenario(how="truncated", flying=True)),
     ],
 )
 def test_what_the_document_forbids_is_found(table: Table, scenario: Scenario) -> None:
