@@ -711,9 +711,15 @@ def _inserted(run: Run) -> tuple[Run, Effect]:
 
 def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
     """The answer to a repeat is also that of a server that has the token and lost the part."""
+    if facts.running:  # not counted; a server answers before it strikes the INSERT off its list
+        return run, _still_running(facts)
     if not _lacks(run, facts, run.rows):
         return _inserted(run)
     return replace(run, at="mark"), _lost_part(run, facts, run.rows)
+
+
+def _still_running(facts: InsertFacts) -> Done:
+    return Done("retry", facts.running, cause=RetryCause.STILL_RUNNING)
 
 
 def _tells(run: Run, facts: InsertFacts) -> bool:
@@ -801,7 +807,7 @@ def _decide(run: Run) -> Effect:
     """The order of proof for a block that an earlier claim may have inserted."""
     facts = run.facts
     if facts.running:
-        return Done("retry", facts.running, cause=RetryCause.STILL_RUNNING)
+        return _still_running(facts)
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)

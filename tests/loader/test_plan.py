@@ -916,6 +916,16 @@ def test_rows_removed_before_a_ledger_was_lost_stay_removed() -> None:
     assert isinstance(forgotten(LACKS, record), plan.Park)
 
 
+def test_a_repeat_that_seems_to_run_is_not_counted_yet() -> None:
+    """A server answers before its list of statements lacks the INSERT; or another's still runs."""
+    run, _ = repeated(replace(LACKS, inserted=1, margin=50, newest=7))
+    run, effect = plan.step(run, plan.Wrote(10))
+    assert effect == plan.Ask()
+    _, effect = plan.step(run, plan.InsertFacts(running="it runs"))
+    assert effect == plan.Done("retry", "it runs")
+    assert cast("plan.Done", effect).cause == RetryCause.STILL_RUNNING
+
+
 @pytest.mark.parametrize(
     "facts",
     [
