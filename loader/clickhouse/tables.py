@@ -236,7 +236,9 @@ class Tables:
         newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
         unconfirmed = self._unconfirmed(block, of, replica, claimed) if counted else ""
-        is_fewer = counted is not None and counted < block.rows
+        # A transform may make more rows than the block has, each version its own number.
+        made = max([run.rows, *(one.rows for one in run.earlier)])
+        is_fewer = counted is not None and counted < made
         inserted = inserted_since(of, run.since, newest, parts)
         margin = self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin

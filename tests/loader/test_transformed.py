@@ -17,7 +17,8 @@ from relay.config.settings import Settings
 from relay.operate.verify.judge.contents import landed
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.records_pb2 import Block
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, await_next_second, batch
+from tests.loader.test_evidence import create, window
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 
 MODULE = "transform_of_blocks"
@@ -27,6 +28,14 @@ def f(rows):
     return rows.filter(pc.equal(pc.bit_wise_and(rows["id"], 1), 0))
 """
 FOURTH = EVEN.replace("1), 0", "3), 0")
+THRICE = """
+import pyarrow as pa, pyarrow.compute as pc
+def f(rows):
+    columns = [pc.add(rows["id"], 1000), *rows.columns[1:]]
+    more = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    (made,) = pa.Table.from_batches([rows, more, more]).combine_chunks().to_batches()
+    return made
+"""
 NONE = "def f(rows): return rows.slice(0, 0)"
 
 
@@ -108,6 +117,26 @@ def test_a_retry_with_another_version_mixes_nothing(
     rows = 250 if version == FOURTH else 500
     assert copies(client, table) == (rows, rows)
     assert LandedRows(operator.settings()).made(table) == {block.id: rows}
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_more_rows_than_the_block_has_may_merge(
+    operator: Operator, journal: Journal, client: Client, database: str
+) -> None:
+    """300 of 100, and 200 behind a merge: that is no part that the table has lost."""
+    merging = create(
+        client, f"{database}.t", ", _block String", "ReplacingMergeTree", more=window(100)
+    )
+    await_next_second(client)
+    (block,) = journal.seal(merging, batch(0, 100))
+    operator.writes(THRICE)
+    killed(journal, [block], "after_insert", operator.settings())
+    others_insert(client, merging)
+    client.command(f"OPTIMIZE TABLE {merging} FINAL")
+    assert copies(client, merging) == (200, 200)
+    assert operator.load(block) == ["loaded"]
+    assert copies(client, merging) == (200, 200)
+    assert LandedRows(operator.settings()).made(merging) == {block.id: 300}
 
 
 @pytest.mark.usefixtures("without_logs")
