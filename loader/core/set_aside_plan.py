@@ -31,7 +31,9 @@ FEW = 32
 """Blocks tried together, once one of their table was loaded."""
 KEPT = 8 * FEW
 """Blocks of a queue that a loader has in memory, some 1.4 kB each. The ledger has the others."""
-_AT_ONCE = frozenset({About.TABLE, About.SIZE, About.BLOCK, About.UNKNOWN})
+_ALONE = frozenset({About.SIZE, About.BLOCK, About.UNKNOWN})
+"""What says nothing of the next block of the same table."""
+_AT_ONCE = _ALONE | {About.TABLE}
 _SHUTS = frozenset({About.TABLE, About.TABLE_NOW, About.SERVER})
 """What the next block of the same table would meet as well."""
 
@@ -96,6 +98,7 @@ class _TableAsides:
         due: when the next is tried.
         failures: tries in a row that loaded nothing.
         flows: how many are still to be tried, since one was loaded.
+        last: how many are still to have their last try in a run that ends.
         shut: why its new blocks need not be tried; empty: they are.
         troubles: of _SHUTS, what the failures were about since a block was loaded.
     """
@@ -106,6 +109,7 @@ class _TableAsides:
     after: Place | None = None
     failures: int = 0
     flows: int = 0
+    last: int = 0
     shut: str = ""
     troubles: set[str] = field(default_factory=set)
 
@@ -205,9 +209,9 @@ class Asides:
                 found.due, found.failures = min(found.due, now), 1
 
     def hurry(self, now: float) -> None:
-        """Make the blocks of every table due now."""
+        """Make the blocks of every table due now, each of them once, for a run that ends."""
         for table in self._tables.values():
-            table.due = now
+            table.due, table.last = now, len(table)
 
     def due(self, now: float) -> list[Block]:
         """Return the blocks to try next, all of one queue; none if it is too early."""
@@ -246,6 +250,7 @@ class Asides:
         for block in gone:
             found.waiting.pop(block, None)
         found.flows = max(0, found.flows - len(gone) - len(left))
+        found.last = max(0, found.last - len(gone) - len(left))
         if LOADED in gone.values() or DEAD in gone.values():
             found.open(now)
             # Those that wait since before; the ones that failed just now have had their turn.
@@ -253,11 +258,15 @@ class Asides:
         if any(one.about in _SHUTS for one in left):
             found.flows = 0
             found.troubles.clear()  # this is newer
+        if any(one.about not in _ALONE for one in left):
+            found.last = 0
         for one in left:
             self.put(one, now)
+        found.due = max(found.due, now)  # behind all that are due longer
         if left and not found.flows:
             found.failures += 1
-            found.due = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2**found.failures)
+            if not found.last:
+                found.due = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2**found.failures)
         self._forget()
 
     def _forget(self) -> None:

@@ -146,6 +146,59 @@ def test_a_table_that_flows_again_is_tried_at_once() -> None:
     assert found.due(1.5) == [], "too large for a limit stays too large"
 
 
+@pytest.mark.parametrize("flood", [PARKED, About.SIZE, LOADED])
+def test_a_table_with_many_due_blocks_waits_behind_the_others(flood: str) -> None:
+    """Red before: where none was loaded, all others waited until it had no block left."""
+    found = Asides()
+    for number in range(3 * FEW):
+        found.put(aside(number, About.SIZE, "a.flood"), 0.0)
+    found.put(aside(0, About.TABLE_NOW, "a.well"), 0.5)
+    if flood == About.SIZE:  # the first was loaded, and the others have their turns
+        found.tried("a.flood", of(*found.due(1.0)), [], 1.0)
+    now = 2.0
+    first = found.due(now)
+    assert {one.table for one in first} == {"a.flood"}
+    if flood == About.SIZE:
+        found.tried("a.flood", {}, [Aside(one, "large", flood) for one in first], now)
+    else:
+        found.tried("a.flood", {one.id: flood for one in first}, [], now)
+    assert [one.table for one in found.due(now)] == ["a.well"]
+    found.tried("a.well", of(*found.due(now)), [], now + 0.1)
+    assert found.due(now + 0.1)[0].table == "a.flood", "and it goes on"
+
+
+def last_tries(found: Asides, table: str, about: str, well: set[str]) -> list[str]:
+    """What a run that ends tries: those in `well` are loaded, others fail."""
+    found.hurry(0.0)
+    tried: list[str] = []
+    now = 0.0
+    while some := found.due(now):
+        now += 0.01
+        tried += [one.id for one in some]
+        able = [one for one in some if one.id in well]
+        left = [Aside(one, "no", about) for one in some if one not in able]
+        found.tried(table, of(*able), left, now)
+        assert len(tried) < 100, "spins"
+    return tried
+
+
+@pytest.mark.parametrize("well", [(), (7,), (3, 7), range(2, 9)])
+def test_a_run_that_ends_tries_each_block_that_failed_for_its_own_sake(well: list[int]) -> None:
+    """Red before: the oldest that failed kept the others from being tried, in each run anew."""
+    found, blocks = Asides(), [block(n) for n in range(9)]
+    found.found([Aside(one, "large", since_ms=n + 1) for n, one in enumerate(blocks)], {}, 0.0)
+    tried = last_tries(found, "a.b", About.SIZE, {block(n).id for n in well})
+    assert set(tried) == {one.id for one in blocks}
+    assert len(found) == len(blocks) - len(well)
+
+
+@pytest.mark.parametrize("about", [About.TABLE, About.SERVER, About.CONNECTION, ""])
+def test_a_run_that_ends_tries_one_block_of_a_table_that_takes_nothing(about: str) -> None:
+    found, blocks = Asides(), [block(n) for n in range(9)]
+    found.found([Aside(one, "no", since_ms=n + 1) for n, one in enumerate(blocks)], {}, 0.0)
+    assert last_tries(found, "a.b", about, set()) == [blocks[0].id]
+
+
 class Counted(str):
     """What a failure was about, that counts how often it is looked up."""
 
