@@ -4,11 +4,12 @@ Receives what the ledger, the journal and Spark's checkpoint say, gives one Star
 to stop. The ledger lives where the rows live, so it alone counts where it has a position:
 
     checkpoint   ledger's position   then
-    behind it    there               begin at the ledger's
+    behind it    there               begin at the ledger's, which may have been set back, or not
+    at it        there               begin at the ledger's
     beyond it    there               ClickHouse was set back: say so, begin at the ledger's
     there        none                the ledger was lost: stop, unless a person says so
     none         none                first start: begin with the journal's first record
-    none         there               begin at the ledger's, which may have been set back, or not
+    none         there               as behind it
 
 Where the journal's first record is behind the ledger's position, retention deleted what nobody
 read: stop, unless a person says so. But right behind each record that was settled lies the marker
@@ -118,7 +119,7 @@ def decide(facts: StartFacts) -> StartPlan:
     ends = {}
     for p, (_, high) in facts.bounds.items():
         before = unsure.get(p, Unsure(0))
-        end = high if why != "unsure" or p not in mine or aside else _come(facts, p, high)
+        end = high if why != "unsure" or p not in mine or aside else _come(facts, p, mine[p], high)
         if why != "unsure" or end > max(positions[p], before.end):
             ends[p], unsure[p] = end, before.and_before(end, why)
     return StartPlan(
@@ -298,9 +299,13 @@ def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
     )
 
 
-def _come(facts: StartFacts, partition: int, high: int) -> int:
-    """Return how far a loader may have come: the end of its last batch; else any offset."""
-    return high if facts.checkpoint is None else facts.checkpoint.planned.get(partition, 0)
+def _come(facts: StartFacts, partition: int, position: int, high: int) -> int:
+    """Return how far a loader may have come: the end of its last batch; else any offset.
+
+    A checkpoint behind the ledger's position is not that of the loader that came there.
+    """
+    planned = {} if facts.checkpoint is None else facts.checkpoint.planned
+    return planned[partition] if planned.get(partition, -1) >= position else high
 
 
 def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:

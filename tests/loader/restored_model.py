@@ -120,7 +120,7 @@ def _started(state: State, table: Table, around: Around, *, lost: bool = False) 
     found = None
     if state.checkpoint is not None:
         done, planned = state.checkpoint
-        found = CheckpointPositions(JOURNAL, {0: done}, {0: planned} if around.planned else {})
+        found = CheckpointPositions(JOURNAL, {0: done}, {0: planned if around.planned else done})
     facts = begin_plan.StartFacts("app", "ledger", JOURNAL, noted, {0: (0, 1)}, found, "here", lost)
     begun = begin_plan.decide(facts)
     position = begun.positions[0]

@@ -54,11 +54,32 @@ def test_an_empty_journal_leaves_nothing_unsure() -> None:
     assert (begun.positions, begun.ends) == ({0: 0}, {})
 
 
-@pytest.mark.parametrize("behind", [{}, {0: 40, 1: 20}, {0: 39, 1: 20}, {0: 1}])
-def test_a_checkpoint_that_is_not_beyond_the_ledger_changes_nothing(behind: dict[int, int]) -> None:
-    begun = decide(facts(BOTH, CheckpointPositions("J", behind)))
+@pytest.mark.parametrize("ended", [{}, {0: 40, 1: 20}, {0: 39, 1: 20}, {0: 1}])
+def test_a_checkpoint_whose_last_batch_ends_at_the_ledgers_position_changes_nothing(
+    ended: dict[int, int],
+) -> None:
+    begun = decide(facts(BOTH, CheckpointPositions("J", ended, {0: 40, 1: 20})))
     assert begun.positions == {0: 40, 1: 20}
     assert (begun.new, begun.ends, begun.aside, begun.warnings) == ({}, {}, False, ())
+
+
+@pytest.mark.parametrize(
+    ("behind", "ends"),
+    [
+        ({}, {0: 100, 1: 50}),
+        ({0: 1}, {0: 100, 1: 50}),
+        ({0: 39, 1: 19}, {0: 100, 1: 50}),
+        ({0: 40, 1: 19}, {1: 50}),
+        ({0: 40}, {1: 50}),
+    ],
+)
+def test_a_checkpoint_behind_the_ledger_says_nothing_of_how_far_others_came(
+    behind: dict[int, int], ends: dict[int, int]
+) -> None:
+    """As none. Red before: of a restored ClickHouse no table was asked, and rows doubled."""
+    begun = decide(facts(BOTH, CheckpointPositions("J", behind, behind)))
+    assert (begun.positions, begun.aside, begun.warnings) == ({0: 40, 1: 20}, False, ())
+    assert (begun.ends, begun.why) == (ends, "unsure")
 
 
 def test_a_batch_that_was_only_planned_may_have_been_done() -> None:
@@ -143,7 +164,11 @@ def test_of_a_record_that_was_settled_the_marker_alone_may_be_deleted() -> None:
     """A relay's transaction has one record in a partition; behind it, where loaders stand, this."""
     for bounds in ((102, 102), (102, 300)):
         begun = decide(
-            facts({("J", 0): 101}, CheckpointPositions("J", {0: 101}), bounds={0: bounds})
+            facts(
+                {("J", 0): 101},
+                CheckpointPositions("J", {0: 101}, {0: 101}),
+                bounds={0: bounds},
+            )
         )
         assert (begun.positions, begun.new, begun.warnings) == ({0: 102}, {0: 102}, ())
         assert (begun.ends, begun.aside) == ({}, False)
@@ -233,7 +258,7 @@ def test_letters_are_looked_for_up_to_where_an_earlier_start_was_unsure() -> Non
 
 def test_no_letters_are_looked_for_of_blocks_that_no_loader_can_have_met() -> None:
     """Negative control: the checkpoint says so, or the position has come beyond."""
-    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 40}, {0: 45})))
+    begun = decide(facts(BOTH, CheckpointPositions("J", {0: 40, 1: 20}, {0: 45, 1: 20})))
     assert end_unsure(begun, BOUNDS) == {0: 45, 1: 20}
     beyond = decide(facts(noted=Noted({("J", 0): 100, ("J", 1): 50}, {("J", 0): Unsure(70)})))
     assert end_unsure(beyond, BOUNDS) == {0: 100, 1: 50}
