@@ -99,6 +99,7 @@ class _TableAsides:
         failures: tries in a row that loaded nothing.
         flows: how many are still to be tried, since one was loaded.
         last: how many are still to have their last try in a run that ends.
+        elsewhere: of its turn, the last look into the ledger found blocks of another queue alone.
         shut: why its new blocks need not be tried; empty: they are.
         troubles: of _SHUTS, what the failures were about since a block was loaded.
     """
@@ -110,6 +111,7 @@ class _TableAsides:
     failures: int = 0
     flows: int = 0
     last: int = 0
+    elsewhere: bool = False
     shut: str = ""
     troubles: set[str] = field(default_factory=set)
 
@@ -163,8 +165,17 @@ class Asides:
     def lacks(self, now: float) -> bool:
         """Return whether the next blocks to try are in the ledger alone."""
         return any(
-            table.rest and not table.waiting and table.due <= now for table in self._tables.values()
+            table.rest
+            and not table.waiting
+            and table.due <= now
+            and not (table.elsewhere and self._has(name))
+            for name, table in self._tables.items()
         )
+
+    def _has(self, of: str) -> bool:
+        """Return whether blocks of a turn are in memory, whatever their queues."""
+        waiting = (one for table in self._tables.values() for one in table.waiting.values())
+        return any(turn(one.block) == of for one in waiting)
 
     def found(self, blocks: Iterable[Aside], rest: Mapping[str, int], now: float) -> None:
         """Take the ledger's list of set-aside blocks; forget all others.
@@ -178,7 +189,7 @@ class Asides:
         last = {turn(one.block): (one.since_ms, one.block.id) for one in by_id.values()}
         of = {name: queue(one.block) for name, one in by_id.items()}
         for key, table in self._tables.items():
-            table.rest = 0
+            table.rest, table.elsewhere = 0, False
             kept = [one for name, one in table.waiting.items() if of.get(name) == key]
             table.waiting = {
                 one.block.id: replace(one, since_ms=by_id.pop(one.block.id).since_ms)
@@ -191,7 +202,7 @@ class Asides:
             table = self._tables.setdefault(key, _TableAsides(now))
             table.rest = more
             if not table.waiting:  # all of these have another queue
-                table.after = last.get(key, table.after)
+                table.elsewhere, table.after = True, last.get(key, table.after)
         self._forget()
 
     def loaded(self, table: str, now: float) -> None:

@@ -88,12 +88,13 @@ class SetAside:
         self._asides = Asides()
         self._lock = threading.Lock()
         self._trying = threading.Lock()
-        self._said = ""
+        self._said: dict[str, str] = {}
         self._parted = False
         self.parked = 0
         self._stopping, self._asked = threading.Event(), threading.Event()
         self._worker: Worker | None = None
         self._listed: float | None = None
+        self._lists = True
         self._begun_ms = 0
         self._error: Exception | None = None
 
@@ -156,9 +157,7 @@ class SetAside:
             while not self._asked.is_set() and (self._few() or self._left_out()):
                 pass
         except Unavailable as error:
-            self._say(
-                f"cannot try the blocks that stand aside: {error.message}", level=logging.WARNING
-            )
+            self._cannot("try", error)
         finally:
             self._drop()
         with self._lock:
@@ -178,10 +177,7 @@ class SetAside:
                 while not self._ends() and (self._few() or self._left_out()):
                     pass
             except RelayError as error:  # of all tables: the micro-batches end or wait for it
-                if error.message != self._said:
-                    text = f"cannot try the blocks that stand aside: {error.message}"
-                    self._say(text, level=logging.WARNING)
-                    self._said = error.message
+                self._cannot("try", error)
                 self._drop()
             except Exception as error:  # noqa: BLE001 - raised by the job, whose thread it ends
                 self._error = error
@@ -193,12 +189,31 @@ class SetAside:
     def _ends(self) -> bool:
         return self._stopping.is_set() or self._asked.is_set()
 
+    def _cannot(self, do: str, error: RelayError) -> None:
+        if error.message != self._said.get(do):
+            text = f"cannot {do} the blocks that stand aside: {error.message}"
+            self._say(text, level=logging.WARNING)
+            self._said[do] = error.message
+
     def _list(self, now: float) -> None:
+        """Look into the ledger, which may meet a limit of the user, as it reads all of the app.
+
+        Then the blocks in memory are tried without it. Nor is it asked again at once.
+
+        Raises:
+            Unavailable, Refused: as the ledger, where it answers nothing else either.
+        """
         self._begun_ms = self._begun_ms or self._ledger.now_ms()
         with self._lock:
             after = self._asides.places()
-        resting = self._ledger.next_aside(after, KEPT)
-        self._listed, self.parked = now, resting.parked
+        try:
+            resting = self._ledger.next_aside(after, KEPT)
+        except Unavailable as error:
+            self._ledger.now_ms()
+            self._listed, self._lists = now, False
+            self._cannot("list", error)
+            return
+        self._listed, self._lists, self.parked = now, True, resting.parked
         asides, rest = [self._aside(one) for one in resting.next], Counter(resting.counts)
         rest.subtract(turn(one.block) for one in asides)
         with self._lock:
@@ -223,7 +238,7 @@ class SetAside:
             now = time.monotonic()
             with self._lock:
                 lacks = self._asides.lacks(now)
-            if lacks:
+            if lacks and self._lists:
                 self._list(now)
             with self._lock:
                 blocks = self._asides.due(now)

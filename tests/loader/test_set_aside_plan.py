@@ -20,8 +20,10 @@ from loader.core.set_aside_plan import (
     queue,
     stands_aside,
 )
+from loader.core.waiting import LETTERS
 from loader.spark.micro_batch import listed, named
 from relay.clickhouse.errors import About
+from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 
 
@@ -285,6 +287,33 @@ def test_of_many_blocks_a_few_are_in_memory_and_all_have_their_turn() -> None:
     assert refills < 5
     found.found(ledger.values(), {}, now)
     assert len(found) == len(hopeless)
+
+
+@pytest.mark.parametrize("to_letters", [False, True])
+def test_blocks_of_another_queue_are_listed_once(*, to_letters: bool) -> None:
+    """The ledger counts by their ids, and a person said otherwise. Red before: at each look."""
+    mark, of_them = ("", "a.b") if to_letters else (LEFT_OUT, f"a.b{LETTERS}")
+    some = [
+        Aside(Block(id=f"app:a.b:0:0:{n}{mark}", table="a.b", to_dead_letters=to_letters))
+        for n in range(KEPT)
+    ]
+    found = Asides()
+    found.found(some, {of_them: 9}, 0.0)
+    assert len(found) == KEPT + 9
+    of = queue(some[0].block)
+    assert of != of_them
+    now = 0.0
+    for _ in range(5):
+        assert not found.lacks(now)
+        found.tried(of, {}, [Aside(one, "no", About.TABLE) for one in found.due(now)], now)
+        now += LONGEST_SECONDS
+    assert not found.lacks(now)
+    while due := found.due(now):
+        assert not found.lacks(now), "some of those that were listed wait still"
+        found.tried(of, {one.id: DEAD for one in due}, [], now)
+    assert found.lacks(now), "the others are in the ledger alone"
+    found.found([Aside(block(3))], {}, now)
+    assert not found.lacks(now)
 
 
 def test_new_blocks_of_a_table_with_many_stay_in_the_ledger() -> None:
