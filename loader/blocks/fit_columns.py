@@ -23,6 +23,7 @@ from relay.schema.types.column_type import (
     parse_type,
     recorded_type,
 )
+from relay.schema.types.exact_cast import exact_cast
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
 from relay.schema.types.ticks import base_type, loses_units, ticks
@@ -91,7 +92,7 @@ def _cast(name: str, array: Any, meant: ColumnType) -> Any:
     if array.type.equals(meant.arrow):
         return array
     try:
-        return pc.cast(_counted(array, meant), meant.arrow)
+        return exact_cast(_counted(array, meant), meant.arrow)
     except pa.ArrowException as error:
         raise CannotTransform(
             f"the transform returned column {name} as {array.type}, but {meant.clickhouse} needs "

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue, BatchOrigin, value_at
-from relay.produce.leaf_conversion import as_strings
 from relay.schema.types.column_type import parse_type
+from relay.schema.types.exact_cast import as_strings
 from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.ticks import base_type
 

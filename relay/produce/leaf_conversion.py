@@ -15,6 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.produce.date_texts import iso_dates
+from relay.schema.types.exact_cast import (
+    as_strings,
+    is_text,
+    refuse_infinity,
+    refuse_other_than_0_and_1,
+)
 from relay.schema.types.ticks import base_type, ticks
 
 if TYPE_CHECKING:
@@ -26,7 +32,6 @@ _SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
 _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
-_INFINITY = r"^[+-]?inf(inity)?$"
 _DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
 """Digits that are a day, or a second, of the years that ClickHouse holds."""
 _DIGITS_MOST = 76
@@ -38,7 +43,7 @@ def leaf(array: Array, kind: Scalar) -> Array:
     target = kind.wire
     if array.null_count == len(array):
         return pa.nulls(len(array)).cast(target)
-    if target != pa.binary() and _is_text(array.type):
+    if target != pa.binary() and is_text(array.type):
         _refuse_other_than_utf8(array)
     if array.type == target:
         return array
@@ -51,7 +56,7 @@ def leaf(array: Array, kind: Scalar) -> Array:
             array = _shortest(array, int(decimal[1] or 0))
         return _digits(array)
     if target in (pa.string(), pa.binary()):
-        if not _is_text(array.type):
+        if not is_text(array.type):
             raise pa.ArrowInvalid(f"{array.type} is not text")
         return array.cast(target)
     return _number(array, target)
@@ -62,9 +67,9 @@ def _number(array: Array, target: pa.DataType) -> Array:
     if pa.types.is_temporal(array.type):
         # Its count is of whatever unit its reader chose, and of another in the next row.
         raise pa.ArrowInvalid(f"{array.type} is a time: give the number that is meant")
-    if target == pa.bool_() and not _is_text(array.type):
-        array = _no_other_than_0_and_1(array)
-    if pa.types.is_integer(target) and _is_text(array.type):
+    if target == pa.bool_() and not is_text(array.type):
+        refuse_other_than_0_and_1(array)
+    if pa.types.is_integer(target) and is_text(array.type):
         return _whole(array, target)
     return _nearest(array, target) if pa.types.is_floating(target) else array.cast(target)
 
@@ -86,16 +91,7 @@ def _nearest(array: Array, target: pa.DataType) -> Array:
     """
     # Arrow's own check wants every digit of whole numbers, but of no others.
     numbers: Array = array.cast(target, safe=not pa.types.is_integer(array.type))
-    infinite: Any = pc.is_inf(numbers)
-    if not pc.any(infinite).as_py():
-        return numbers
-    meant: Any = pa.scalar(value=False)
-    if _is_text(array.type):
-        meant = pc.match_substring_regex(as_strings(array), _INFINITY, ignore_case=True)
-    elif pa.types.is_floating(array.type):
-        meant = infinite if pa.types.is_float16(array.type) else pc.is_inf(array)
-    if pc.any(pc.and_not(infinite, meant)).as_py():
-        raise pa.ArrowInvalid("the number is too large, and would be infinite")
+    refuse_infinity(array, numbers)
     return numbers
 
 
@@ -142,7 +138,7 @@ def _out_of_range(array: Array, scale: int) -> Any:
 
 def _digits(array: Array) -> Array:
     """Whole and decimal numbers as text, without an exponent."""
-    if _is_text(array.type) or pa.types.is_integer(array.type):
+    if is_text(array.type) or pa.types.is_integer(array.type):
         return array.cast(pa.string())
     if not pa.types.is_decimal(array.type):
         raise pa.ArrowInvalid(f"{array.type} is neither text nor an exact number")
@@ -178,45 +174,11 @@ def _refuse_other_than_utf8(array: Array) -> None:
         raise pa.ArrowInvalid("a text is not UTF-8") from error
 
 
-def _no_other_than_0_and_1(array: Array) -> Array:
-    numbers: Any = array.cast(pa.int64())
-    if not pc.all(pc.is_in(numbers, value_set=pa.array([0, 1, None], pa.int64()))).as_py():
-        raise pa.ArrowInvalid("neither 0 nor 1")
-    return array
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    return bool(
-        kinds.is_string(type_)
-        or kinds.is_large_string(type_)
-        or kinds.is_string_view(type_)
-        or kinds.is_binary(type_)
-        or kinds.is_large_binary(type_)
-        or kinds.is_fixed_size_binary(type_)
-    )
-
-
-def as_strings(array: Any) -> Array:
-    """Return texts of whatever Arrow type as its strings, also those that are not UTF-8.
-
-    Other arrays are returned as they are.
-    """
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    if pa.types.is_fixed_size_binary(array.type):
-        array = array.cast(pa.binary())
-    found: Array = array
-    if _is_text(array.type):
-        found = array.cast(options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
-    return found
-
-
 def _time(array: Array, base: str) -> Array:
     """Dates and times as the integers on the wire: days, seconds or ticks."""
     if pa.types.is_integer(array.type):
         return array
-    if not _is_text(array.type):
+    if not is_text(array.type):
         return ticks(array, base)
     texts: Any = array.cast(pa.string())
     try:

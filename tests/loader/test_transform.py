@@ -242,6 +242,62 @@ def test_times_and_parts_that_do_not_fit_are_refused(
         fitted(row.append_column("at", values), row, {**COLUMNS, "at": type_}, "_block")
 
 
+LOST = [
+    ("Float32", pa.array([6e38]), "would be infinite"),
+    ("Float32", pa.array(["6e38"]), "would be infinite"),
+    ("Float64", pa.array(["1e400"]), "would be infinite"),
+    ("Array(Float32)", pa.array([[1.0, -6e38]]), "would be infinite"),
+    ("Tuple(a Float32)", pa.array([{"a": 6e38}]), "would be infinite"),
+    (
+        "Map(String, Float32)",
+        pa.array([[("k", 6e38)]], pa.map_(pa.string(), pa.float64())),
+        "would be infinite",
+    ),
+    ("Bool", pa.array([2], pa.int8()), "neither 0 nor 1"),
+    ("Bool", pa.array([0.5]), "."),
+    ("Array(Bool)", pa.array([[0, 2]]), "neither 0 nor 1"),
+]
+
+
+@pytest.mark.parametrize(("type_", "values", "why"), LOST)
+def test_a_number_that_would_be_another_is_refused(type_: str, values: pa.Array, why: str) -> None:
+    """Arrow's own cast makes infinity of 6e38 and true of 2, and calls that safe."""
+    row = ROWS.slice(0, 1)
+    with pytest.raises(CannotTransform, match=why):
+        fitted(row.append_column("v", values), row, {**COLUMNS, "v": type_}, "_block")
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "meant"),
+    [
+        ("Float32", pa.array([0.1]), pa.scalar(0.1, pa.float32()).as_py()),
+        ("Float32", pa.array([float("inf")]), float("inf")),
+        ("Float32", pa.array(["-inf"]), float("-inf")),
+        ("Bool", pa.array([1.0]), True),
+        ("Array(Bool)", pa.array([[]], pa.list_(pa.int8())), []),
+        (
+            "Array(Nullable(Bool))",
+            pa.array([[0, 1, None]], pa.large_list(pa.int8())),
+            [0, 1, None],
+        ),
+        ("Array(Float32)", pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2)), [1.0, 2.0]),
+        (
+            "Map(String, Array(Bool))",
+            pa.array([[("k", [1])]], pa.map_(pa.string(), pa.list_(pa.int8()))),
+            [{"key": "k", "value": [True]}],
+        ),
+    ],
+)
+def test_a_number_that_stays_what_it_is_goes_in(
+    type_: str, values: pa.Array, meant: object
+) -> None:
+    """The control: rounded as floats are, infinite as it was meant, in whatever list."""
+    rows = pa.concat_arrays([values, pa.nulls(1, values.type), values])[1:]
+    made = ROWS.slice(0, 2).append_column("v", rows)
+    found = fitted(made, ROWS.slice(0, 2), {**COLUMNS, "v": type_}, "_block")
+    assert found.column("v").to_pylist() == [None, meant]
+
+
 TIME = pa.array([MIDNIGHT], pa.timestamp("s"))
 PARTS = [
     ("Nullable(Tuple(a Int64))", [{"a": 7}], "parts a, and needs given, tuple"),

@@ -1,0 +1,139 @@
+"""Arrow's cast, with the values for which it loses something without a word; pure.
+
+Arrow checks neither whether a number that becomes a float becomes infinite, nor whether one that
+becomes true is 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relay.schema.types.arrow_parts import decoded_type
+
+if TYPE_CHECKING:
+    Array = pa.Array[Any]
+
+_INFINITY = r"^[+-]?inf(inity)?$"
+
+
+def exact_cast(array: Any, wanted: pa.DataType) -> Array:
+    """Return an array in another type; of numbers only a float's digits are rounded.
+
+    Parts of structs are paired by name; one that is not given is null.
+
+    Raises:
+        ArrowException: some value, or part of one, does not convert.
+    """
+    if (decoded := decoded_type(array.type)) != array.type:
+        array = array.cast(decoded)
+    if array.type.equals(wanted):
+        found: Array = array
+    elif isinstance(wanted, pa.StructType) and isinstance(array.type, pa.StructType):
+        found = _struct(array, wanted)
+    elif pa.types.is_list(wanted) and _is_list(array.type):
+        found = _list(array, wanted)
+    else:
+        found = _leaf(array, wanted)
+    return found
+
+
+def _struct(array: Any, wanted: pa.StructType) -> Array:
+    names = [field.name for field in array.type]
+    given = dict(zip(names, array.flatten(), strict=True))
+    columns = [
+        exact_cast(given.get(field.name, pa.nulls(len(array))), field.type) for field in wanted
+    ]
+    mask = array.is_null() if array.null_count else None
+    struct: Array = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=mask)
+    return struct
+
+
+def _list(array: Any, wanted: Any) -> Array:
+    if isinstance(array.type, pa.MapType):
+        entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
+        array = array.cast(pa.list_(entry))
+    lengths: Any = pc.list_value_length(array)
+    filled = lengths.fill_null(0).to_numpy(zero_copy_only=False)
+    offsets: Any = pa.array(np.concatenate([[0], np.cumsum(filled, dtype=np.int64)]))
+    lists: Array = pa.ListArray.from_arrays(
+        offsets.cast(pa.int32()),
+        exact_cast(array.flatten(), wanted.value_type),
+        type=wanted,
+        mask=array.is_null() if array.null_count else None,
+    )
+    return lists
+
+
+def _leaf(array: Any, wanted: pa.DataType) -> Array:
+    if pa.types.is_boolean(wanted) and not is_text(array.type):
+        refuse_other_than_0_and_1(array)
+    found: Array = pc.cast(array, wanted)
+    if pa.types.is_floating(wanted):
+        refuse_infinity(array, found)
+    return found
+
+
+def refuse_infinity(given: Any, numbers: Any) -> None:
+    """Raise ArrowInvalid where a float is infinite and what was given for it is not."""
+    infinite: Any = pc.is_inf(numbers)
+    if not pc.any(infinite).as_py():
+        return
+    meant: Any = pa.scalar(value=False)
+    if is_text(given.type):
+        meant = pc.match_substring_regex(as_strings(given), _INFINITY, ignore_case=True)
+    elif pa.types.is_floating(given.type):
+        meant = infinite if pa.types.is_float16(given.type) else pc.is_inf(given)
+    if pc.any(pc.and_not(infinite, meant)).as_py():
+        raise pa.ArrowInvalid("the number is too large, and would be infinite")
+
+
+def refuse_other_than_0_and_1(array: Any) -> None:
+    """Raise ArrowInvalid where a number stands neither for false nor for true."""
+    numbers: Any = array.cast(pa.int64())
+    known: Any = pc.is_in(numbers, value_set=pa.array([0, 1, None], pa.int64()))
+    if pc.any(pc.invert(known)).as_py():
+        raise pa.ArrowInvalid("neither 0 nor 1")
+
+
+def as_strings(array: Any) -> Array:
+    """Return texts of whatever Arrow type as its strings, also those that are not UTF-8.
+
+    Other arrays are returned as they are.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    found: Array = array
+    if is_text(array.type):
+        found = array.cast(options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+    return found
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Return whether values are strings or bytes."""
+    kinds = pa.types
+    return bool(
+        kinds.is_string(type_)
+        or kinds.is_large_string(type_)
+        or kinds.is_string_view(type_)
+        or kinds.is_binary(type_)
+        or kinds.is_large_binary(type_)
+        or kinds.is_fixed_size_binary(type_)
+    )
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
+        kinds.is_list(type_)
+        or kinds.is_large_list(type_)
+        or kinds.is_fixed_size_list(type_)
+        or kinds.is_list_view(type_)
+        or kinds.is_large_list_view(type_)
+        or kinds.is_map(type_)
+    )
