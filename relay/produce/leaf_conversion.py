@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from relay.produce.date_texts import iso_dates
 from relay.schema.types.exact_cast import (
+    DIGITS_MOST,
     as_strings,
+    decimal_texts,
     is_text,
     refuse_infinity,
     refuse_other_than_0_and_1,
@@ -34,8 +36,6 @@ _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
 """Digits that are a day, or a second, of the years that ClickHouse holds."""
-_DIGITS_MOST = 76
-"""Of a Decimal, in ClickHouse and in Arrow."""
 
 
 def leaf(array: Array, kind: Scalar) -> Array:
@@ -107,7 +107,7 @@ def _shortest(array: Array, scale: int) -> Array:
         raise pa.ArrowInvalid(f"{first} is not a decimal number")
     refused = pa.ArrowInvalid(
         "a float is converted through its shortest decimal text, which here has more than "
-        f"{scale} digits after the point, or more than {_DIGITS_MOST} in all: use decimal.Decimal "
+        f"{scale} digits after the point, or more than {DIGITS_MOST} in all: use decimal.Decimal "
         "or text"
     )
     # Of 16 bits none is as small, and Arrow compares none.
@@ -115,7 +115,7 @@ def _shortest(array: Array, scale: int) -> Array:
         raise refused
     texts: Any = array.cast(pa.string())
     try:
-        numbers: Array = texts.cast(pa.decimal256(_DIGITS_MOST, scale))
+        numbers: Array = texts.cast(pa.decimal256(DIGITS_MOST, scale))
     except pa.ArrowInvalid as error:
         raise refused from error
     return numbers
@@ -130,7 +130,7 @@ def _out_of_range(array: Array, scale: int) -> Any:
     # As the array's own type has them: a float32 of 0.01 is less than the double 0.01.
     least, most = (
         pa.scalar(float(f"1e{exponent}")).cast(array.type, safe=False)
-        for exponent in (-scale, _DIGITS_MOST - scale)
+        for exponent in (-scale, DIGITS_MOST - scale)
     )
     tiny = pc.and_(pc.greater(size, pa.scalar(0.0, array.type)), pc.less(size, least))
     return pc.or_(tiny, pc.greater_equal(size, most))
@@ -142,26 +142,7 @@ def _digits(array: Array) -> Array:
         return array.cast(pa.string())
     if not pa.types.is_decimal(array.type):
         raise pa.ArrowInvalid(f"{array.type} is neither text nor an exact number")
-    scale = array.type.scale
-    wide = array.cast(pa.decimal256(_DIGITS_MOST, scale))
-    # The same number without its point: Arrow writes small ones with an exponent.
-    units: Any = pa.Array.from_buffers(
-        pa.decimal256(_DIGITS_MOST, 0), len(wide), wide.buffers(), -1, wide.offset
-    )
-    text: Any = units.cast(pa.string())
-    if scale <= 0:
-        whole: Array = pc.binary_join_element_wise(text, "0" * -scale, "")
-        return whole
-    digits: Any = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
-    sign: Any = pc.if_else(pc.starts_with(text, "-"), "-", "")
-    parts = [
-        sign,
-        pc.utf8_slice_codeunits(digits, 0, -scale),
-        ".",
-        pc.utf8_slice_codeunits(digits, -scale),
-    ]
-    joined: Array = pc.binary_join_element_wise(*parts, "")
-    return joined
+    return decimal_texts(array)
 
 
 def _refuse_other_than_utf8(array: Array) -> None:

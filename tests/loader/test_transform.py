@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from datetime import date
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
@@ -296,6 +297,20 @@ def test_a_number_that_stays_what_it_is_goes_in(
     made = ROWS.slice(0, 2).append_column("v", rows)
     found = fitted(made, ROWS.slice(0, 2), {**COLUMNS, "v": type_}, "_block")
     assert found.column("v").to_pylist() == [None, meant]
+
+
+@pytest.mark.parametrize("type_", ["Decimal(18, 8)", "String"])
+def test_a_small_decimal_is_written_without_an_exponent(type_: str) -> None:
+    """As Arrow writes it, 0E-8, no Decimal takes it."""
+    prices = pa.array([Decimal("0E-8"), Decimal("-1E-8"), None], pa.decimal128(18, 8))
+    texts = ["0.00000000", "-0.00000001", None]
+    rows = ROWS.slice(0, 3)
+    made = rows.append_column("one", prices)
+    made = made.append_column("list", pa.array([prices[:2].to_pylist()] * 3, pa.list_(prices.type)))
+    types = {"one": type_, "list": f"Array({type_})"}
+    found = fitted(made, rows, {**COLUMNS, **types}, "_block")
+    assert found.column("one").to_pylist() == texts
+    assert found.column("list").to_pylist() == [texts[:2]] * 3
 
 
 TIME = pa.array([MIDNIGHT], pa.timestamp("s"))

@@ -1,7 +1,7 @@
 """Arrow's cast, with the values for which it loses something without a word; pure.
 
 Arrow checks neither whether a number that becomes a float becomes infinite, nor whether one that
-becomes true is 1.
+becomes true is 1; of a small decimal number it writes a text with an exponent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     Array = pa.Array[Any]
 
 _INFINITY = r"^[+-]?inf(inity)?$"
+DIGITS_MOST = 76
+"""Of a Decimal, in ClickHouse and in Arrow."""
 
 
 def exact_cast(array: Any, wanted: pa.DataType) -> Array:
@@ -71,6 +73,8 @@ def _list(array: Any, wanted: Any) -> Array:
 def _leaf(array: Any, wanted: pa.DataType) -> Array:
     if pa.types.is_boolean(wanted) and not is_text(array.type):
         refuse_other_than_0_and_1(array)
+    if pa.types.is_decimal(array.type) and pa.types.is_string(wanted):
+        array = decimal_texts(array)
     found: Array = pc.cast(array, wanted)
     if pa.types.is_floating(wanted):
         refuse_infinity(array, found)
@@ -97,6 +101,30 @@ def refuse_other_than_0_and_1(array: Any) -> None:
     known: Any = pc.is_in(numbers, value_set=pa.array([0, 1, None], pa.int64()))
     if pc.any(pc.invert(known)).as_py():
         raise pa.ArrowInvalid("neither 0 nor 1")
+
+
+def decimal_texts(array: Any) -> Array:
+    """Return decimal numbers as text, with every digit of their scale and without an exponent."""
+    scale = array.type.scale
+    wide = array.cast(pa.decimal256(DIGITS_MOST, scale))
+    # The same number without its point: Arrow writes small ones with an exponent.
+    units: Any = pa.Array.from_buffers(
+        pa.decimal256(DIGITS_MOST, 0), len(wide), wide.buffers(), -1, wide.offset
+    )
+    text: Any = units.cast(pa.string())
+    if scale <= 0:
+        whole: Array = pc.binary_join_element_wise(text, "0" * -scale, "")
+        return whole
+    digits: Any = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
+    sign: Any = pc.if_else(pc.starts_with(text, "-"), "-", "")
+    parts = [
+        sign,
+        pc.utf8_slice_codeunits(digits, 0, -scale),
+        ".",
+        pc.utf8_slice_codeunits(digits, -scale),
+    ]
+    joined: Array = pc.binary_join_element_wise(*parts, "")
+    return joined
 
 
 def as_strings(array: Any) -> Array:
