@@ -27,7 +27,7 @@ from relay.schema.types.exact_cast import exact_cast
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
 from relay.schema.types.ticks import base_type, loses_units, ticks
-from relay.schema.types.variant import NullableTuple, Variant
+from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
 
 def fitted(
@@ -135,10 +135,15 @@ def _wrong_value(kind: TypeKind, array: Any) -> tuple[int, str] | None:
         case Nullable(inner=inner) | Wrapped(inner=inner):
             return _wrong_value(inner, array)
         case Array(items=items):
-            return _wrong_value(items, array.flatten())
-        case Tuple(parts=parts):
-            found = (_wrong_value(*one) for one in zip(parts, array.flatten(), strict=True))
-            return next((one for one in found if one is not None), None)
+            held, why = array.flatten(), f"a null in {kind.text}"
+            return _wrong_null(items, held.is_null(), why) or _wrong_value(items, held)
+        case Tuple(names=names, parts=parts):
+            for name, part, column in zip(names, parts, array.flatten(), strict=True):
+                absent = pc.and_(column.is_null(), array.is_valid())
+                why = f"a null in {kind.text}: {name}"
+                if wrong := _wrong_null(part, absent, why) or _wrong_value(part, column):
+                    return wrong
+            return None
         case NullableTuple(inner=inner):
             return _wrong_choice(kind, array, (inner,))
         case Variant(parts=parts):
@@ -148,6 +153,15 @@ def _wrong_value(kind: TypeKind, array: Any) -> tuple[int, str] | None:
     bad = kind.check(array)
     row = -1 if bad is None else pc.index(bad, value=True).as_py()
     return None if row < 0 else (row, kind.complaint(array[row].as_py()))
+
+
+def _wrong_null(kind: TypeKind, absent: Any, why: str) -> tuple[int, str] | None:
+    """Return the place of the first null where the kind holds none: INSERT would make 0 of it.
+
+    A row's own null is not among them: it means the column's DEFAULT.
+    """
+    row = -1 if holds_null(kind) else pc.index(absent, value=True).as_py()
+    return None if row < 0 else (row, why)
 
 
 def _wrong_choice(kind: TypeKind, array: Any, parts: Sequence[TypeKind]) -> tuple[int, str] | None:
@@ -162,7 +176,8 @@ def _wrong_choice(kind: TypeKind, array: Any, parts: Sequence[TypeKind]) -> tupl
         first = array.type.field(0).name
         return row, f"{first} of {kind.text} is {which[row].as_py()}, not 0 to {len(parts)}"
     for number, (part, column) in enumerate(zip(parts, columns, strict=True), 1):
-        wrong = _wrong_value(part, column.filter(pc.equal(which, pa.scalar(number, which.type))))
-        if wrong is not None:
+        chosen = column.filter(pc.equal(which, pa.scalar(number, which.type)))
+        why = f"a null in {kind.text}: {array.type.field(number).name}"
+        if wrong := _wrong_null(part, chosen.is_null(), why) or _wrong_value(part, chosen):
             return wrong
     return None

@@ -22,13 +22,14 @@ import pyarrow as pa
 
 from relay.errors import ConfigError
 from relay.produce.leaf_conversion import leaf
-from relay.produce.nested_conversion import holds_null, to_wire
+from relay.produce.nested_conversion import to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import live_columns
 from relay.schema.types.column_type import parse_type
 from relay.schema.types.kind import Nullable, Scalar
+from relay.schema.types.variant import holds_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

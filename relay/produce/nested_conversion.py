@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
-from relay.schema.types.variant import NullableTuple, Variant
+from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,13 +52,6 @@ def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
         case Tuple() | Variant():
             return _struct(array, kind, leaf)
     raise AssertionError(f"no conversion for {kind.text}")
-
-
-def holds_null(kind: TypeKind) -> bool:
-    """Return whether null is a value where this kind stands in an Array, a Map or a Tuple."""
-    if isinstance(kind, Wrapped):
-        return holds_null(kind.inner)
-    return kind.optional or isinstance(kind, Variant)
 
 
 def holds_infinity(array: Any) -> bool:

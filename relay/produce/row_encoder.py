@@ -22,13 +22,12 @@ from google.protobuf import message_factory
 
 from relay.errors import ConfigError
 from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
-from relay.produce.nested_conversion import holds_null
 from relay.rows.judgement import LEFT_OUT, UNEVEN
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped
 from relay.schema.types.ticks import base_type
-from relay.schema.types.variant import NullableTuple, Variant
+from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

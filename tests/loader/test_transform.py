@@ -18,6 +18,7 @@ from loader.blocks.transform import CannotTransform, Transform, Transforms
 from loader.clickhouse.client import TableRefused
 from relay.errors import ConfigError, Refused
 from tests.loader.blocks import batch
+from tests.produce.test_nested import NULLS, in_arrow
 
 Write = Callable[[str], str]
 NUMBERS = count()
@@ -375,10 +376,62 @@ def test_the_order_of_parts_does_not_matter_and_a_null_may_stand_for_null() -> N
 
 
 def test_parts_that_fit_and_texts_of_times_go_in() -> None:
-    row = ROWS.slice(0, 1).append_column("a", pa.array([["1.99", None]]))
+    row = ROWS.slice(0, 1).append_column("a", pa.array([["1.99", "2"]]))
     row = row.append_column("m", pa.array([[("k", 7)]], pa.map_(pa.string(), pa.int64())))
     row = row.append_column("text", pa.array([MIDNIGHT], pa.timestamp("s")))
     types = {"a": "Array(Decimal(9, 2))", "m": "Map(String, DateTime64(3))", "text": "String"}
     found = fitted(row, ROWS.slice(0, 1), {**COLUMNS, **types}, "_block")
     assert found.column("text").to_pylist() == ["2024-01-01 00:00:00"]
-    assert found.column("a").to_pylist() == [["1.99", None]]
+    assert found.column("a").to_pylist() == [["1.99", "2"]]
+
+
+def nested_null(text: str, value: object, type_: pa.DataType) -> None:
+    """Fits rows of which the second has the value."""
+    rows = ROWS.slice(0, 2)
+    made = rows.append_column("c", in_arrow(value, type_).column("c"))
+    fitted(made, rows, {**COLUMNS, "c": text}, "_block")
+
+
+A_INT64 = pa.struct({"a": pa.int64()})
+TEXTS = pa.struct({"a": pa.list_(pa.string())})
+CHOICE = pa.struct({"which": pa.uint8(), "as_int64": pa.int64(), "as_tuple_a_int64": A_INT64})
+GIVEN = pa.struct({"given": pa.uint8(), "tuple": A_INT64})
+CHOICES = [
+    ("Variant(Int64, Tuple(a Int64))", {"which": 1}, CHOICE),
+    ("Variant(Int64, Tuple(a Int64))", {"which": 2}, CHOICE),
+    ("Variant(Int64, Tuple(a Int64))", {"which": 2, "as_tuple_a_int64": {"a": None}}, CHOICE),
+    ("Nullable(Tuple(a Int64))", {"given": 1}, GIVEN),
+    ("Nullable(Tuple(a Int64))", {"given": 1, "tuple": {"a": None}}, GIVEN),
+    ("Array(Decimal(9, 2))", ["1.99", None], pa.list_(pa.string())),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "type_"),
+    [*(one for place, one in NULLS.items() if "variant" not in place), *CHOICES],
+)
+def test_a_null_is_refused_where_the_type_has_none(
+    text: str, value: object, type_: pa.DataType
+) -> None:
+    """ClickHouse would make 0, '' or [] of it, as input_format_null_as_default says."""
+    with pytest.raises(CannotTransform, match="column c: a null in "):
+        nested_null(text, value, type_)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "type_"),
+    [
+        ("Map(String, Nullable(Int64))", {"a": None}, pa.map_(pa.string(), pa.int64())),
+        ("Array(Tuple(a Nullable(Int64)))", [{"a": None}], pa.list_(A_INT64)),
+        ("Array(Variant(Int64, Tuple(a Int64)))", [None], pa.list_(CHOICE)),
+        ("Array(Variant(Int64, Tuple(a Int64)))", [{"which": 0}], pa.list_(CHOICE)),
+        ("Array(Nullable(Tuple(a Int64)))", [None, {"given": 0}], pa.list_(GIVEN)),
+        ("Tuple(a Tuple(a Int64))", None, pa.struct({"a": A_INT64})),
+        ("Tuple(a Array(LowCardinality(Nullable(String))))", {"a": [None]}, TEXTS),
+    ],
+)
+def test_a_null_is_taken_where_the_type_has_one(
+    text: str, value: object, type_: pa.DataType
+) -> None:
+    """The control; nor is what stands in a null a null of its own."""
+    nested_null(text, value, type_)

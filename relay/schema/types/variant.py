@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from relay.clickhouse.quoting import literal
 from relay.schema.types.kind import Narrowed, TypeKind
-from relay.schema.types.nested import Tuple, any_bad, element, first_bad, struct_of, wire_field
+from relay.schema.types.nested import (
+    Tuple,
+    Wrapped,
+    any_bad,
+    element,
+    first_bad,
+    struct_of,
+    wire_field,
+)
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
@@ -129,3 +137,10 @@ class Variant(TypeKind):
         if len(given) > 1:
             return f"{' and '.join(given)} at once in {self.text}"
         return first_bad(self.names, self.parts, array)
+
+
+def holds_null(kind: TypeKind) -> bool:
+    """Return whether null is a value where this kind stands in an Array, a Map or a Tuple."""
+    if isinstance(kind, Wrapped):
+        return holds_null(kind.inner)
+    return kind.optional or isinstance(kind, Variant)
