@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _SCALE = re.compile(r"Decimal\(\d+(?:, *(\d+))?\)")
 _NANOSECONDS = ("DateTime64(7", "DateTime64(8", "DateTime64(9")
+_FINER = r"\.\d{7}"
+"""Digits of a second that only nanoseconds hold."""
 _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
@@ -176,8 +178,6 @@ def _time_texts(texts: Any, base: str) -> Array:
     digits: Any = pc.match_substring_regex(texts, _DIGITS)
     zoned: Any = pc.match_substring_regex(texts, _ZONED)
     plain: Any = pc.invert(pc.or_(digits, zoned))
-    # Nanoseconds end in 2262, ClickHouse's years later.
-    fine: Any = "ns" if base.startswith(_NANOSECONDS) else "us"
     none = pa.scalar(None, pa.string())
     if base.startswith("Time"):
         return _whole(texts, pa.int64())
@@ -185,10 +185,24 @@ def _time_texts(texts: Any, base: str) -> Array:
         _refuse_days(texts)
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
-        ticks(pc.if_else(zoned, texts, none).cast(pa.timestamp(fine, "UTC")), base),
-        ticks(pc.if_else(plain, texts, none).cast(pa.timestamp(fine)), base),
+        _moments(pc.if_else(zoned, texts, none), "UTC", base),
+        _moments(pc.if_else(plain, texts, none), None, base),
     )
     return counts
+
+
+def _moments(texts: Any, zone: str | None, base: str) -> Any:
+    """ISO 8601 as counts of the type's unit."""
+    micro: Any = pa.timestamp("us", zone)
+    if not base.startswith(_NANOSECONDS):
+        return ticks(texts.cast(micro), base)
+    # Nanoseconds end in 2262, ClickHouse's years later: only what needs them is read in them.
+    finer: Any = pc.match_substring_regex(texts, _FINER)
+    none = pa.scalar(None, pa.string())
+    return pc.coalesce(
+        ticks(pc.if_else(finer, none, texts).cast(micro), base),
+        ticks(pc.if_else(finer, texts, none).cast(pa.timestamp("ns", zone)), base),
+    )
 
 
 def _refuse_days(texts: Any) -> None:

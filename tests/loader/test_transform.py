@@ -200,6 +200,8 @@ TIMES = [
     ("Nullable(DateTime64(6, 'UTC'))", pa.timestamp("ms", "UTC"), MIDNIGHT, MIDNIGHT * 1000),
     ("DateTime64(4)", pa.timestamp("us"), 1_200_000, 12_000),
     ("DateTime64(9)", pa.timestamp("us"), 7, 7_000),
+    ("DateTime64(7)", pa.timestamp("us"), 10_098_259_200 * 10**6, 10_098_259_200 * 10**7),
+    ("DateTime64(8)", pa.timestamp("ns"), 70, 7),
     ("Time64(6)", pa.time64("ns"), 7_000, 7),
     ("Time", pa.duration("ms"), 3_600_000, 3_600),
     ("Date", pa.timestamp("s"), MIDNIGHT, MIDNIGHT // 86_400),
@@ -223,6 +225,8 @@ def test_times_are_counted_in_the_columns_unit(
     [
         ("DateTime", pa.array([1_001], pa.timestamp("ms")), "would lose data"),
         ("DateTime64(4)", pa.array([1], pa.timestamp("us")), "more digits than the type holds"),
+        ("DateTime64(7)", pa.array([2**62], pa.timestamp("us")), "overflow"),
+        ("DateTime64(7)", pa.array([1], pa.timestamp("ns")), "more digits than the type holds"),
         ("Date", pa.array([MIDNIGHT + 1], pa.timestamp("s")), "a time of day"),
         ("Int64", pa.array([1], pa.timestamp("s")), "lose their unit"),
         ("Array(DateTime64(3))", pa.array([[1]], pa.list_(pa.timestamp("s"))), "lose their unit"),

@@ -18,6 +18,7 @@ from tests.produce.codecs import codec
 COLUMNS = {
     "nano": "DateTime64(9)",
     "tenths": "DateTime64(7)",
+    "hundredths": "DateTime64(8)",
     "micro": "DateTime64(6)",
     "second": "DateTime('UTC')",
     "day": "Date32",
@@ -30,6 +31,8 @@ COLUMNS = {
 CODEC = codec(*(ColumnDef(name, type_) for name, type_ in COLUMNS.items()))
 NANO = pd.Timestamp("2024-01-01 00:00:00.123456789")
 COUNT = 1_704_067_200_123_456_789
+LATE = pd.Timestamp("2290-01-01")
+LATE_COUNT = 10_098_259_200 * 10**7
 HOUR = 3_600 * 10**9
 
 
@@ -48,6 +51,15 @@ def written(name: str, value: Any) -> Any:
         ("nano", NANO.to_datetime64(), COUNT),
         ("nano", pd.Timestamp("1960-01-01 00:00:00.000000001"), -315_619_200 * 10**9 + 1),
         ("tenths", NANO.floor("100ns"), COUNT // 100),
+        ("tenths", LATE.as_unit("us"), LATE_COUNT),
+        ("tenths", LATE.as_unit("s").tz_localize("UTC"), LATE_COUNT),
+        ("tenths", dt.datetime(2290, 1, 1, tzinfo=dt.UTC), LATE_COUNT),
+        ("tenths", dt.date(2290, 1, 1), LATE_COUNT),
+        ("tenths", "2290-01-01", LATE_COUNT),
+        ("tenths", "2290-01-01 00:00:00.000001", LATE_COUNT + 10),
+        ("tenths", "2290-01-01T01:00:00+01:00", LATE_COUNT),
+        ("hundredths", LATE.as_unit("us"), LATE_COUNT * 10),
+        ("hundredths", "2290-01-01", LATE_COUNT * 10),
         ("micro", NANO.floor("us"), COUNT // 1000),
         ("micro", pd.Timestamp("2299-12-31").as_unit("us"), 10_413_705_600 * 10**6),
         ("second", NANO.floor("s"), COUNT // 10**9),
@@ -63,6 +75,28 @@ def written(name: str, value: Any) -> Any:
 def test_every_digit_is_kept(name: str, value: Any, expected: Any) -> None:
     """Arrow, asked for no unit, takes them for Python's own, with microseconds."""
     assert written(name, value) == expected
+
+
+def test_texts_beside_each_other_are_read_each_with_its_own_digits() -> None:
+    """Nanoseconds hold no 2290, and microseconds not the seventh digit."""
+    texts = ["2290-01-01", "2024-01-01 00:00:00.1234567", "2024-01-01T00:00:00.1234567Z", "7", None]
+    wire = row_columns(CODEC, pa.record_batch({"tenths": pa.array(texts)}), BatchOrigin("f", 1))
+    late = [LATE_COUNT, COUNT // 100, COUNT // 100, 7, None]
+    assert wire.column("tenths").to_pylist() == late
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nano", "2290-01-01"),
+        ("nano", LATE.as_unit("us")),
+        ("tenths", dt.datetime(9999, 1, 1, tzinfo=dt.UTC)),
+    ],
+)
+def test_a_year_that_the_type_does_not_hold_is_refused(name: str, value: Any) -> None:
+    """The control: also where more digits than the type's are no reason."""
+    with pytest.raises(BadValue, match=f"column '{name}'"):
+        written(name, value)
 
 
 @pytest.mark.parametrize("name", ["micro", "second", "day"])

@@ -52,7 +52,12 @@ def ticks(array: Array, base: str) -> Array:
         plain: Any = pa.duration(unit) if pa.types.is_duration(array.type) else pa.time64(unit)
         counted: Any = array.cast(plain).cast(pa.int64())
     else:
+        if 6 < precision < 9 and getattr(array.type, "unit", "") != "ns":
+            unit, digits = "us", 6  # nanoseconds end in 2262, these types later
         counted = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
+    if digits < precision:
+        finer: Array = pc.multiply_checked(counted, 10 ** (precision - digits))
+        return finer
     step = 10 ** (digits - precision)
     counts: Any = pc.divide(counted, step)
     if pc.any(pc.not_equal(pc.multiply(counts, step), counted)).as_py():
