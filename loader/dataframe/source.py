@@ -34,6 +34,7 @@ from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
 from relay.schema.types.arrow_parts import other_parts
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, recorded_type
+from relay.schema.types.exact_cast import exact_cast
 from relay.schema.types.ticks import loses_units
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) 
             raise pa.ArrowInvalid("the same number means another value")
         if others := other_parts(array.type, wanted.type, missing_as_null=True):
             raise pa.ArrowInvalid(others)
-        return array if array.type.equals(wanted.type) else array.cast(wanted.type)
+        return exact_cast(array, wanted.type)
     except pa.ArrowException as error:
         raise Refused(
             f"block {block.id}: column {field.name} was {was} when it was sealed, and cannot be "

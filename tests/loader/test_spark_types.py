@@ -202,3 +202,34 @@ def test_a_part_that_the_newest_type_has_not_is_no_loss_without_a_word(around: s
     with pytest.raises(Refused, match="a struct has the parts a, b, and needs a"):
         shaped(block, Block(id="b"), wanted[one])
     assert "None" in str(shaped(block, Block(id="b"), wanted[three]).column(0).to_pylist())
+
+
+@pytest.mark.parametrize("around", ["{}", "Array({})", "Map(String, {})", "Tuple(a {})"])
+@pytest.mark.parametrize(
+    ("was", "now", "value", "read"),
+    [
+        ("Float64", "Float32", 6e38, None),
+        ("UInt8", "Bool", 2, None),
+        ("Float64", "Float32", 0.5, 0.5),
+        ("UInt8", "Bool", 1, True),
+        ("Decimal(18, 8)", "String", "0.00000001", "0.00000001"),
+    ],
+)
+def test_a_number_is_what_it_was_or_refused(
+    around: str, was: str, now: str, value: object, read: object
+) -> None:
+    """Arrow would make infinity and true of those that the newest type does not hold."""
+
+    def held(one: object) -> object:
+        return {"Array({})": [one], "Map(String, {})": [("k", one)], "Tuple(a {})": {"a": one}}.get(
+            around, one
+        )
+
+    columns = table_schema(one_column(around.format(now), []).schema, metadata=False)
+    rows = one_column(around.format(was), [held(value)])
+    if read is None:
+        with pytest.raises(Refused, match=r"column t was .* cannot be read as"):
+            shaped(rows, Block(id="b"), arrow_schema(columns))
+    else:
+        found = shaped(rows, Block(id="b"), arrow_schema(columns))
+        assert found.column(0).to_pylist() == [held(read)]

@@ -38,6 +38,8 @@ def exact_cast(array: Any, wanted: pa.DataType) -> Array:
         found = _struct(array, wanted)
     elif pa.types.is_list(wanted) and _is_list(array.type):
         found = _list(array, wanted)
+    elif isinstance(wanted, pa.MapType) and _is_list(array.type):
+        found = _map(array, wanted)
     else:
         found = _leaf(array, wanted)
     return found
@@ -68,6 +70,19 @@ def _list(array: Any, wanted: Any) -> Array:
         mask=array.is_null() if array.null_count else None,
     )
     return lists
+
+
+def _map(array: Any, wanted: pa.MapType[Any, Any, Any]) -> Array:
+    entry = pa.struct([("key", wanted.key_type), ("value", wanted.item_type)])
+    lists: Any = _list(array, pa.list_(entry))
+    maps: Any = pa.MapArray  # whose stubs know no type beside keys and values
+    found: Array = maps.from_arrays(
+        lists.offsets,
+        *lists.values.flatten(),
+        type=wanted,
+        mask=lists.is_null() if lists.null_count else None,
+    )
+    return found
 
 
 def _leaf(array: Any, wanted: pa.DataType) -> Array:
