@@ -263,7 +263,7 @@ class Tables:
         elif inserted is not None and may_repeat and of.views:
             about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))
-        if inserted == 0 and parts is None and of.hides_an_insert(margin):
+        if inserted == 0 and of.hides_an_insert(margin, logged=parts is not None):
             inserted = None
         return InsertFacts(
             inserted=inserted,

@@ -88,9 +88,11 @@ class Nature:
         patched: whether rows may be updated or deleted without a mutation that tells of it.
         forwards: whether rows go to other tables, as those of a Distributed one do, of which
             nothing is known here: they may be replicated.
-        empties: whether the server may take all rows out of a part by itself: they expire, or
-            cancel each other. Such a part goes within a minute, whatever old_parts_lifetime is, and
-            its token with it; the insert counter goes back if it was the newest.
+        expires: whether rows go by a TTL.
+        cancels: whether rows may take each other away, and nothing is left of them: a pair of
+            opposite sign, sums of zero. A part that the server empties so, or by a TTL, goes within
+            a minute, whatever old_parts_lifetime is, and its token with it; the insert counter goes
+            back if it was the newest.
     """
 
     window: Window
@@ -100,22 +102,27 @@ class Nature:
     repeatable: bool = False
     patched: bool = False
     forwards: bool = False
-    empties: bool = False
+    expires: bool = False
+    cancels: bool = False
 
     @property
     def one_step(self) -> bool:
         """Return whether an INSERT lands as a whole or not at all, apart from views."""
         return self.window.counter != "none" and not self.partitioned
 
-    def hides_an_insert(self, margin: int) -> bool:
+    def hides_an_insert(self, margin: int, *, logged: bool) -> bool:
         """Return whether rows may have come and gone, and stay behind a view that takes them again.
 
-        Then an insert counter that has not moved is no proof, unless a part log is.
+        Then a table into which nobody seems to have inserted anything is not untouched for sure.
 
         Args:
             margin: parts that may follow an INSERT while all tables behind remember its token.
+            logged: by a part log, and not by an insert counter alone, which may have gone back.
         """
-        return self.empties and bool(self.views) and margin < 1
+        # Rows that cancel each other within one INSERT make no part at all (optimize_on_insert,
+        # the server's default), and so no entry in a log. A view gets them all the same.
+        gone = self.cancels or (self.expires and not logged)
+        return gone and bool(self.views) and margin < 1
 
     @property
     def is_countable(self) -> bool:
@@ -160,7 +167,8 @@ def nature(
         and not (views or expiry or keys.vary(table.version)),
         patched=all(table.setting(name, defaults) for name in _PATCHED),
         forwards=not table.is_merge_tree and engine not in _KEEPS_ROWS,
-        empties=expiry != "" or "Collapsing" in table.merging,
+        expires=expiry != "",
+        cancels="Collapsing" in table.merging or table.merging == "Summing",
     )
 
 

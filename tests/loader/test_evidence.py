@@ -153,6 +153,41 @@ def test_expiring_rows_after_a_kill(
         assert number(client, f"{view} WHERE id >= 0") == before
 
 
+CANCELLING = {
+    "collapsing": ("sign Int8 DEFAULT 1 - 2 * (id % 2)", "CollapsingMergeTree(sign)"),
+    "summing": ("n Int64 DEFAULT 0", "SummingMergeTree"),
+}
+"""Of a block's rows nothing is left: a column, and an engine ordered by pairs of ids."""
+
+
+@pytest.mark.parametrize("kind", list(CANCELLING))
+@pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
+def test_rows_that_cancel_each_other_reach_a_view_once(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    point: str,
+    kind: str,
+    *,
+    logs: bool,
+) -> None:
+    """Their INSERT makes no part, so counter and part log are as if there had been none."""
+    column, engine = CANCELLING[kind]
+    table = f"{database}.{kind}"
+    client.command(
+        f"CREATE TABLE {table} (id Int64, name String, {column}) ENGINE = {engine} "
+        "ORDER BY intDiv(id, 2)"
+    )
+    view = summed(client, table, tokens=0)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, point)
+    before = number(client, view)
+    assert (number(client, table), before) == (0, 100 * (point == "after_insert"))
+    assert until_settled(worker, blocks) == ["loaded" if logs else "parked"]
+    assert number(client, view) == (100 if logs else before)
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 @pytest.mark.parametrize("refusal", ["check", "cast", "partitions"])
 def test_a_view_that_failed_gets_its_rows(
