@@ -58,15 +58,16 @@ _ON_ONE_REPLICA = (
     "WHERE database || '.' || table IN {tables:Array(String)} AND total_replicas = 1"
 )
 _PARTS = (
-    "SELECT countIf(rows > 0 AND error = 0), countIf((rows = 0 OR table_uuid NOT IN "  # noqa: S608 - constants
-    "(SELECT uuid FROM system.tables WHERE database = {database:String} AND name = {name:String})) "
-    "AND error = 0), countIf(startsWith(part_name, 'patch-') AND rows > 0 AND error = 0) "
-    "FROM system.part_log WHERE event_type = 'NewPart' AND database = {database:String} "
-    f"AND table = {{name:String}} AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1"
+    "SELECT countIf(new AND rows > 0), countIf(new AND (rows = 0 OR table_uuid NOT IN ("  # noqa: S608 - constants
+    "SELECT uuid FROM system.tables WHERE database = {database:String} AND name={name:String}))), "
+    "countIf(new AND rows > 0 AND startsWith(part_name, 'patch-')), countIf(NOT new AND rows = 0) "
+    "FROM (SELECT *, event_type = 'NewPart' AS new FROM system.part_log WHERE error = 0 "
+    "AND event_type IN ('NewPart', 'MergeParts', 'DownloadPart') AND database = {database:String} "
+    f"AND table = {{name:String}} AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1)"
 )
 """Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
 or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own.
-Patches are what lightweight updates and deletes leave."""
+Patches are what lightweight updates and deletes leave. Of some merges nothing is left."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
     "toUnixTimestamp64Micro(event_time_microseconds), exception_code FROM system.query_log "
@@ -109,11 +110,12 @@ FORGOTTEN = -1
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of a table since a claim: parts that were inserted, how often some were dropped, patches."""
+    """Of a table since a claim: parts of INSERTs; how often some went; patches; empty merges."""
 
     inserted: int
     dropped: int
     patches: int = 0
+    emptied: int = 0
 
 
 class ServerRecords:
@@ -297,10 +299,7 @@ class ServerRecords:
         """Return why the server may have lost entries of its logs since it was started."""
         failed = self.ask(_FAILED_FLUSHES, 0)
         if failed is None:
-            return (
-                "whether the server lost entries of its logs is not known (the user needs SELECT "
-                "on system.events)"
-            )
+            return "whether logs lost entries is not known (the user needs SELECT on system.events)"
         return "the server could not write all entries of its logs" if failed[0][0] else ""
 
     def _complete(self, log: str, since_ms: int) -> bool:

@@ -240,7 +240,8 @@ class Tables:
         made = max([run.rows, *(one.rows for one in run.earlier)])
         is_fewer = counted is not None and counted < made
         inserted = inserted_since(of, run.since, newest, parts)
-        margin = self._margin(target, still.definitions, claimed)
+        forgotten = inserted != 0 and of.forgets(None if parts is None else parts.emptied)
+        margin = -1 if forgotten else self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin
         told_absent = run.human == "absent"
         deletes, removed = None, ""

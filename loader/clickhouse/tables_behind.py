@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.table_state_sql import ALTERED, databases_of
+from loader.core.table_rules import nature
 from relay.clickhouse.table_engine import LISTED_HERE, TableEngine
 from relay.clickhouse.view_target import view_target
 
@@ -128,13 +129,21 @@ def room_behind(
 
 
 def _logged(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | None:
-    """Parts that came into the table since then; None where the log may lack some; -1: dropped."""
-    if TableEngine(one.engine).is_replicated and evidence.elsewhere({one.place}):
-        return None
-    parts = evidence.parts({"database": one.database, "name": one.name}, since_ms)
-    if parts is not None and parts.dropped:
-        return -1  # with their tokens
-    return None if parts is None else parts.inserted
+    """Parts that came into the table since then; None where the log may lack some.
+
+    -1: some may be gone, with their tokens.
+    """
+    engine = TableEngine(one.engine, one.full)
+    parts = None
+    if not (engine.is_replicated and evidence.elsewhere({one.place})):
+        parts = evidence.parts({"database": one.database, "name": one.name}, since_ms)
+    if parts is None:
+        # A view's table mostly sums, and a whole part of zeros is rare: only a log tells of that.
+        return -1 if "Collapsing" in engine.merging else None
+    of = nature(one.engine, one.full, {})
+    if parts.dropped or (parts.inserted and of.forgets(parts.emptied)):
+        return -1
+    return parts.inserted
 
 
 def _has_no_more(ask: Ask, one: ReachedTable) -> bool:

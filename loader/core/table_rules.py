@@ -29,12 +29,15 @@ _VERSIONED = re.compile(
 )
 _PATCHED = ("enable_block_number_column", "enable_block_offset_column")
 """A table that has both takes lightweight updates."""
+_CLEANS_UP = "allow_experimental_replacing_merge_with_cleanup"
+"""Lets a merge take away rows that are marked as deleted, and the mark with them."""
 
 DEFAULTS = (
     "non_replicated_deduplication_window",
     "replicated_deduplication_window",
     "replicated_deduplication_window_seconds",
     *_PATCHED,
+    _CLEANS_UP,
 )
 """MergeTree settings that decide, which a table may leave to the server."""
 _KEEPS_ROWS = frozenset(
@@ -90,9 +93,9 @@ class Nature:
             nothing is known here: they may be replicated.
         expires: whether rows go by a TTL.
         cancels: whether rows may take each other away, and nothing is left of them: a pair of
-            opposite sign, sums of zero. A part that the server empties so, or by a TTL, goes within
-            a minute, whatever old_parts_lifetime is, and its token with it; the insert counter goes
-            back if it was the newest.
+            opposite sign, sums of zero, a row and its deletion. A part that the server empties so,
+            or by a TTL, goes within a minute, whatever old_parts_lifetime is, and its token with
+            it; the insert counter goes back if it was the newest.
     """
 
     window: Window
@@ -111,18 +114,33 @@ class Nature:
         return self.window.counter != "none" and not self.partitioned
 
     def hides_an_insert(self, margin: int, *, logged: bool) -> bool:
-        """Return whether rows may have come and gone, and stay behind a view that takes them again.
+        """Return whether rows may have come and gone that a repeat would bring again.
 
         Then a table into which nobody seems to have inserted anything is not untouched for sure.
+        What has expired does so again; a view behind the table takes its rows again.
 
         Args:
             margin: parts that may follow an INSERT while all tables behind remember its token.
             logged: by a part log, and not by an insert counter alone, which may have gone back.
         """
+        if self.window.counter == "parts" and not logged and self.forgets(None):
+            return True
         # Rows that cancel each other within one INSERT make no part at all (optimize_on_insert,
         # the server's default), and so no entry in a log. A view gets them all the same.
         gone = self.cancels or (self.expires and not logged)
         return gone and bool(self.views) and margin < 1
+
+    def forgets(self, emptied: int | None) -> bool:
+        """Return whether tokens may have gone with a part whose rows would not go again.
+
+        A token goes with its part when nothing is left of the rows in it, be it by those of others.
+
+        Args:
+            emptied: merges since the claim of which nothing was left; None: not known.
+        """
+        if emptied is None:
+            return self.cancels or self.patched
+        return emptied > 0 and (self.cancels or not self.expires)
 
     @property
     def is_countable(self) -> bool:
@@ -168,7 +186,7 @@ def nature(
         patched=all(table.setting(name, defaults) for name in _PATCHED),
         forwards=not table.is_merge_tree and engine not in _KEEPS_ROWS,
         expires=expiry != "",
-        cancels="Collapsing" in table.merging or table.merging == "Summing",
+        cancels=_cancels(table, defaults),
     )
 
 
@@ -188,6 +206,12 @@ def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
     if found is None:
         return Window(0, None, "none")
     return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
+
+
+def _cancels(engine: TableEngine, defaults: Mapping[str, int]) -> bool:
+    marks = ", " in engine.version  # is_deleted
+    cleans_up = marks and engine.setting(_CLEANS_UP, defaults) > 0
+    return cleans_up or engine.merging == "Summing" or "Collapsing" in engine.merging
 
 
 def _vanish(engine: TableEngine) -> str:

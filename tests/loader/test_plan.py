@@ -1172,6 +1172,8 @@ def test_how_many_parts_came_since_a_claim(
     assert inserted_since(of, since, newest, parts) == inserted
 
 
+CLEANS_UP = "allow_experimental_replacing_merge_with_cleanup"
+PATCHED = "enable_block_number_column = 1, enable_block_offset_column = 1"
 EXPIRING = "MergeTree ORDER BY a TTL day + toIntervalDay(1)"
 
 
@@ -1187,9 +1189,18 @@ EXPIRING = "MergeTree ORDER BY a TTL day + toIntervalDay(1)"
         ("ReplicatedSummingMergeTree('/p', 'r') ORDER BY a", ("v",), 0, True, True),
         # The tables behind remember the token: a repeat adds nothing there.
         (EXPIRING, ("v",), 1, False, False),
-        ("SummingMergeTree ORDER BY a", ("v",), 1, False, False),
+        ("ReplicatedSummingMergeTree('/p', 'r') ORDER BY a", ("v",), 1, False, False),
+        ("SummingMergeTree ORDER BY a", ("v",), 1, True, False),
         # What expires again does so once more.
         (EXPIRING, (), 0, False, False),
+        # What rows of another block took away would stand without these.
+        ("CollapsingMergeTree(s) ORDER BY a", (), 50, True, False),
+        ("SummingMergeTree ORDER BY a", (), 50, True, False),
+        ("ReplacingMergeTree(n, d) ORDER BY a", (), 50, False, False),
+        (f"ReplacingMergeTree(n, d) ORDER BY a SETTINGS {CLEANS_UP} = 1", (), 50, True, False),
+        (f"MergeTree ORDER BY a SETTINGS {PATCHED}", (), 50, True, False),
+        # No entry of a replication log goes.
+        ("ReplicatedCollapsingMergeTree('/p', 'r', s) ORDER BY a", (), 50, False, False),
         (f"{EXPIRING} TO DISK 'cold'", ("v",), 0, False, False),
         ("MergeTree ORDER BY a", ("v",), 0, False, False),
         ("AggregatingMergeTree ORDER BY a", ("v",), 0, False, False),
@@ -1203,6 +1214,26 @@ def test_a_table_without_an_insert_may_have_had_one(
     found = nature(re.split(r"[ (]", full)[0], full, DEFAULTS, views=views)
     assert found.hides_an_insert(margin, logged=False) is hides
     assert found.hides_an_insert(margin, logged=True) is though_logged
+
+
+@pytest.mark.parametrize(
+    ("full", "unlogged", "emptied"),
+    [
+        ("MergeTree ORDER BY a", False, True),  # a person deleted its rows
+        (EXPIRING, False, False),
+        ("AggregatingMergeTree ORDER BY a", False, True),
+        ("CollapsingMergeTree(s) ORDER BY a", True, True),
+        ("SummingMergeTree ORDER BY a", True, True),
+        ("SummingMergeTree ORDER BY a TTL day + toIntervalDay(1)", True, True),
+        (f"MergeTree ORDER BY a SETTINGS {PATCHED}", True, True),
+    ],
+)
+def test_tokens_that_went_with_their_part(full: str, *, unlogged: bool, emptied: bool) -> None:
+    """A part log tells of merges of which nothing was left; else any may have been one."""
+    found = nature(re.split(r"[ (]", full)[0], full, DEFAULTS)
+    assert found.forgets(None) is unlogged
+    assert not found.forgets(0)
+    assert found.forgets(1) is emptied
 
 
 OLD, NEW = "m:f@old", "m:f@new"
