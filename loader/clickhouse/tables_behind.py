@@ -41,7 +41,8 @@ _VIEWS = (
 class ReachedTable(NamedTuple):
     """A table that takes rows of an INSERT; all but its name is empty where it is not seen.
 
-    `altered`: Unix seconds, by the server's clock, of the last change of its definition.
+    `altered`: Unix seconds, by the server's clock, of the last change of its definition; `viewed`:
+    of those of the views by which rows come here.
     """
 
     database: str
@@ -53,6 +54,7 @@ class ReachedTable(NamedTuple):
     full: str = ""
     partition: str = ""
     altered: int = 0
+    viewed: int = 0
 
     @property
     def place(self) -> str:
@@ -63,6 +65,8 @@ class ReachedTable(NamedTuple):
 def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     """Yield the table and each that a view behind it fills, and so on; not the views.
 
+    A table that rows reach in several ways may come more than once, the last time with the newest.
+
     Args:
         ask: a statement, a Unix time in ms that it does not use, and its parameters by name; gives
             rows, or None where this user may not ask.
@@ -71,7 +75,7 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     Raises:
         Unavailable, Refused: as `ask`.
     """
-    seen: set[str] = set()
+    viewed = {table: 0}
     places = {table}
     while places:
         rows = ask(_TABLES, 0, tables=sorted(places), databases=databases_of(places))
@@ -79,15 +83,17 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
         for hidden in sorted(places - {one.place for one in found}):
             database, _, name = hidden.partition(".")
             yield ReachedTable(database, name)
-        seen |= places
         places = set()
         for one in found:
+            newest, behind = viewed[one.place], [".".join(view) for view in one.views]
             if one.engine == _VIEW:
-                places.add(".".join(view_target(one.database, one.name, one.uuid, one.create)))
+                newest = max(newest, one.altered)
+                behind.append(".".join(view_target(one.database, one.name, one.uuid, one.create)))
             else:
-                yield one
-            places |= {".".join(view) for view in one.views}
-        places -= seen
+                yield one._replace(viewed=newest)
+            further = {place for place in behind if newest > viewed.get(place, -1)}
+            viewed |= dict.fromkeys(further, newest)
+            places |= further
 
 
 def room_behind(
@@ -122,7 +128,8 @@ def room_behind(
         if logged == 0 and not TableEngine(one.engine).is_replicated:
             continue  # nor has it the block's rows; of a replica, Keeper may have them
         came = inserted if logged is None and _has_no_more(evidence.ask, one) else logged
-        if came is None or came < 0 or claimed.may_precede(one.altered):
+        # Its rows have another token once a view's query is altered, or its name is another one.
+        if came is None or came < 0 or claimed.may_precede(max(one.altered, one.viewed)):
             return -1
         rooms.append(margin(one.engine, one.full) - came)
     return min(rooms)

@@ -13,7 +13,8 @@ import pytest
 from loader.clickhouse import tables
 from tests.loader.blocks import await_next_second, batch
 from tests.loader.test_evidence import create, logs, number, until_settled, window
-from tests.loader.test_work import killed
+from tests.loader.test_forgotten_tokens import decided
+from tests.loader.test_work import killed, outcomes
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from loader.blocks.worker import Worker
     from tests.loader.blocks import Journal
 
-__all__ = ["logs"]
+__all__ = ["decided", "logs"]
 ROWS = 48
 
 
@@ -108,6 +109,61 @@ def test_a_view_whose_table_has_forgotten_gets_no_row_twice(
     assert until_settled(worker, [block]) == ["loaded" if logs else "parked"]
     assert number(client, f"{table} WHERE id >= 0") == ROWS
     assert number(client, f"{behind} WHERE id >= 0") == ROWS
+
+
+def alter(client: Client, view: str, how: str = "query") -> None:
+    """A person corrects it: its rows have another token than before."""
+    ((made, select),) = client.query(
+        "SELECT create_table_query, as_select FROM system.tables "
+        "WHERE database || '.' || name = {view:String}",
+        {"view": view},
+    ).result_rows
+    if how == "query":
+        client.command(f"ALTER TABLE {view} MODIFY QUERY {select} WHERE 1")
+    else:
+        client.command(f"DROP TABLE {view}")
+        client.command(made.replace(view, f"{view}_new", 1))
+
+
+@pytest.mark.parametrize("how", ["query", "name"])
+def test_a_view_that_was_altered_gives_no_row_twice(
+    journal: Journal, worker: Worker, client: Client, database: str, how: str, decided: str
+) -> None:
+    """A repeat of the block would come into its table under a token that this does not know."""
+    table = create(client, f"{database}.t", more=window(100))
+    behind = filled(client, table, f"ORDER BY id {window(100)}")
+    (block,) = journal.seal(table, batch(0, ROWS))
+    killed(journal, [block], "after_insert")
+    alter(client, f"{behind}_0_mv", how)
+    others(client, table, 1)
+    (outcome,) = until_settled(worker, [block])
+    assert number(client, f"{table} WHERE id >= 0") == ROWS
+    assert number(client, f"{behind} WHERE id >= 0") == ROWS
+    assert outcome == decided
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_one_of_two_views_that_was_altered(
+    journal: Journal, worker: Worker, client: Client, database: str, *, both: bool
+) -> None:
+    """A table behind it that has no row of the block gets all; one that has them, none."""
+    table = create(client, f"{database}.t", more=window(100))
+    first = filled(client, table, f"ORDER BY id {window(100)}")
+    second = sums(client, f"{database}.second", f"ORDER BY id {window(100)}")
+    client.command(f"ALTER TABLE {second} ADD CONSTRAINT small CHECK id < 10")
+    fills(client, first, second)
+    await_next_second(client)
+    (block,) = journal.seal(table, batch(0, ROWS))
+    assert until_settled(worker, [block]) == ["parked"]
+    assert [number(client, one) for one in (table, first, second)] == [ROWS, ROWS, 0]
+    client.command(f"ALTER TABLE {second} DROP CONSTRAINT small")
+    if both:
+        alter(client, f"{first}_0_mv")
+    alter(client, f"{second}_0_mv")
+    (outcome,) = outcomes(worker.load([block], human="retry"))
+    came = 0 if both else ROWS
+    assert [number(client, one) for one in (table, first, second)] == [ROWS, ROWS, came]
+    assert outcome == ("parked" if both else "loaded")
 
 
 @pytest.mark.usefixtures("without_logs")
