@@ -142,12 +142,12 @@ class ServerRecords:
         rows = self.ask(_PARTS, since_ms, **place)
         return Parts(*map(int, rows[0])) if rows else None
 
-    def deletes(self, table: str, since_ms: int, stamp: str) -> int | None:
+    def deletes(self, place: Mapping[str, str], since_ms: int, stamp: str) -> int | None:
         """Return how many mutations since the claim deleted rows or changed the column `stamp`.
 
         None where that is not known; FORGOTTEN where none is shown and some may be forgotten.
+        `place`: as of `parts`.
         """
-        place = table_parameters(table)
         if not (rows := self.ask(DELETES, since_ms, stamp=stamp, **place)):
             return None
         deletes, finished, oldest = map(int, rows[0])

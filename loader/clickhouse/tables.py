@@ -231,7 +231,8 @@ class Tables:
         if (still := self._running.of(block)).running:
             return InsertFacts(running=still.reason)
         of = target.nature
-        parts = self.evidence.parts(table_parameters(block.table), claimed.at_ms)
+        place = table_parameters(block.table)
+        parts = self.evidence.parts(place, claimed.at_ms)
         replica = self._replica(block.table, of, run.since)
         newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
@@ -246,7 +247,7 @@ class Tables:
         told_absent = run.human == "absent"
         deletes, removed = None, ""
         if is_fewer or of.repeatable or may_repeat or told_absent or inserted == 0:
-            deletes = self.evidence.deletes(block.table, claimed.at_ms, self._block_column)
+            deletes = self.evidence.deletes(place, claimed.at_ms, self._block_column)
         if is_fewer or of.repeatable or told_absent:
             removed = why_removed(of, parts, deletes, self._block_column)
         fewer = ""
@@ -262,7 +263,8 @@ class Tables:
             # newest.
             margin, inserted = -1, None
         elif inserted is not None and may_repeat and of.views:
-            about_views = block.table, claimed, inserted, partial(self._margin_of, target, claimed)
+            behind = partial(self._margin_of, target, claimed)
+            about_views = block.table, self._block_column, claimed, inserted, behind
             margin = min(margin, inserted + room_behind(self.evidence, *about_views))
         if inserted == 0 and of.hides_an_insert(margin, logged=parts is not None):
             inserted = None

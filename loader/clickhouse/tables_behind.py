@@ -15,7 +15,7 @@ from relay.clickhouse.table_engine import LISTED_HERE, TableEngine
 from relay.clickhouse.view_target import view_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from loader.clickhouse.ledger import Claimed
     from loader.clickhouse.server_records import ServerRecords
@@ -61,6 +61,11 @@ class ReachedTable(NamedTuple):
         """As database.table, not quoted."""
         return f"{self.database}.{self.name}"
 
+    @property
+    def location(self) -> Mapping[str, str]:
+        """As parameters of a statement."""
+        return {"database": self.database, "name": self.name}
+
 
 def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     """Yield the table and each that a view behind it fills, and so on; not the views.
@@ -99,6 +104,7 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
 def room_behind(
     evidence: ServerRecords,
     table: str,
+    stamp: str,
     claimed: Claimed,
     inserted: int,
     margin: Callable[[str, str], int],
@@ -110,6 +116,7 @@ def room_behind(
     Args:
         evidence: is asked.
         table: whose views.
+        stamp: name of the block-id column.
         claimed: the oldest claim.
         inserted: the most parts that came into the table since.
         margin: gives how many parts may follow an INSERT into a table of this engine and
@@ -131,6 +138,8 @@ def room_behind(
         # Its rows have another token once a view's query is altered, or its name is another one.
         if came is None or came < 0 or claimed.may_precede(max(one.altered, one.viewed)):
             return -1
+        if evidence.deletes(one.location, claimed.at_ms, stamp):
+            return -1  # a part that a mutation empties goes, and its token with it
         rooms.append(margin(one.engine, one.full) - came)
     return min(rooms)
 
@@ -143,7 +152,7 @@ def _logged(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | 
     engine = TableEngine(one.engine, one.full)
     parts = None
     if not (engine.is_replicated and evidence.elsewhere({one.place})):
-        parts = evidence.parts({"database": one.database, "name": one.name}, since_ms)
+        parts = evidence.parts(one.location, since_ms)
     if parts is None:
         # A view's table mostly sums, and a whole part of zeros is rare: only a log tells of that.
         return -1 if "Collapsing" in engine.merging else None

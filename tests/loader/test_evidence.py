@@ -20,6 +20,7 @@ from loader.blocks.insert_statement import send
 from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
 from loader.core import plan
+from relay.clickhouse.quoting import table_parameters
 from relay.operate.rewind.tables import WAIT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second, batch, clock_passes
@@ -328,7 +329,9 @@ def test_a_rewinds_wait_for_deletions_is_none(client: Client, database: str) -> 
     client.command(f"INSERT INTO {table} (id, _block) VALUES (1, 'a'), (2, 'b')")
 
     def deletes() -> int | None:
-        return server_records.ServerRecords(client, several=False).deletes(table, 0, "_block")
+        return server_records.ServerRecords(client, several=False).deletes(
+            table_parameters(table), 0, "_block"
+        )
 
     client.command(WAIT.format(table=table))
     assert deletes() == 0

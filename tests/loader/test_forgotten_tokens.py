@@ -166,3 +166,20 @@ def test_a_sum_behind_a_view_is_repeated(
     killed(journal, [block], "after_insert")
     assert until_settled(worker, [block]) == ["loaded"]
     assert (number(client, table), number(client, behind)) == (100, 100)
+
+
+def test_deleted_rows_behind_a_view_stay_deleted(
+    journal: Journal, worker: Worker, client: Client, database: str, decided: str
+) -> None:
+    """The table still has the block's token, and the one that its view fills has not."""
+    table, behind = create(client, f"{database}.t", more=window(100)), f"{database}.behind"
+    create(client, behind, more=window(100) + AT_ONCE)
+    select = f"SELECT id, name FROM {table}"
+    client.command(f"CREATE MATERIALIZED VIEW {behind}_mv TO {behind} AS {select}")
+    (block,) = journal.seal(table, batch(0, 100))
+    killed(journal, [block], "after_insert")
+    client.command(f"ALTER TABLE {behind} DELETE WHERE id >= 0 SETTINGS mutations_sync = 2")
+    await_cleaned(client, behind)
+    (outcome,) = until_settled(worker, [block])
+    assert (number(client, table), number(client, behind)) == (100, 0)
+    assert outcome == decided

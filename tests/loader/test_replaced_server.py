@@ -20,6 +20,7 @@ from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.tables import Tables
 from loader.core.entries import NewEntry
 from loader.core.plan import Entry
+from relay.clickhouse.quoting import table_parameters
 from relay.clickhouse.reconfigure import RenewingClient, unknown_setting
 from relay.errors import Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -108,7 +109,7 @@ def test_a_statement_that_writes_is_not_sent_again_by_itself(
 ASKS: dict[str, Callable[[Settings, Any, str], Callable[[], object]]] = {
     "the tables": lambda _, client, table: lambda: Tables(client, "_block").look({table})[table],
     "what was recorded": lambda _, client, table: (
-        lambda: ServerRecords(client, several=False).deletes(table, 0, "_block")
+        lambda: ServerRecords(client, several=False).deletes(table_parameters(table), 0, "_block")
     ),
     "what runs": lambda _, client, table: (
         lambda: (
