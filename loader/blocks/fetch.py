@@ -12,33 +12,29 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from loader.blocks.read_ahead import BETWEEN, after, chunk_at, together
 from relay.blocks import chunks, placement
 from relay.config import kafka_clients
-from relay.errors import Unavailable
+from relay.errors import RelayError, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
+    from loader.blocks.read_ahead import ChunkAt, Place
     from relay.config.settings import Kafka
     from relay.records_pb2 import Block
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""
-AT_ONCE, AT_ONCE_BYTES = 128, 8 << 20
-"""So many blocks are read at once at most, and so much of rows, as producers sent them."""
 _POLL_SECONDS = 0.5
-_BETWEEN = 8
-"""Offsets between two blocks of a partition that are read as one stretch: transaction markers, and
-few chunks. It is cheaper to skip more of them."""
 _LARGE = {"max.partition.fetch.bytes": 16 << 20}
 """A whole block by one request: with librdkafka's 1 MiB one of 10 MB takes several."""
 _KNOWN_SECONDS = 300.0
@@ -62,12 +58,6 @@ _GONE = frozenset(
 
 class Damaged(Exception):
     """The chunks are gone or differ from the journal; another attempt changes nothing."""
-
-
-Place = tuple[str, int]
-"""Topic and partition."""
-ChunkAt = tuple[Place, int, str]
-"""Where a block's first chunk is, and under which key."""
 
 
 class ReadChunks(NamedTuple):
@@ -101,6 +91,7 @@ class Fetcher:
         self._wanted: dict[Place, range] = {}  # of them, what has not come yet
         self._early: defaultdict[Place, deque[Message]] = defaultdict(deque)
         self._early_bytes = 0
+        self._silent: dict[Place, str] = {}  # waited for in vain since it rested, and why
         self._asked: dict[str, tuple[float, int]] = {}  # topics: when, and their partitions
         self._shared: ReadChunks | None = None  # the next block's rows may be in them, too
         self.messages = b""
@@ -116,11 +107,12 @@ class Fetcher:
 
         Raises:
             Damaged: chunks, rows or checksum differ from the journal, or are gone.
-            Unavailable: Kafka did not deliver all chunks within READ_SECONDS.
+            Unavailable: Kafka did not deliver all chunks within READ_SECONDS, or those of an
+                earlier block of this partition, since the last rest.
             Refused: the brokers said no.
         """
         read = self._shared
-        if read is None or read.at != _chunk_at(block):
+        if read is None or read.at != chunk_at(block):
             self._shared = None
             read = self._read(block, ahead)
         rows = own_rows(block, read)
@@ -131,6 +123,7 @@ class Fetcher:
     def rest(self) -> None:
         """Pause until the next fetch."""
         self._forget()
+        self._silent = {}
         self._unassign()
         self._shared = None
 
@@ -139,41 +132,57 @@ class Fetcher:
         self._consumer.close()
 
     def _read(self, block: Block, ahead: Sequence[Block]) -> ReadChunks:
+        place = placement.place(block)
+        if why := self._silent.get(place):
+            raise Unavailable(f"not waited for, because an earlier block there met: {why}")
+        begun = time.monotonic()
         try:
             self._seek(block, ahead)
             read = self._chunks(block)
             if self._several:
                 self._read_the_others()
-            elif not self._resting and (after := _after(block, ahead)):
-                self._seek(after[0], after[1:])
+            elif not self._resting and (later := after(block, ahead)):
+                self._seek(later[0], later[1:])
         except KafkaException as error:
-            self._forget()
             cause = error.args[0]
             if cause.code() in _GONE:
+                self._forget()
                 raise Damaged(f"{_shown(block)}: {cause.str()}") from error
             grant = f"grant Read on topic {block.topic} to the user of kafka.client"
-            raise answered(f"read {block.topic}", cause, grant) from error
+            failed = answered(f"read {block.topic}", cause, grant)
+            self._note(failed, place, time.monotonic() - begun)
+            raise failed from error
+        except Unavailable as error:
+            self._note(error, place, time.monotonic() - begun)
+            raise
         except BaseException:
             self._forget()
             raise
         return read
+
+    def _note(self, failed: RelayError, place: Place, seconds: float) -> None:
+        """Note what was waited for in vain: a task may have many blocks of a partition."""
+        if seconds >= READ_SECONDS and isinstance(failed, Unavailable):
+            # What was to come with it was waited for as long.
+            self._silent |= dict.fromkeys([place, *self._wanted], failed.message)
+        self._forget()
 
     def _seek(self, block: Block, ahead: Sequence[Block]) -> None:
         """Continue an earlier read if it stopped nearby; else assign the consumer anew."""
         if self._kept_whole(block) if self._resting else self._reads_on_to(block):
             return
         self._forget()
-        wanted = together(block, ahead)
+        wanted = self._wanted = together(block, ahead)
         for topic, last in dict(sorted(wanted)).items():  # the highest partition of each topic
             self._ask_about(topic, last)
         starts = {place: offsets.start for place, offsets in wanted.items()}
         self._consumer.assign([TopicPartition(*place, first) for place, first in starts.items()])
-        self._at, self._wanted = starts, wanted
+        self._at = starts
         self._resting, self._several = False, len(wanted) > 1
 
     def _reads_on_to(self, block: Block) -> bool:
         at = self._at.get(placement.place(block))
-        return at is not None and 0 <= block.first_offset - at <= _BETWEEN
+        return at is not None and 0 <= block.first_offset - at <= BETWEEN
 
     def _kept_whole(self, block: Block) -> bool:
         offsets = range(block.first_offset, block.next_offset)
@@ -250,7 +259,7 @@ class Fetcher:
             self._came(place, offset + 1)
         checksum = chunks.crc32c(values)
         _check(block, checksum)
-        return ReadChunks(_chunk_at(block), checksum, headers, _decoded(values))
+        return ReadChunks(chunk_at(block), checksum, headers, _decoded(values))
 
     def _next(self, place: Place) -> Message | None:
         """Return a message of this partition, or an error; None if none has come yet."""
@@ -300,40 +309,6 @@ class Fetcher:
         raise Unavailable(
             f"only {found} of {block.chunks} chunks of {block.id} arrived within {READ_SECONDS:g} s"
         )
-
-
-def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
-    """Return the offsets to read, by partition: of this block and of those read with it."""
-    found = {placement.place(block): range(block.first_offset, block.next_offset)}
-    size = block.row_bytes
-    for other in islice(_of_other_chunks(block, ahead), AT_ONCE - 1):
-        size += other.row_bytes
-        if size > AT_ONCE_BYTES:
-            break
-        place = placement.place(other)
-        before = found.get(place, range(other.first_offset, other.first_offset))
-        if 0 <= other.first_offset - before.stop <= _BETWEEN:
-            found[place] = range(before.start, other.next_offset)
-    return found
-
-
-def _chunk_at(block: Block) -> ChunkAt:
-    return placement.place(block), block.first_offset, placement.key(block)
-
-
-def _of_other_chunks(block: Block, ahead: Iterable[Block]) -> Iterator[Block]:
-    """Yield the first block ahead of each chunk that does not hold this one."""
-    seen = {_chunk_at(block)}
-    for other in ahead:
-        if (at := _chunk_at(other)) not in seen:
-            seen.add(at)
-            yield other
-
-
-def _after(block: Block, ahead: Sequence[Block]) -> Sequence[Block]:
-    """Return those ahead without the first ones, which share a chunk with this one."""
-    at = _chunk_at(block)
-    return list(dropwhile(lambda other: _chunk_at(other) == at, ahead))
 
 
 def _origin(message: Message) -> Place:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 TRIES = 6
 """Failures of a block alone, while others are loaded, before it stands aside: six seconds."""
 PATIENCE_SECONDS = 60.0
-"""The same while nothing else could be tried, which might have the same trouble."""
+"""The same while nothing else could be tried, which might have the same trouble; and where each
+failure takes long, as waiting for a silent server does, which nothing else is tried beside."""
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 120.0
 """From one try of a table's blocks to the next; doubled each time."""
 FEW = 32
@@ -44,15 +45,15 @@ def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool)
     Args:
         about: what its last failure was about, of relay.clickhouse.errors; empty: something else.
         tries: failures in a row.
-        seconds: since the first of them.
+        seconds: since the first of them was known.
         others_loaded: whether blocks of other tables were loaded meanwhile: then it is not the
             server that is away.
     """
     if about in _AT_ONCE:
         return True
-    if tries < TRIES:
-        return False
-    return others_loaded or about == About.TABLE_NOW or seconds >= PATIENCE_SECONDS
+    if seconds >= PATIENCE_SECONDS:
+        return True
+    return tries >= TRIES and (others_loaded or about == About.TABLE_NOW)
 
 
 def entry(entries: Sequence[Entry], claim: str, rows: int, reason: str) -> Entry | None:

@@ -49,9 +49,15 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class _Failing:
-    """A block's failures in a row."""
+    """A block's failures in a row.
+
+    Attributes:
+        since: when the first round that it failed in began.
+        known: when that round ended, which may be long after the block failed.
+    """
 
     since: float
+    known: float
     tries: int = 0
 
 
@@ -184,7 +190,8 @@ class Settling:
         if one.outcome == REFUSED:
             raise Refused.printed(one.reason)
         if one.outcome == "retry":
-            self._failing.setdefault(one.block, _Failing(self._round)).tries += 1
+            first = _Failing(self._round, time.monotonic())
+            self._failing.setdefault(one.block, first).tries += 1
             return False
         table = open_.pop(one.block).table
         self._count[one.outcome] += 1
@@ -219,7 +226,7 @@ class Settling:
             others = any(
                 at >= failing.since for t, at in self._loaded_at.items() if t != block.table
             )
-            seconds = now - failing.since
+            seconds = now - failing.known
             if stands_aside(one.about, failing.tries, seconds, others_loaded=others):
                 some.append(Aside(block, one.reason, one.about))
         if some:

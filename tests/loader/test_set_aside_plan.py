@@ -71,6 +71,8 @@ def test_dead_letters_and_rows_wait_for_their_own_troubles() -> None:
         (About.SERVER, TRIES - 1, 9.0, True, False),
         (About.SERVER, TRIES, 9.0, True, True),
         (About.SERVER, TRIES, 60.0, False, True),
+        (About.SERVER, 1, 61.0, True, True),
+        (About.SERVER, 2, 59.0, True, False),
         ("", TRIES, 59.0, False, False),
         ("", TRIES, 9.0, True, True),
         (About.CONNECTION, 1, 0.0, True, False),
@@ -79,7 +81,10 @@ def test_dead_letters_and_rows_wait_for_their_own_troubles() -> None:
 def test_who_stands_aside(
     about: str, tries: int, seconds: float, others: bool, stands: bool
 ) -> None:
-    """A table's trouble at once, any other after as many failures, sooner where others flow."""
+    """A table's trouble at once, any other after as many failures, sooner where others flow.
+
+    Where each failure takes long, so many would hold up the others for many minutes.
+    """
     assert stands_aside(about, tries, seconds, others_loaded=others) is stands
 
 

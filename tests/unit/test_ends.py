@@ -118,6 +118,7 @@ WAYS = {
     "loader.clickhouse.client.failure Unavailable": SERVER,
     "loader.blocks.dead_letters._write Unavailable": LETTERS,
     "loader.blocks.fetch._explain Unavailable": SERVER,
+    "loader.blocks.fetch._read Unavailable": SERVER,
     "loader.journal.reader._refuse ContractBroken": PARTITION,
     "loader.journal.reader._poll_open Unavailable": SERVER,
     "loader.journal.source._first ContractBroken": PARTITION,
