@@ -23,7 +23,7 @@ from concurrent.futures import (
     wait,
 )
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +56,11 @@ TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""
 BESIDE_BYTES = 32 << 20
 """Of Arrow data in an INSERT beside which the next blocks are fetched: so much more is held."""
+LONG_SECONDS = 30.0
+"""Of an INSERT that failed: the task's next ones into its table are not sent. A task may have a
+dozen of them, each of which would take as long."""
+_SAME_TROUBLE = frozenset({About.SERVER, About.TABLE_NOW})
+"""What the next INSERT into the table would meet as well."""
 ID_BYTES = 5_000
 """Of the ids of blocks in one INSERT: its log_comment names them, in the URL, with escapes."""
 
@@ -103,9 +108,14 @@ class Inserter:
         self._dead = settings.rejected == "dead"
         self._sender = ThreadPoolExecutor(thread_name_prefix="insert")
         self._under_way: dict[Future[None], str] = {}
+        self._silent: dict[str, plan.NoAnswer] = {}  # tables, since it rested
         self._looking = Lock()
         self._looked: dict[str, Target | None] = {}
         self.at_once = 1
+
+    def rest(self) -> None:
+        """End a task: in the next one, tables that did not answer are tried again."""
+        self._silent = {}
 
     def close(self) -> None:
         """End the threads that send."""
@@ -197,6 +207,11 @@ class Inserter:
         while len(self._under_way) >= self.at_once or table in self._under_way.values():
             self._wait(FIRST_COMPLETED)
         attempts = [one.attempt for one in group]
+        if met := self._silent.get(table):
+            reason = f"not sent, because an earlier INSERT into {table} met: {met.reason}"
+            for attempt in attempts:
+                attempt.answer(plan.NoAnswer(reason, met.about))
+            return
         sent = self._sender.submit(guarded, attempts, lambda: self._statement(group))
         self._under_way[sent] = table
         if sum(one.size for one in group) > BESIDE_BYTES:
@@ -227,7 +242,10 @@ class Inserter:
             limit=first.limit,
             token=first.attempt.token,
         )
-        figures.insert_seconds += time.monotonic() - begun
+        seconds = time.monotonic() - begun
+        figures.insert_seconds += seconds
+        if seconds >= LONG_SECONDS and _is_of_all(answer):
+            self._silent[first.attempt.block.table] = answer
         reached("after_insert")
         answers = self._answers(group, self._unless_altered(answer, first), rows.num_rows)
         figures.failures += not isinstance(answer, plan.Wrote)
@@ -266,6 +284,11 @@ class Inserter:
                 reason = f"{table} was altered meanwhile: {answer.reason}"
                 return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
         return answer
+
+
+def _is_of_all(answer: plan.Answer) -> TypeGuard[plan.NoAnswer]:
+    """Return whether the next INSERT into the table would meet the same."""
+    return isinstance(answer, plan.NoAnswer) and answer.about in _SAME_TROUBLE
 
 
 def _is_refused(answer: plan.Answer, *abouts: About) -> bool:

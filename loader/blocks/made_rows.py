@@ -71,7 +71,7 @@ class Maker:
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         except Unavailable as error:
-            return plan.NoAnswer(error.message)
+            return plan.NoAnswer(error.message, About.SERVER)
         except TableRefused as error:  # other tables' blocks are claimed together with this one
             return plan.NoAnswer(error.message, About.TABLE)
         version = "" if transform is None else transform.version

@@ -159,6 +159,7 @@ class Worker:
                 outcomes += self._few(few, new, begun, left[:TOGETHER])
         finally:
             self._fetcher.rest()
+            self._inserter.rest()
         return outcomes + retry(left, ASKED_TO_END)
 
     def _look_ahead(self, blocks: Sequence[Block], new: Collection[str]) -> None:

@@ -54,11 +54,14 @@ class _Failing:
     Attributes:
         since: when the first round that it failed in began.
         known: when that round ended, which may be long after the block failed.
+        about: what the last failure was about that says it; what the server then still does for the
+            block is the same trouble.
     """
 
     since: float
     known: float
     tries: int = 0
+    about: str = ""
 
 
 class Settling:
@@ -191,7 +194,9 @@ class Settling:
             raise Refused.printed(one.reason)
         if one.outcome == "retry":
             first = _Failing(self._round, time.monotonic())
-            self._failing.setdefault(one.block, first).tries += 1
+            failing = self._failing.setdefault(one.block, first)
+            failing.tries += 1
+            failing.about = one.about or failing.about
             return False
         table = open_.pop(one.block).table
         self._count[one.outcome] += 1
@@ -228,7 +233,7 @@ class Settling:
             )
             seconds = now - failing.known
             if stands_aside(one.about, failing.tries, seconds, others_loaded=others):
-                some.append(Aside(block, one.reason, one.about))
+                some.append(Aside(block, one.reason, failing.about))
         if some:
             self._put(some, open_)
 

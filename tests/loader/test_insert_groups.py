@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +15,14 @@ from loader.blocks import insert_groups
 from loader.blocks import worker as blocks_worker
 from loader.blocks.attempt import Attempt
 from loader.blocks.fetch import Fetcher
-from loader.blocks.insert_groups import ReadyBlock, joins, open_for_more
+from loader.blocks.insert_groups import Inserter, ReadyBlock, joins, open_for_more
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.table_rules import Nature, Window
 from loader.operate.resolve import resolve
+from relay.clickhouse.errors import About
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
@@ -104,6 +106,39 @@ def test_others_go_alone(other: ReadyBlock) -> None:
     """Whichever of the two comes first."""
     assert not joins([ready()], other, "_block")
     assert not joins([other], ready(), "_block")
+
+
+def test_a_table_that_does_not_answer_is_waited_for_once_in_a_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its other INSERTs of the task would each take as long; those of other tables are sent."""
+    sent: list[str] = []
+
+    def insert(_: Any, __: Any, blocks: Sequence[Block], *___: Any, **____: Any) -> plan.Answer:
+        sent.append(blocks[0].table)
+        return plan.NoAnswer("no answer", About.SERVER)
+
+    monkeypatch.setattr(insert_groups, "insert", insert)
+    monkeypatch.setattr(insert_groups, "LONG_SECONDS", 0.0)
+    settings: Any = SimpleNamespace(block_column="_block", rejected="park")
+    nothing: Any = None
+    inserter = Inserter(nothing, nothing, nothing, nothing, settings)
+
+    def send(*tables: str) -> list[str]:
+        groups = [ready(table) for table in tables]
+        for group in groups:
+            inserter._send([group])
+        inserter._wait()
+        done = [group.attempt.effect for group in groups]
+        return [one.about for one in done if isinstance(one, plan.Done)]
+
+    assert send("db.t", "db.t", "db.other") == [About.SERVER] * 3
+    assert sent == ["db.t", "db.other"]
+    monkeypatch.setattr(insert_groups, "LONG_SECONDS", 30.0)
+    inserter.rest()
+    assert send("db.t", "db.t") == [About.SERVER] * 2
+    assert sent[2:] == ["db.t", "db.t"], "a failure that came at once costs nothing"
+    inserter.close()
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from loader.blocks.attempt import Outcome
+from loader.blocks.attempt import Attempt, Outcome
+from loader.blocks.made_rows import Maker
+from loader.clickhouse.tables import Target
+from loader.core import plan
+from loader.core.table_rules import Nature, Window
 from loader.metrics.observer import NOTHING
 from loader.spark import micro_batch
 from loader.spark.known_blocks import BatchBlocks
 from loader.spark.micro_batch import Settling
 from relay.clickhouse.errors import About
-from relay.records_pb2 import Block
+from relay.errors import Unavailable
+from relay.records_pb2 import Block, LeftOut
 from tests.config.test_kafka_clients import settings
 
 BLOCK, OTHER = (Block(id=f"app:{name}:0:0:0", table=name) for name in ("d.t", "d.other"))
@@ -91,3 +96,24 @@ def test_a_long_round_alone_sets_nothing_aside(monkeypatch: pytest.MonkeyPatch) 
     driver = Driver(monkeypatch, [(300.0, About.SERVER), (0.1, About.SERVER)])
     driver.settle()
     assert (driver.aside.block, driver.rounds) == (BLOCK, 6)
+
+
+def test_a_statement_that_still_runs_is_the_same_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An INSERT gets no answer, and goes on: its table is shut, or the next block waits as well."""
+    driver = Driver(monkeypatch, [(301.0, About.SERVER), (0.1, "")])
+    driver.settle()
+    assert (driver.aside.about, driver.rounds) == (About.SERVER, 6)
+
+
+def test_rows_that_do_not_come_are_the_same_trouble_before_a_claim() -> None:
+    """Where something has to be made of them, they are read before it, and not for the INSERT."""
+
+    def fetch(*_: Any) -> None:
+        raise Unavailable("no leader")
+
+    block = Block(id="app:d.t:0:0:0", table="d.t", left_out=[LeftOut()])
+    run = plan.Run("claim", 1, stamped=True)
+    target = Target({}, 0, Nature(Window(0, None, "parts")), 0)
+    fetcher: Any = SimpleNamespace(fetch=fetch)
+    made = Maker(settings().loader, fetcher).make(Attempt(block, run, plan.Claim(1), target, ()))
+    assert made == plan.NoAnswer("no leader", About.SERVER)
