@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from loader.blocks.read_ahead import BETWEEN, after, chunk_at, together
+from loader.clickhouse.client import TableRefused
 from relay.blocks import chunks, placement
 from relay.config import kafka_clients
 from relay.errors import RelayError, Unavailable
@@ -109,7 +110,8 @@ class Fetcher:
             Damaged: chunks, rows or checksum differ from the journal, or are gone.
             Unavailable: Kafka did not deliver all chunks within READ_SECONDS, or those of an
                 earlier block of this partition, since the last rest.
-            Refused: the brokers said no.
+            TableRefused: the brokers do not let this user read the topic.
+            Refused: they said no to anything else.
         """
         read = self._shared
         if read is None or read.at != chunk_at(block):
@@ -150,6 +152,8 @@ class Fetcher:
                 raise Damaged(f"{_shown(block)}: {cause.str()}") from error
             grant = f"grant Read on topic {block.topic} to the user of kafka.client"
             failed = answered(f"read {block.topic}", cause, grant)
+            if cause.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                failed = TableRefused(failed.message, failed.next_step, code=cause.code())
             self._note(failed, place, time.monotonic() - begun)
             raise failed from error
         except Unavailable as error:

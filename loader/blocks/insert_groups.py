@@ -127,7 +127,7 @@ class Inserter:
         While INSERTs are under way, the next blocks are fetched.
 
         Raises:
-            Refused: the user may not insert into a table, or not read a block topic.
+            Refused: ClickHouse or Kafka no longer accepts the user.
         """
         try:
             self._insert(attempts)

@@ -25,7 +25,7 @@ _READONLY = 164
 
 
 class TableRefused(Refused):
-    """ClickHouse refuses what one table needs; the others' blocks go on."""
+    """ClickHouse or Kafka refuses what one table needs; the others' blocks go on."""
 
 
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:

@@ -12,8 +12,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from loader.blocks import fetch
 from loader.blocks.fetch import Damaged, Fetcher
+from loader.clickhouse.client import TableRefused
 from relay.config.settings import Kafka
-from relay.errors import Unavailable
+from relay.errors import Refused, Unavailable, WrongCredentials
 from relay.records_pb2 import Block
 
 AWAY = KafkaError.LEADER_NOT_AVAILABLE
@@ -115,3 +116,22 @@ def test_what_failed_at_once_is_asked_for_again(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(Unavailable):
             fetcher.fetch(BLOCK, [sealed(2)])
         assert consumer.asked == times
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, TableRefused),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, WrongCredentials),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Refused),
+    ],
+)
+def test_a_no_for_one_topic_is_one_tables(
+    monkeypatch: pytest.MonkeyPatch, code: int, raised: type[Exception]
+) -> None:
+    """Any other is the loader's."""
+    fetcher = fetching(monkeypatch, Consumer(code))
+    with pytest.raises(Refused) as error:
+        fetcher.fetch(BLOCK)
+    assert type(error.value) is raised
+    assert (error.value.code, BLOCK.topic in error.value.message) == (code, True)

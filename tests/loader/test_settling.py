@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
+from confluent_kafka import KafkaError, KafkaException
 
+from loader.blocks.fetch import Fetcher
 from loader.blocks.worker import Worker
 from loader.core import plan, set_aside_plan
 from loader.core.entries import NewEntry
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
     from loader.blocks.attempt import Outcome
+    from loader.blocks.fetch import ReadChunks
     from loader.clickhouse.ledger import Ledger
     from relay.config.server_settings import ClickHouse
     from relay.config.settings import Settings
@@ -301,6 +304,33 @@ def test_a_user_who_is_locked_out_ends_the_loader(
     before.refuses = refuses
     with pytest.raises(Refused, match="516"):
         rig.settle(block)
+
+
+def test_a_block_topic_that_may_not_be_read_is_its_tables(
+    journal: Journal,
+    begin: Callable[..., Rig],
+    client: Client,
+    tables: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A right on one topic is missing: other tables are loaded, and this one once it is there."""
+    blocks = [journal.seal(table, batch(0, 10))[0] for table in tables]
+    real = Fetcher._chunks
+
+    def chunks(fetcher: Fetcher, block: Block) -> ReadChunks:
+        if block.table == tables[1]:
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        return real(fetcher, block)
+
+    monkeypatch.setattr(Fetcher, "_chunks", chunks)
+    rig = begin()
+    rig.settle(*blocks)
+    assert rig.states(*blocks) == ["loaded", "aside"]
+    rig.asides.finish()
+    assert rig.states(*blocks) == ["loaded", "aside"]
+    monkeypatch.setattr(Fetcher, "_chunks", real)
+    rig.asides.finish()
+    assert copies(client, tables[1]) == (10, 10)
 
 
 def test_a_user_of_something_behind_a_table_ends_no_loader(
