@@ -259,8 +259,7 @@ class Tables:
             if not fewer and self._count(block) != counted:
                 fewer = "queries now show other rows of it than a moment ago"
         if deletes:
-            # A part that a mutation empties goes; its token with it, and the counter if it was the
-            # newest.
+            # A part that a mutation empties goes with its token; the newest's counter, too.
             margin, inserted = -1, None
         elif inserted is not None and may_repeat and of.views:
             behind = partial(self._margin_of, target, claimed)
