@@ -103,15 +103,20 @@ class Reader:
 
 
 def test_a_reader_takes_the_new_password(server: Server, held: Path) -> None:
-    reader = Reader(brokers(server, held))
-    with contextlib.closing(reader.client):
-        # Connected: no time to lose, the broker asks again within four seconds.
-        assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
-        change_password(server, "second")
-        held.write_text("second\n", encoding="utf-8")
-        reader.poll_for(2 * AGAIN_SECONDS)
-        assert reader.refused == 0
-        assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+    for turn in range(5):
+        begun = time.monotonic()
+        reader = Reader(brokers(server, held))
+        with contextlib.closing(reader.client):
+            assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+            change_password(server, f"next {turn}")
+            held.write_text(f"next {turn}\n", encoding="utf-8")
+            if time.monotonic() - begun > AGAIN_SECONDS / 2:
+                continue  # the broker may ask for it before the reader looks into the file
+            reader.poll_for(2 * AGAIN_SECONDS)
+            assert reader.refused == 0
+            assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+            return
+    raise AssertionError("this machine is too slow for the test")
 
 
 def test_a_reader_whose_file_stays_is_refused(server: Server, held: Path) -> None:

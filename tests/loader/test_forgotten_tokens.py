@@ -90,8 +90,9 @@ def merge_away(client: Client, table: str, kind: str) -> None:
     assert number(client, table) == 0
 
 
-@pytest.mark.parametrize("size", [0, 100])
-@pytest.mark.parametrize("kind", list(CANCELLING))
+@pytest.mark.parametrize(
+    ("kind", "size"), [*((kind, 100) for kind in CANCELLING), ("collapsing", 0)]
+)
 def test_rows_that_others_took_away_do_not_come_back(
     journal: Journal,
     worker: Worker,
