@@ -133,26 +133,41 @@ class TransactionalProducer:
         To a topic that has refused a batch as too large each record goes by itself from then on:
         the answer did not tell whether one of them is.
         """
-        alone = place.topic in self._alone
-        self._queue(place, value, key, headers, acknowledged, alone=alone)
+        size, alone = record_bytes(value, key, headers), place.topic in self._alone
+        on_delivery = self._on_delivery(place, size, acknowledged, alone=alone)
+        producer = self._open()
+        deadline = time.monotonic() + self._deadline_seconds
+        while True:
+            try:
+                with suppress(BufferError):  # the queue is full: the broker is slow, so wait for it
+                    producer.produce(
+                        place.topic, value, key, place.partition, on_delivery, headers=headers
+                    )
+                    self._unacknowledged[place.topic, place.partition] += 1
+                    break
+            except KafkaException as error:
+                cause = without_frames(error).args[0]
+                if cause.code() in TOO_LARGE:  # the client's own limit
+                    self._refused.append(Lost(place.topic, size, cause))
+                known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
+                if known or time.monotonic() > deadline:
+                    raise self._failed(f"produce to {place.topic}", cause) from error
+                self._look_again()
+            if time.monotonic() > deadline:
+                raise _silent("produce: the client's queue stays full", self._dark())
+            self.serve(QUEUE_FULL_SECONDS)
         if alone:
             self.flush()
 
-    def _queue(
-        self,
-        place: TopicPartition,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, str | bytes | None]],
-        acknowledged: Callable[[int], None],
-        *,
-        alone: bool,
-    ) -> None:
-        size, where = record_bytes(value, key, headers), (place.topic, place.partition)
+    def _on_delivery(
+        self, place: TopicPartition, size: int, acknowledged: Callable[[int], None], *, alone: bool
+    ) -> Callable[[KafkaError | None, Message], None]:
+        """Return what takes the report about a record; `alone`: nothing else is in its batch."""
+        where = (place.topic, place.partition)
         # Of this transaction, however late the report comes.
         refused, unacknowledged = self._refused, self._unacknowledged
 
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
+        def report(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None or offset is None:
                 self._lost = error or NOWHERE
@@ -165,27 +180,7 @@ class TransactionalProducer:
                 unacknowledged[where] -= 1
                 acknowledged(offset)
 
-        producer = self._open()
-        deadline = time.monotonic() + self._deadline_seconds
-        while True:
-            try:
-                with suppress(BufferError):  # the queue is full: the broker is slow, so wait for it
-                    producer.produce(
-                        place.topic, value, key, place.partition, on_delivery, headers=headers
-                    )
-                    unacknowledged[where] += 1
-                    return
-            except KafkaException as error:
-                cause = without_frames(error).args[0]
-                if cause.code() in TOO_LARGE:  # the client's own limit
-                    refused.append(Lost(place.topic, size, cause))
-                known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
-                if known or time.monotonic() > deadline:
-                    raise self._failed(f"produce to {place.topic}", cause) from error
-                self._look_again()
-            if time.monotonic() > deadline:
-                raise _silent("produce: the client's queue stays full", self._dark())
-            self.serve(QUEUE_FULL_SECONDS)
+        return report
 
     def _look_again(self) -> None:
         """Refresh the client's number of partitions of all topics: where one grew, others did."""
