@@ -56,7 +56,6 @@ class BlockTopics:
         self._clock = clock
         self._waiting = set[str]()
         self._making, self._retrying = Retry(clock), Retry(clock)
-        self._rest_until = clock()
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._least = 1
@@ -97,12 +96,10 @@ class BlockTopics:
         as long as they may answer.
         """
         asked = self._unready(tables)
-        if asked and self._making.due and self._clock() >= self._rest_until:
+        if asked and self._making.due:
             begun = self._clock()
             failed = self._make(self.lacking(asked)) | self._grow_narrow(asked)
-            rest = _REST * (self._clock() - begun) if failed else 0.0
-            self._rest_until = self._clock() + rest
-            _say(failed, self._making, rest)
+            _say(failed, self._making, _REST * (self._clock() - begun))
             self._waiting = self._unready(self._waiting | failed.keys())
             if not self._waiting:
                 self._making.answered()
@@ -391,7 +388,7 @@ class BlockTopics:
 
 def _say(failed: Mapping[str, Unavailable], retry: Retry, rest: float = 0.0) -> None:
     """Log which tables' topics brokers could not make or grow; note when to ask again."""
-    pause = max(retry.failed(), rest) if failed else 0.0
+    pause = retry.failed(rest) if failed else 0.0
     for table, why in failed.items():
         log.warning(
             "cannot make or grow the block topic of a table now; what needs that waits",

@@ -115,9 +115,12 @@ class Retry:
         """Return whether the server may be asked now."""
         return self._clock() >= self._at
 
-    def failed(self) -> float:
-        """Note that it did not answer; return the seconds until it may be asked again."""
-        pause = next(self._later)
+    def failed(self, least: float = 0.0) -> float:
+        """Note that it did not answer; return the seconds until it may be asked again.
+
+        `least`: of them.
+        """
+        pause = max(next(self._later), least)
         self._at = self._clock() + pause
         return pause
 
