@@ -17,6 +17,14 @@ from relay.schema.types.arrow_parts import decoded_type
 if TYPE_CHECKING:
     Array = pa.Array[Any]
 
+_TEXTS = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view,
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary,
+)  # fmt: skip
+_LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
+    pa.types.is_list_view, pa.types.is_large_list_view, pa.types.is_map,
+)  # fmt: skip
 _INFINITY = r"^[+-]?inf(inity)?$"
 DIGITS_MOST = 76
 """Of a Decimal, in ClickHouse and in Arrow."""
@@ -159,24 +167,8 @@ def as_strings(array: Any) -> Array:
 
 def is_text(type_: pa.DataType) -> bool:
     """Return whether values are strings or bytes."""
-    kinds = pa.types
-    return bool(
-        kinds.is_string(type_)
-        or kinds.is_large_string(type_)
-        or kinds.is_string_view(type_)
-        or kinds.is_binary(type_)
-        or kinds.is_large_binary(type_)
-        or kinds.is_fixed_size_binary(type_)
-    )
+    return any(is_one(type_) for is_one in _TEXTS)
 
 
 def _is_list(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    return bool(
-        kinds.is_list(type_)
-        or kinds.is_large_list(type_)
-        or kinds.is_fixed_size_list(type_)
-        or kinds.is_list_view(type_)
-        or kinds.is_large_list_view(type_)
-        or kinds.is_map(type_)
-    )
+    return any(is_one(type_) for is_one in _LISTS)
