@@ -20,7 +20,7 @@ from relay.errors import ConfigError
 from tests.bench.figures import Figure
 
 WORSE_SHARE = 0.2
-_SAME_KIND = ("cpu", "cores", "memory_gib")
+_SAME_KIND = ("cpu", "cores", "memory_gib", "files")
 
 Entry = dict[str, Any]
 

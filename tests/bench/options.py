@@ -16,7 +16,7 @@ import click
 from rich.table import Table
 
 from relay.errors import ConfigError
-from tests.bench import history, plot, rows
+from tests.bench import filesystem, history, plot, rows
 from tests.bench.figures import Curve, Figure
 from tests.bench.measure import Result
 from tests.bench.report import figures as figures_of
@@ -222,7 +222,9 @@ class Scenario:
         self._earlier = history.read(history_file) if history_file else []
         if plot_file:
             plot.check(plot_file)
-        self._machine = machine()
+        self._machine = machine(_parent(keep))
+        if said := filesystem.warning(self._machine["files"]):
+            self.progress(said)
 
     def progress(self, line: str) -> None:
         """For who waits."""
@@ -271,6 +273,12 @@ class Scenario:
         if self._file is not None:
             history.append(self._file, run)
         return run, history.medians(self._earlier, run)
+
+
+def _parent(keep: Path | None) -> Path:
+    """Where a run's directory will be."""
+    above = [] if keep is None else keep.resolve().parents
+    return next((parent for parent in above if parent.exists()), Path(tempfile.gettempdir()))
 
 
 def _title(run: history.Entry) -> str:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relay.program import java
-from tests.bench import history
+from tests.bench import filesystem, history
 from tests.bench.contenders import STREAMS_COORDINATE
 from tests.bench.figures import Figure
 from tests.bench.measure import EVERY_SECONDS, SHORT_SECONDS, WARM_UP, Result
@@ -63,13 +63,14 @@ def _of_role(results: list[Result], role: str) -> list[Result]:
     return [result for result in results if result.role == role]
 
 
-def machine() -> dict[str, Any]:
-    """Where it was measured."""
+def machine(place: Path) -> dict[str, Any]:
+    """Where it was measured, with servers that write below `place`."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.platform(),
+        "files": filesystem.kind(place),
         "load_before": round(os.getloadavg()[0], 2),
     }
 

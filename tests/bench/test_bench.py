@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,7 +74,9 @@ def test_large_rows_are_of_the_size_that_peers_publish_figures_for() -> None:
     assert {"Map", "Array", "Nullable", "LowCardinality", "DateTime64", "Date"} < kinds
 
 
-def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_compares_with_the_best_peer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The ratio is to the faster of the peer's variants, median against median."""
     results = [
         Result("block-relay", 1, (_run(30), _run(300), _run(200)), "product"),
@@ -81,7 +84,7 @@ def test_report_compares_with_the_best_peer(capsys: pytest.CaptureFixture[str]) 
         Result("Kafka Streams, 2 threads", 1, (_run(100),), "peer"),
         Result("pass-through", 1, (_run(400),), "ceiling"),
     ]
-    run = history.entry("relay", {"runs": 3}, report.machine(), report.versions(), [])
+    run = history.entry("relay", {"runs": 3}, report.machine(tmp_path), report.versions(), [])
     report.show(results, run, {}, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [(r["product"], r["beside"], r["role"], r["ratio"]) for r in shown["ratios"]] == [
