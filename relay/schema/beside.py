@@ -20,7 +20,8 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 2.0
 """Until an answer is late: many times what columns of a thousand tables take."""
 AGAIN_SECONDS = 0.25
-"""The same where it gave none last time, or none at all since a question was waited for so long."""
+"""The same where it gave none last time; or none at all since a question was waited for so long,
+unless its answers take longer."""
 _SLOWER = 3
 """Times what the slowest answer took: how much longer than usual the next may take."""
 KEPT_SECONDS = 600.0
@@ -62,7 +63,7 @@ class Beside:
             raise TimeoutError(before.silence())
         asked = _Question(ask)
         again = before is not None
-        if not asked.ended.wait(self._patience(again=again or self._silent)):
+        if not asked.ended.wait(self._patience(again=again)):
             self._left[about] = asked
             # What is asked again says nothing new of the server: it may be silent about that alone.
             self._silent |= not again
@@ -77,10 +78,13 @@ class Beside:
             del asked  # its error's traceback holds this frame
 
     def _patience(self, *, again: bool) -> float:
-        """Until an answer is late; `again`: where others were waited for in vain."""
+        """Until an answer is late; `again`: where the one about the same was, the last time."""
+        usual = _SLOWER * self._slowest.seconds
         if again:
             return min(self._least, AGAIN_SECONDS)
-        return max(self._least, _SLOWER * self._slowest.seconds)
+        if self._silent:  # this one may be as well, but an answer takes as long as is usual
+            return min(self._least, max(AGAIN_SECONDS, usual))
+        return max(self._least, usual)
 
     def _learn(self) -> None:
         """Forget the late questions that were answered, but for how long that took."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -240,6 +242,52 @@ def test_the_silent_one_of_many_is_found_on_a_server_that_is_not_quick(server: S
         server.let.clear()
         assert asked.again()
         assert asked.away == {"m07"}
+
+
+class TimedQuestion:
+    """A question as Beside puts it, in a time of its own: what it calls says how long it takes."""
+
+    now = 0.0
+    error = answer = None
+
+    def __init__(self, ask: Callable[[], float]) -> None:
+        self.seconds, self.begun, self.ended = ask(), TimedQuestion.now, self
+
+    def wait(self, seconds: float) -> bool:
+        TimedQuestion.now += min(seconds, self.seconds)
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        return TimedQuestion.now >= self.begun + self.seconds
+
+    def silence(self) -> str:
+        return "no answer"
+
+
+@pytest.mark.parametrize("takes", [0.05, 0.4, 0.6])
+def test_who_answers_as_slowly_as_ever_is_not_taken_for_the_silent_one(
+    monkeypatch: pytest.MonkeyPatch, takes: float
+) -> None:
+    """Red before, with 0.4 s: a, then b was away, as it was waited for 0.25 s beside a silent x."""
+    monkeypatch.setattr(beside_module, "_Question", TimedQuestion)
+    beside, silent = Beside(), set[str]()
+
+    def ask(some: set[str]) -> None:
+        try:
+            beside(lambda: inf if silent & some else takes, tuple(sorted(some)))
+        except TimeoutError as late:
+            raise ClickHouseAway("no answer", "wait") from late
+
+    apart, away = DatabasesApart(lambda: TimedQuestion.now), set[str]()
+    asked = ["a.t", "b.t", "x.t"]
+    assert apart.ask(asked, ask) == {}
+    silent.add("x.t")
+    for _ in range(10):
+        TimedQuestion.now += LONGEST_PAUSE_SECONDS
+        with suppress(ClickHouseAway):
+            away |= apart.ask(asked, ask).keys()
+        assert apart._away.keys() <= {"x"}
+    assert away == {"x.t"}
 
 
 def test_short_questions_take_no_time_from_a_slow_one(server: SlowServer) -> None:
