@@ -193,7 +193,8 @@ class Relay(Section):
     schema_refresh_seconds: Seconds = Field(
         2.0,
         description="time between two queries for the tables' columns in ClickHouse; behind one "
-        "that took long, 20 times as long, up to a minute",
+        "that took long, 20 times as long (4 times while it finds out which database is silent), "
+        "up to a minute",
     )
     wait_for_servers_seconds: Annotated[float, Field(ge=0)] = Field(
         60.0,

@@ -59,8 +59,11 @@ FULL = 0.5
 """Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
 one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
 LONGEST_PAUSE_SECONDS = 60.0
-"""Behind a slow refresh of the tables: an ALTER is seen within a minute or two in any case, and a
-server that fails slowly fails often enough for the alert."""
+"""Behind a slow refresh of the tables: an ALTER is seen within a minute or two, and a server that
+fails slowly fails often enough for the alert."""
+SEARCH_SHARE = 4
+"""In the place of PAUSE_SHARE while one refresh after the other finds out which database is silent:
+until then no ALTER of any table is seen."""
 ERRORS: dict[ef.StopKind, type[RelayError]] = {
     ef.StopKind.CONTRACT_BROKEN: ContractBroken,
     ef.StopKind.FENCED: Fenced,
@@ -202,7 +205,8 @@ class RelayProcess:
                 extra={"why": why},
             )
         took = time.monotonic() - begun
-        pause = min(PAUSE_SHARE * took, LONGEST_PAUSE_SECONDS)
+        share = SEARCH_SHARE if self._tables.is_searching() else PAUSE_SHARE
+        pause = min(share * took, LONGEST_PAUSE_SECONDS)
         pause = max(pause, self._settings.relay.schema_refresh_seconds)
         self._refresh_at = begun + took + pause
         self._observer.refreshed(took, len(changed), why)

@@ -213,11 +213,14 @@ class TableCodecs:
             raise next(iter(unread.values()))
         self._changed = {}
         for table in self._known.keys() - unread.keys():
-            known = self._known[table]
             codec = self._codec(table, found[table]) if table in found else None
-            if codec is None or _version(codec) != _version(known):
+            if codec is None or _version(codec) != _version(self._known[table]):
                 self._changed[table] = codec
         return frozenset(self._changed)
+
+    def is_searching(self) -> bool:
+        """Return whether it is still to be found out on which database a `refresh` failed."""
+        return self._apart.is_searching(self._known)
 
     def gone(self) -> frozenset[str]:
         """Return tables that the last `refresh` found to be there no more."""
@@ -225,11 +228,8 @@ class TableCodecs:
 
     def adopt(self) -> None:
         """Use what the last `refresh` found."""
-        for table, codec in self._changed.items():
-            if codec is None:
-                del self._known[table]
-            else:
-                self._known[table] = codec
+        both = self._known | self._changed
+        self._known = {table: codec for table, codec in both.items() if codec is not None}
         self._changed = {}
 
     def overtaken(self, table: str, *, seldom: bool = False) -> bool:

@@ -48,6 +48,11 @@ class DatabasesApart:
         """Return whether it is time to ask about one of these tables."""
         return self._retry.due or any(_database(table) not in self._away for table in tables)
 
+    def is_searching(self, tables: Collection[str]) -> bool:
+        """Return whether a question failed, and it is not known yet of which of their databases."""
+        databases = {_database(table) for table in tables}
+        return any(some & databases for some in self._unsure)
+
     def ask(self, tables: Collection[str], ask: Ask) -> dict[str, ClickHouseAway]:
         """Ask about tables; return those of databases that ClickHouse cannot look into, and why.
 
@@ -81,12 +86,13 @@ class DatabasesApart:
     def _ask_together(self, databases: set[str], tables: Mapping[str, set[str]], ask: Ask) -> None:
         """Ask about all at once; where that fails, about half of them, and so on.
 
-        A question without an answer has taken its time: the halves are asked next time.
+        A question without an answer has taken its time: the halves are asked next time. One about a
+        single database ends nothing, where the server has answered others: now it is known.
         """
         unsure = set[str]().union(*self._unsure)
         later = [some - databases for some in self._unsure]
         pieces = [some & databases for some in (*self._unsure, databases - unsure)]
-        failures = 0
+        failures, answered = 0, False
         try:
             while pieces:
                 if not (some := pieces.pop()):
@@ -94,13 +100,15 @@ class DatabasesApart:
                 try:
                     ask(set().union(*(tables[name] for name in some)))
                 except ClickHouseAway as error:
-                    failures += 1
-                    if is_answer(error.__cause__) or is_late(error):
+                    late = is_late(error)
+                    failures += _LATE_COUNTS if late else 1
+                    if late or is_answer(error.__cause__):
                         pieces += self._taken_apart(some, error)
-                    if not is_answer(error.__cause__) or failures > MOST_FAILURES:
+                    found = answered and len(some) == 1 if late else is_answer(error.__cause__)
+                    if not found or failures > MOST_FAILURES:
                         raise
                 else:
-                    failures = 0
+                    failures, answered = 0, True
         finally:
             self._unsure = [some for some in (*later, *pieces) if some]
 

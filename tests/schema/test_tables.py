@@ -522,6 +522,15 @@ def test_a_database_that_falls_silent_holds_up_no_other() -> None:
     assert outage.relay.refresh() == many - {"m21.t"}
 
 
+def test_what_only_messages_named_shortens_no_pause() -> None:
+    """They may never be asked about again: a partition goes to another relay, with its messages."""
+    outage = Outage(away=False)
+    assert outage.relay.undecided(["d.old"]) == frozenset()
+    outage.clickhouse.blind, outage.clickhouse.silent = {"m"}, True
+    assert outage.relay.undecided(["m.x", "n.x"]) == {"m.x", "n.x"}
+    assert not outage.relay.is_searching()
+
+
 def test_few_of_many_databases_are_found_however_they_lie() -> None:
     """Red before: failures were added up over all questions, answered ones between them or not, and
     what had been found was forgotten."""

@@ -11,10 +11,14 @@ import pytest
 from relay.errors import ClickHouseAway
 from relay.process import loop
 from relay.process.loop import RelayProcess
+from relay.schema.beside import PATIENCE_SECONDS
 from tests.mock.rig import relay_settings
+from tests.schema.test_tables import NEW, ClickHouse, N, Registry, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from relay.schema.catalogue import TableColumns
 
 TURN_SECONDS = 0.1
 
@@ -81,3 +85,33 @@ def test_a_quick_refresh_comes_as_often_as_is_set(turns: Turns) -> None:
     turns.share(120.0)
     later = [at for at in turns.refreshed if at > slow]
     assert later[1] - later[0] < 2.5, "one slow refresh has one long pause"
+
+
+@pytest.mark.parametrize("silent", ["m00", "m07", "m15"])
+def test_a_silent_database_hides_the_changes_of_others_for_less_than_a_minute(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """Until it is known which it is. Red before: 210 s, as each pause was 20 times the question."""
+    clickhouse = ClickHouse()
+    clickhouse.tables = {f"m{number:02}.t": [N] for number in range(16)}
+    turns.relay._tables = tables(clickhouse, Registry(), clock=lambda: turns.now)
+    turns.relay._tables.resolve(clickhouse.tables)
+    read, changed = clickhouse.read, set[str]()
+
+    def late(asked: Collection[str]) -> dict[str, TableColumns]:
+        try:
+            return read(asked)
+        except ClickHouseAway:
+            turns.now += PATIENCE_SECONDS
+            raise
+
+    monkeypatch.setattr(clickhouse, "read", late)
+    monkeypatch.setattr(turns.relay, "_dispatch", lambda event: changed.update(event.tables))
+    clickhouse.blind, clickhouse.silent = {silent}, True
+    clickhouse.tables["m08.t"] = [N, NEW]
+    begun = turns.now
+    while not changed:
+        turns.relay._refresh_tables()
+        turns.now += TURN_SECONDS
+        assert turns.now < begun + 60
+    assert changed == {"m08.t"}
