@@ -95,13 +95,18 @@ kubectl apply --kustomize "$(dirname "$0")/namespace"
 require_secrets
 ask_doctor
 # A loader is ready only when a relay has made the journal, so the first time it cannot be waited for.
-ready=$(in_namespace get statefulset relay --ignore-not-found \
-  --output jsonpath='{.status.readyReplicas}')
-if [ -n "$ready" ]; then
-  apply_in_order
-else
-  echo "roll-out: no relay is ready, so everything is applied at once"
-  kubectl apply --kustomize "$overlay"
-fi
+# The pods say it: relays that a new version is to mend may all be unready beside a loader that runs,
+# and a StatefulSet that was deleted with --cascade=orphan, and is made anew, counts none at first.
+ready=$(in_namespace get pods --selector "$program in (relay, loader)" --output \
+  jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}')
+case $ready in
+  *True*)
+    apply_in_order
+    ;;
+  *)
+    echo "roll-out: neither relay nor loader is ready, so everything is applied at once"
+    kubectl apply --kustomize "$overlay"
+    ;;
+esac
 wait_for_pods "$part_of"
 echo "roll-out: every pod runs as applied"

@@ -39,10 +39,11 @@ match words:
         job.write_text(ends)
     case ["apply", *_]:
         pass
-    case ["get", "statefulset", "relay", *_]:
+    case ["get", "pods", "--selector", wanted, *_] if " in (" in wanted:
         if (state / "away").exists():
             sys.exit("Unable to connect to the server")
-        print((state / "relays").read_text())
+        pods = [line.split() for line in (state / "pods").read_text().splitlines()]
+        print(*(is_ready for name, is_ready in pods if name in wanted))
     case ["get", "job", *_]:
         print("SuccessCriteriaMet" if ends == "Complete" else "FailureTarget")
         print(ends)
@@ -70,11 +71,12 @@ class Cluster:
         self.kubectl.write_text(PLAYED.format(python=sys.executable, state=str(directory)))
         self.kubectl.chmod(0o755)
         self.doctor_ends("Complete")
-        self.relays_are_ready("1")
+        self.pods_are_ready(relay="True", loader="True")
 
-    def relays_are_ready(self, number: str) -> None:
-        """As a StatefulSet's status says it: empty where none is, or where there is no such set."""
-        (self.state / "relays").write_text(number)
+    def pods_are_ready(self, **pods: str) -> None:
+        """Which there are, by program, with the status of the condition Ready."""
+        lines = [f"{program} {status}" for program, status in pods.items()]
+        (self.state / "pods").write_text("\n".join(lines))
 
     def doctor_ends(self, how: str) -> None:
         (self.state / "ends").write_text(how)
@@ -164,16 +166,37 @@ def test_no_relay_is_changed_before_the_loader_runs(cluster: Cluster) -> None:
     assert f"k8s/README.md#{heading.lower().replace(' ', '-')}" in done.stderr
 
 
-def test_nothing_waits_for_a_loader_where_no_relay_is_ready(cluster: Cluster) -> None:
+@pytest.mark.parametrize("pods", [{}, {"relay": "False", "loader": "False"}])
+def test_nothing_waits_for_a_loader_where_none_was_ready(
+    cluster: Cluster, pods: dict[str, str]
+) -> None:
     """As at the first time: a loader is ready when a relay has made the journal, no sooner."""
-    cluster.relays_are_ready("")
+    cluster.pods_are_ready(**pods)
     (cluster.state / "stuck").write_text("statefulset.apps/loader")
     done = cluster.roll_out()
     assert done.returncode == 1, "the wait at the end"
-    assert "no relay is ready" in done.stdout
+    assert "neither relay nor loader is ready" in done.stdout
     before = cluster.calls("apply", "rollout")
     assert before.index("apply --kustomize") < min(
         before.index(call) for call in before if call.startswith("rollout")
+    )
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [{"relay": "False", "loader": "True"}, {"loader": "True"}, {"relay": "True"}],
+    ids=["relays-that-end", "no-relay", "no-loader"],
+)
+def test_the_order_is_kept_beside_whatever_runs(cluster: Cluster, pods: dict[str, str]) -> None:
+    """By the pods. Red before: a StatefulSet that is not there, as its pods were left alone, or has
+    no ready relay, put new relays beside the old loader."""
+    cluster.pods_are_ready(**pods)
+    (cluster.state / "stuck").write_text("statefulset.apps/loader")
+    done = cluster.roll_out()
+    assert done.returncode == 1
+    assert f"apply --kustomize{OF.format('loader')}" in cluster.calls("apply")
+    assert not {"apply --kustomize", f"apply --kustomize{OF.format('relay')}"}.intersection(
+        cluster.calls("apply")
     )
 
 
