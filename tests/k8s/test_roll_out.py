@@ -6,11 +6,14 @@ Job cannot be changed, and how the doctor ends.
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.k8s.built import COMPONENTS, K8S, with_components
 
@@ -207,6 +210,22 @@ def test_a_server_that_does_not_answer_is_not_taken_for_one_without_relays(
     done = cluster.roll_out()
     assert done.returncode == 1
     assert "apply --kustomize" not in cluster.calls("apply")
+
+
+def test_on_the_way_back_the_loaders_pod_waits_for_commands() -> None:
+    """By the patch in the README: all else stays, and no probe ends it."""
+    (patch,) = re.findall(r"--patch '(\[.*?\])'", (K8S / "README.md").read_text("utf-8"), re.DOTALL)
+    objects = yaml.safe_load_all((K8S / "base" / "loader.yaml").read_text("utf-8"))
+    (found,) = [one for one in objects if one["kind"] == "StatefulSet"]
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    for one in json.loads(patch):
+        where, _, key = one["path"].rpartition("/")
+        assert where == "/spec/template/spec/containers/0"
+        assert container.pop(key), "the server refuses a path that is not there"
+        if one["op"] == "replace":
+            container[key] = one["value"]
+    assert container["args"] == ["sleep", "infinity"]
+    assert not [key for key in container if key.endswith("Probe")]
 
 
 @pytest.mark.parametrize("components", [(), COMPONENTS])
