@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import google_crc32c
 import pytest
 from hypothesis import given, settings
@@ -108,6 +110,7 @@ SHARING = [
         rows=rows,
         crc32c=google_crc32c.value(SHARED),
         share=Share(partition=0, first="a:d.t:0:0:70", first_row=first_row),
+        sealed_at_ms=1_000,
     )
     for partition, first_row, rows in [(0, 0, 10), (2, 10, 1), (5, 11, 4)]
 ]
@@ -117,9 +120,13 @@ CHUNK = (8, "a:d.t:0:0:70", 15, SHARED)
 
 
 def shared(
-    blocks: list[Block], rows: int = 15, *, whole: bool = True, key: str = "a:d.t:0:0:70"
+    blocks: list[Block],
+    rows: int = 15,
+    *,
+    whole_until: float = sys.maxsize,
+    key: str = "a:d.t:0:0:70",
 ) -> list[tuple[AnomalyKind, str]]:
-    judge = BlockTopic(blocks, 0, 9, whole=whole)
+    judge = BlockTopic(blocks, 0, 9, whole_until=lambda: whole_until)
     found = [*judge.chunk(8, key, rows, SHARED), *judge.end()]
     return [(finding.kind, finding.text) for finding in found]
 
@@ -135,7 +142,22 @@ def changed(at: int, **of: int) -> list[Block]:
 def test_blocks_that_share_a_chunk_have_its_rows_between_them() -> None:
     assert shared(SHARING) == []
     assert shared(SHARING[::-1]) == [], "in whatever order the journals were read"
-    assert shared(SHARING[:2], whole=False) == [], "the record of another may be gone"
+    assert shared(SHARING[:2], whole_until=0) == [], "the record of another may be gone"
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (SHARING[:2], "rows 11 to 15 of chunk a:d.t:0:0:70 are of no block"),
+        (SHARING[1:], "rows 0 to 10 of chunk a:d.t:0:0:70 are of no block"),
+        (SHARING[::2], "rows 10 to 11 of chunk a:d.t:0:0:70 are of no block"),
+    ],
+)
+def test_a_record_of_the_chunks_transaction_that_was_not_read_yet(
+    listed: list[Block], said: str
+) -> None:
+    assert shared(listed, whole_until=1_000) == []
+    assert shared(listed, whole_until=1_001) == [(AnomalyKind.GAP, said)]
 
 
 @pytest.mark.parametrize(

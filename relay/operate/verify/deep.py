@@ -6,10 +6,11 @@ oldest record retained; holds the journal's blocks in memory (about 1 kB each).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from relay import names
@@ -25,6 +26,7 @@ from relay.operate.verify.judge.contents import (
 )
 from relay.operate.verify.judge.ledger_history import lost, waiting_lines
 from relay.operate.verify.judge.operator_records import Superseded
+from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
 from relay.operate.verify.read.topic import DeletedMeanwhile, TopicReader, header, table_of
@@ -60,6 +62,7 @@ class Deep:
         self._settings, self._removed = settings, removed
         self._began_ms = time.time_ns() // 1_000_000
         self._commits: dict[int, list[Commit]] = defaultdict(list)
+        self._last_offsets: dict[int, int] = {}
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
         self.records = 0
@@ -73,9 +76,10 @@ class Deep:
         """Of tables and partitions that could not be judged; complete after `judge`."""
         self._silent: set[tuple[str, int]] = set()
 
-    def keep(self, partition: int, _offset: int, commit: Commit) -> None:
+    def keep(self, partition: int, offset: int, commit: Commit) -> None:
         """Keep a journal record, in order."""
         self._commits[partition].append(commit)
+        self._last_offsets[partition] = offset
 
     def close(self) -> None:
         """Let go of the consumers."""
@@ -159,7 +163,9 @@ class Deep:
         start, stable = self._topics.bounds(topic, partition)
         # The journal was read before: what is visible beyond its last block came later.
         end = min(stable, max((block.next_offset for block in blocks), default=0))
-        judge = BlockTopic(blocks, start, end, whole=self._is_whole(), reach=self._reach())
+        judge = BlockTopic(
+            blocks, start, end, whole_until=lambda: self._whole_until_ms, reach=self._reach()
+        )
         for message in self._topics.read(topic, partition, start, end):
             self.records += 1
             name = (message.key() or b"").decode(errors="replace")
@@ -189,9 +195,27 @@ class Deep:
             if commits
         }
 
-    def _is_whole(self) -> bool:
-        """Return whether no journal record is missing, of any source partition."""
-        return all(commits[0].n <= 1 for commits in self._commits.values())
+    @cached_property
+    def _whole_until_ms(self) -> float:
+        """Unix ms before which no journal record is missing, of any source partition.
+
+        Each journal partition was read by itself, while relays may work: of one transaction the
+        record of one partition may have been read and that of another not yet, whose marker came
+        later, or which an open transaction hides. All of them were in the logs by then, so it can
+        be missing only where a log goes on, behind the last record that was read there.
+        """
+        if any(commits[0].n > 1 for commits in self._commits.values()):
+            return 0
+        journal = names.journal_topic(self._settings.app)
+        until: float = sys.maxsize
+        for partition in self._topics.partitions(journal):
+            commits = self._commits.get(partition, [])
+            # Behind the last record that was read lies its transaction's marker.
+            read_to = self._last_offsets[partition] + 2 if commits else 0
+            if self._topics.end(journal, partition) > read_to:
+                # The clocks of two relays may differ.
+                until = min(until, commits[-1].written_at_ms - SKEW_MS if commits else 0)
+        return until
 
     def _clickhouse(self, blocks: list[Block]) -> Iterator[Anomaly]:
         superseded = {p: Superseded(commits) for p, commits in self._commits.items()}

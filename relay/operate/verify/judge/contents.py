@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import google_crc32c
@@ -43,8 +43,8 @@ class BlockTopic:
         blocks: the journal's, of this topic and partition.
         start: the log's start; blocks before it are gone, and not judged.
         end: what is beyond it was not read; `beyond` judges the blocks that reach there.
-        whole: the blocks are all that there are, of all source partitions: each row of a shared
-            chunk is one of theirs.
+        whole_until: gives the Unix milliseconds before which all that was sealed is listed, of all
+            source partitions; asked only where rows of a shared chunk are of no block.
         reach: by source partition, Unix milliseconds of the first and the last journal record that
             was read; 0 for the first where none is gone.
     """
@@ -55,14 +55,14 @@ class BlockTopic:
         start: int,
         end: int,
         *,
-        whole: bool = False,
+        whole_until: Callable[[], float] = lambda: 0,
         reach: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self._expected: dict[str, list[Block]] = defaultdict(list)
         for block in blocks:
             if block.first_offset >= start and block.next_offset <= end:
                 self._expected[key(block)].append(block)
-        self._whole, self._reach = whole, reach or {}
+        self._whole_until, self._reach = whole_until, reach or {}
         self._seen: dict[str, _Seen] = {}
         self._last = ""
         self._unlisted: dict[str, int] = {}
@@ -132,19 +132,22 @@ class BlockTopic:
                     f"block {block.id} has rows from {first} on of chunk {name}, of which "
                     f"another block has those before {done}",
                 )
-            elif first > done and self._whole:
-                yield UnplacedAnomaly(
-                    AnomalyKind.GAP, f"rows {done} to {first} of chunk {name} are of no block"
-                )
+            elif first > done:
+                yield from self._of_no_block(name, done, first)
             done = max(done, first + block.rows)
         rows = self._seen[name].rows
         if done > rows:
             yield UnplacedAnomaly(
                 AnomalyKind.GAP, f"chunk {name} has {rows} rows, but its blocks have {done}"
             )
-        elif done < rows and self._whole:
+        elif done < rows:
+            yield from self._of_no_block(name, done, rows)
+
+    def _of_no_block(self, name: str, first: int, end: int) -> Iterator[UnplacedAnomaly]:
+        """Yield rows that no listed block has, where all blocks of their transaction are listed."""
+        if max(block.sealed_at_ms for block in self._expected[name]) < self._whole_until():
             yield UnplacedAnomaly(
-                AnomalyKind.GAP, f"rows {done} to {rows} of chunk {name} are of no block"
+                AnomalyKind.GAP, f"rows {first} to {end} of chunk {name} are of no block"
             )
 
 
