@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -20,9 +21,17 @@ def judged(
     begin: int = 0,
     *,
     known: bool = True,
+    later: RefusedMessages | None = None,
 ) -> tuple[list[str], list[str]]:
+    """What is wrong, and what is not judged; `later` is the ledger's, asked again."""
     judge = LetterJudge(0, begin, {BLOCK.removesuffix(":left-out")} if known else set())
-    found = judge.judge(letters, {} if refused is None else {BLOCK: refused})
+
+    def again(blocks: Collection[str]) -> dict[str, RefusedMessages]:
+        assert (blocks, refused) == ([BLOCK], None), "only what the ledger did not know"
+        assert known
+        return {} if later is None else {BLOCK: later}
+
+    found = judge.judge(letters, {} if refused is None else {BLOCK: refused}, again)
     return [f"{one.kind.value}: {one.text}" for one in found], judge.not_judged
 
 
@@ -54,6 +63,24 @@ def test_what_is_wrong_is_found(
     (found,), not_judged = judged(letters, refused)
     assert found.replace(BLOCK, "BLOCK").startswith(anomaly)
     assert not not_judged
+
+
+@pytest.mark.parametrize("letters", [BOTH, BOTH[:1]])
+@pytest.mark.parametrize("state", ["prepared", "dead"])
+def test_what_a_loader_left_out_since_the_ledger_was_read(
+    letters: list[LoaderLetter], state: str
+) -> None:
+    """Its letters were `foreign`; of some of them the transaction may have come later still."""
+    assert judged(letters, None, later=replace(DEAD, state=state)) == ([], [])
+
+
+def test_letters_that_are_wrong_by_the_ledger_of_now() -> None:
+    (found,), _ = judged([*BOTH, OTHER], None, later=DEAD)
+    assert "messages 3 are dead letters, and were not left out of it" in found
+    (found,), _ = judged([*BOTH, BOTH[0]], None, later=DEAD)
+    assert "messages 17 are dead letters more than once" in found
+    (found,), _ = judged(BOTH, None, later=replace(DEAD, partition=1))
+    assert found.startswith("foreign"), "of another partition"
 
 
 def test_what_retention_took_is_not_judged() -> None:

@@ -63,6 +63,9 @@ class LandedElsewhere:
         self.refused: dict[str, object] = {}
         self.waiting: dict[str, list[WaitingBlock]] = {}
 
+    def refused_by_now(self, _blocks: object) -> dict[str, object]:
+        return self.refused
+
     def judge(self, blocks: Sequence[Block]) -> Iterator[Anomaly]:
         self.waiting = {"d.a": [WaitingBlock(b, "parked") for b in blocks if b.table == "d.a"]}
         yield Anomaly(AnomalyKind.GAP, 0, 0, -1, "ClickHouse was asked", "d.b")

@@ -34,14 +34,13 @@ from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from confluent_kafka import Message
 
     from relay.config.settings import Settings
     from relay.errors import RelayError
     from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block, Commit
 
@@ -232,7 +231,7 @@ class Deep:
         known = {block.id for block in blocks if block.table not in landing.failed}
         topic = names.dead_topic(self._settings.app)
         for partition in sorted(self._commits):
-            judge = partial(self._dead_letters, topic, partition, landing.refused, known)
+            judge = partial(self._dead_letters, topic, partition, landing, known)
             yield from self._read(self._topics, topic, partition, judge)
 
     def _logs(
@@ -257,7 +256,7 @@ class Deep:
         self,
         topic: str,
         partition: int,
-        refused: Mapping[str, RefusedMessages],
+        landing: Landing,
         known: Collection[str],
     ) -> Iterator[Anomaly]:
         """Those of relays, and those that loaders wrote; the ledger was read before."""
@@ -276,7 +275,7 @@ class Deep:
             else:
                 table = header(message, names.TABLE_HEADER) or b""
                 of_relays.letter(table.decode(errors="replace"), offset)
-        yield from anomalies(judge.judge(letters, refused))
+        yield from anomalies(judge.judge(letters, landing.refused, landing.refused_by_now))
         self.not_judged += judge.not_judged
         if there:
             yield from anomalies(of_relays.judge(end if log_end > end else None))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.errors import RelayError
-from relay.names import sealed
+from relay.names import BlockId, sealed
 from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.judge.contents import given_up, landed, left_out
 from relay.operate.verify.judge.ledger_history import claims, impossible
@@ -92,6 +92,13 @@ class Landing:
             except (ClickHouseError, RelayError) as error:
                 self._pass_over(table, error)
         self.waiting = dict(self._all_waiting({block.id: block for block in blocks}))
+
+    def refused_by_now(self, blocks: Iterable[str]) -> dict[str, RefusedMessages]:
+        """Return what the ledger has by now of the tables of these blocks, as `refused`."""
+        found: dict[str, RefusedMessages] = {}
+        for table in sorted({BlockId.parse(block).table for block in blocks}):
+            found |= self._rows.refused(table, None)
+        return found
 
     def _pass_over(self, table: str, error: ClickHouseError | RelayError) -> None:
         """Note why a table cannot be judged: where the server answers, the others can.

@@ -333,15 +333,25 @@ class LetterJudge:
         self.not_judged: list[str] = []
 
     def judge(
-        self, letters: Iterable[LoaderLetter], ledger: Mapping[str, RefusedMessages]
+        self,
+        letters: Iterable[LoaderLetter],
+        ledger: Mapping[str, RefusedMessages],
+        again: Callable[[Collection[str]], Mapping[str, RefusedMessages]],
     ) -> Iterator[UnplacedAnomaly]:
-        """Yield what is wrong; the ledger was read before the letters were."""
+        """Yield what is wrong; the ledger was read before the letters were.
+
+        It is asked `again` about blocks that it did not know: what a loader leaves out of a block
+        is in the ledger before its letters are in the topic.
+        """
         found: dict[str, Counter[int]] = defaultdict(Counter)
         for letter in letters:
             found[letter.block][letter.message] += 1
         mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
+        unknown = [b for b in found if b not in mine and sealed(b) in self._known]
+        later = again(unknown) if unknown else {}
+        known = {b: one for b, one in later.items() if one.partition == self._partition} | mine
         for block, messages in found.items():
-            yield from self._of(block, messages, mine.get(block))
+            yield from self._of(block, messages, known.get(block))
         for block, one in mine.items():
             if one.state == "dead":
                 yield from self._whole(block, one, found.get(block, Counter()))
