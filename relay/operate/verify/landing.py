@@ -143,9 +143,11 @@ class Landing:
         # A block is late by the clock of the look at the ledger: the questions after it may take
         # minutes, in which it is loaded.
         old, now_ms = self._old, time.time_ns() // 1_000_000
+        # What is left out by now, the ledger has.
+        out = self._rows.left_out(table)
         # The ledger first: what it has as loaded by then, must be counted after.
         ledger, made = self._rows.ledger(table), self._rows.made(table)
-        blocks = [*blocks, *left_out(blocks, self._rows.left_out(table))]
+        blocks = [*blocks, *left_out(blocks, out)]
         counted = self._counted[table] = self._rows.counted(table)
         self.refused |= self._rows.refused(table, counted)
         for partition, superseded in self._superseded.items():
@@ -160,6 +162,8 @@ class Landing:
         facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
         column, unasked = self._settings.loader.block_column, self._asking.unasked()
         recorded = self._logs.recorded(table, facts, since_ms)
+        # Once more: rows of blocks that were claimed since are counted and recorded already.
+        made = {**made, **self._rows.made(table)}
         missing = Missing(table, facts, ledger, column, unasked, recorded)
         found = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
         yield from anomalies(found, table)
