@@ -108,7 +108,7 @@ def test_a_table_of_which_nothing_was_sealed_is_found() -> None:
 
 def test_the_first_record_of_all_tells_of_everything_from_its_floor_on() -> None:
     one = record(1, (100, 100), sealed("a", 120, 300, 180), a=300)
-    found, not_judged = judged([one, LAST], BOTH)
+    found, not_judged = judged([one, LAST], BOTH, start=100)
     assert found == [
         f"gap: source message {offset} of 'a' is in no block and no dead letter"
         for offset in range(101, 120)

@@ -17,6 +17,7 @@ from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
 from relay.errors import Unavailable
+from relay.operate.verify.judge.beginning import came_later
 from relay.operate.verify.judge.contents import (
     BlockTopic,
     LetterJudge,
@@ -289,7 +290,8 @@ class Deep:
     def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
         topic = self._settings.source.topic
         start, stable = self._sources.bounds(topic, partition)
-        judge = SourceJudge(self._commits[partition], start)
+        later = came_later(partition, (commits[0] for commits in self._commits.values()))
+        judge = SourceJudge(self._commits[partition], start, later=later)
         for message in self._sources.read(topic, partition, judge.first, min(stable, judge.next)):
             self.records += 1
             judge.message(message.offset() or 0, table_of(message))

@@ -30,17 +30,22 @@ class SourceJudge:
     Args:
         commits: all retained journal records of the partition, in order; at least one.
         start: of the source partition's log.
+        later: the partition is newer than its app, so that no message of it is to be passed over.
 
     Attributes:
         first, next: source offsets from and up to which messages have to be read.
     """
 
-    def __init__(self, commits: Sequence[Commit], start: int) -> None:
+    def __init__(self, commits: Sequence[Commit], start: int, *, later: bool = False) -> None:
         self._live = Superseded(list(commits)).live
         self._start, self._told = start, _told_from(self._live)
         oldest = self._live[0]
         floor = oldest.floor if by_person(oldest) else oldest.previous_floor
-        self.first = max(start, min([floor, *self._told.tables.values()]))
+        begun = min([floor, *self._told.tables.values()])
+        # A log's start only grows: what is there now, was there when the partition was begun.
+        whole = oldest.n <= 1 and not by_person(oldest)
+        self._passed_over, self._later = range(start, begun if whole else start), later
+        self.first = max(start, begun)
         self.next = commits[-1].floor
         # 8 bytes a message.
         self._offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))
@@ -55,6 +60,12 @@ class SourceJudge:
 
     def judge(self) -> Iterator[UnplacedAnomaly]:
         """Yield what is wrong, after the last message."""
+        if self._passed_over and self._later:
+            yield UnplacedAnomaly(
+                AnomalyKind.GAP,
+                f"{self._begun()}: the messages before were passed over, although the partition is "
+                "newer than the app, which begins such a one with its first message",
+            )
         sealed = _sealed(self._live)
         for table in {**sealed, **self._offsets}:
             yield from self._table(table, sealed[table], self._offsets[table])
@@ -83,11 +94,16 @@ class SourceJudge:
         yield from _nowhere(table, offsets[at:])
 
     def not_judged(self, partition: int) -> Iterator[str]:
-        """Yield what cannot be known, after the last message, in one sentence at most.
+        """Yield what cannot be known, after the last message.
 
         Args:
             partition: of the source.
         """
+        if self._passed_over and not self._later:
+            yield (
+                f"partition {partition}: {self._begun()}: whether the messages before were to be "
+                "passed over (source.start) is not known"
+            )
         if self._before:
             tables = several(len(self._before), "table")
             messages = several(sum(self._before.values()), "source message")
@@ -96,6 +112,12 @@ class SourceJudge:
                 f"partition {partition}: {messages} of {tables}, from source offset {self.first} "
                 f"to {beyond}: the journal records that told of them were deleted"
             )
+
+    def _begun(self) -> str:
+        return (
+            f"the app began at source offset {self._passed_over.stop}, and the log begins at "
+            f"{self._passed_over.start}"
+        )
 
 
 def _told_from(commits: Sequence[Commit]) -> ToldFrom:

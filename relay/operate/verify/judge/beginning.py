@@ -196,6 +196,17 @@ def told_from(oldest: Commit) -> ToldFrom:
     return ToldFrom(oldest.floor, tables | sealed)
 
 
+def came_later(partition: int, oldest: Iterable[Commit]) -> bool:
+    """Return whether a source partition is newer than its app.
+
+    Args:
+        partition: of the source.
+        oldest: the oldest record that is retained of each journal partition. It says how many
+            partitions the source had when its writer took it over; 0: an older version wrote it.
+    """
+    return any(0 < one.source_partitions <= partition for one in oldest)
+
+
 def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:
     """Say one line where nothing is missing, else one for each partition cut short."""
     whole = [one for one in every if one.whole]
