@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
 from loader.core.waiting import LETTERS, turn
 from relay.clickhouse.errors import About
+from relay.program.waiting import backoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -278,7 +279,7 @@ class Asides:
         if left and not found.flows:
             found.failures += 1
             if not found.last:
-                found.due = now + min(LONGEST_SECONDS, FIRST_SECONDS * 2**found.failures)
+                found.due = now + backoff(FIRST_SECONDS, LONGEST_SECONDS, found.failures)
         self._forget()
 
     def _forget(self) -> None:

@@ -115,6 +115,17 @@ def test_one_block_of_a_table_is_tried_and_then_all() -> None:
     assert (len(found), found.shut("a.b")) == (0, "")
 
 
+def test_a_table_that_takes_nothing_for_days_is_tried_on() -> None:
+    """Red before: after the 1024th failure in a row the pause was no number any more."""
+    found, now = Asides(), 0.0
+    found.put(aside(0), now)
+    for _ in range(1_100):
+        now += LONGEST_SECONDS
+        found.tried("a.b", {}, [aside(0)], now)
+    assert found.due(now + LONGEST_SECONDS - 0.1) == []
+    assert found.due(now + LONGEST_SECONDS) == [block(0)]
+
+
 def test_a_block_that_is_too_large_stands_alone() -> None:
     """Its table is not shut; it holds back no other block of it, and is not tried for ever."""
     found = Asides()
@@ -185,7 +196,7 @@ def last_tries(found: Asides, table: str, about: str, well: set[str]) -> list[st
         able = [one for one in some if one.id in well]
         left = [Aside(one, "no", about) for one in some if one not in able]
         found.tried(table, of(*able), left, now)
-        assert len(tried) < 100, "spins"
+        assert len(tried) < 2_000, "spins"
     return tried
 
 
@@ -197,6 +208,13 @@ def test_a_run_that_ends_tries_each_block_that_failed_for_its_own_sake(well: lis
     tried = last_tries(found, "a.b", About.SIZE, {block(n).id for n in well})
     assert set(tried) == {one.id for one in blocks}
     assert len(found) == len(blocks) - len(well)
+
+
+def test_a_run_that_ends_tries_each_of_very_many() -> None:
+    """Red before: the pause behind the last of more than a thousand was no number any more."""
+    found = Asides()
+    found.found([Aside(block(n), since_ms=n + 1) for n in range(1_100)], {}, 0.0)
+    assert len(last_tries(found, "a.b", About.UNKNOWN, set())) == 1_100
 
 
 @pytest.mark.parametrize("about", [About.TABLE, About.SERVER, About.CONNECTION, ""])
