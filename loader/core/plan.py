@@ -842,7 +842,8 @@ def _insert(run: Run, limit: int | None, *, anew: bool) -> Effect:
     if run.sent in {say_alone(token), UNREMEMBERED}:
         return Insert(limit)
     if run.reclaims == _RECLAIMS:
-        return Done("retry", "others insert into the table all the time")
+        others = "others insert into the table all the time"
+        return Done("retry", others, cause=RetryCause.OTHERS_INSERTED)
     return Claim(run.attempt + 1, token)
 
 

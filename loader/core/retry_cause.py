@@ -1,7 +1,8 @@
 """Names why an attempt at a block has to be made again; pure.
 
-loader.core.plan and the adapters give the cause where they learn it, loader.metrics counts it. No
-decision depends on it: those read relay.clickhouse.errors.About.
+loader.core.plan and the adapters give the cause where they learn it, loader.metrics counts it. What
+becomes of a block depends on relay.clickhouse.errors.About alone. Whether the last try of a run
+goes on to the next block of a table depends on this as well (loader.core.set_aside_plan).
 """
 
 # pure

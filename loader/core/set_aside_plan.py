@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
+from loader.core.retry_cause import RetryCause
 from loader.core.waiting import LETTERS, turn
 from relay.clickhouse.errors import About
 from relay.program.waiting import backoff
@@ -72,6 +73,7 @@ class Aside:
     Attributes:
         since_ms: as of its row in the ledger; 0: it is not read yet.
         forgotten: the ledger may have lost what settled it: its table is to be asked before.
+        cause: of its last failure, which ended in a retry.
     """
 
     block: Block
@@ -79,6 +81,18 @@ class Aside:
     about: str = ""
     since_ms: int = 0
     forgotten: bool = False
+    cause: RetryCause = RetryCause.ERROR
+
+    @property
+    def tells_of_others(self) -> bool:
+        """Return whether the next block of the same table would meet the same.
+
+        An error without a word of what it is about is the ledger's or Kafka's. A statement that
+        still runs, another loader, a table that was altered just now are this block's own trouble.
+        """
+        if self.about:
+            return self.about not in _ALONE
+        return self.cause is RetryCause.ERROR
 
 
 def queue(block: Block) -> str:
@@ -271,7 +285,7 @@ class Asides:
         if any(one.about in _SHUTS for one in left):
             found.flows = 0
             found.troubles.clear()  # this is newer
-        if any(one.about not in _ALONE for one in left):
+        if any(one.tells_of_others for one in left):
             found.last = 0
         for one in left:
             self.put(one, now)

@@ -19,6 +19,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.core.entries import NewEntry
 from loader.core.plan import ASIDE, DEAD, PARKED, settled
+from loader.core.retry_cause import RetryCause
 from loader.core.set_aside_plan import KEPT, Aside, Asides, entry, queue
 from loader.core.waiting import turn
 from loader.journal.begin_plan import forgot
@@ -255,7 +256,7 @@ class SetAside:
         table, by_id = blocks[0].table, {block.id: block for block in blocks}
         if any(one.about == About.CONNECTION for one in outcomes):
             self._drop()
-        left = [Aside(by_id[o.block], o.reason, o.about) for o in outcomes if _waits(o)]
+        left = [_left(by_id[one.block], one) for one in outcomes if _waits(one)]
         gone = {one.block: one.outcome for one in outcomes if not _waits(one)}
         # If somebody else works on a block, a row of ours would take it out of their hands: of a
         # person who gives it up, for instance.
@@ -294,6 +295,12 @@ class SetAside:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
+
+
+def _left(block: Block, one: Outcome) -> Aside:
+    """A block that stands aside still: by this attempt, or by another loader since it began."""
+    cause = one.cause if one.outcome == "retry" else RetryCause.ANOTHER_LOADER
+    return Aside(block, one.reason, one.about, cause=cause)
 
 
 def _waits(one: Outcome) -> bool:

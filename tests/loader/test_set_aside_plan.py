@@ -9,6 +9,7 @@ import pytest
 
 from loader.core import set_aside_plan
 from loader.core.plan import DEAD, LOADED, PARKED
+from loader.core.retry_cause import RetryCause
 from loader.core.set_aside_plan import (
     FEW,
     FIRST_SECONDS,
@@ -185,7 +186,13 @@ def test_a_table_with_many_due_blocks_waits_behind_the_others(flood: str) -> Non
     assert found.due(now + 0.1)[0].table == "a.flood", "and it goes on"
 
 
-def last_tries(found: Asides, table: str, about: str, well: set[str]) -> list[str]:
+def last_tries(
+    found: Asides,
+    table: str,
+    about: str,
+    well: set[str],
+    cause: RetryCause = RetryCause.ERROR,
+) -> list[str]:
     """What a run that ends tries: those in `well` are loaded, others fail."""
     found.hurry(0.0)
     tried: list[str] = []
@@ -194,7 +201,7 @@ def last_tries(found: Asides, table: str, about: str, well: set[str]) -> list[st
         now += 0.01
         tried += [one.id for one in some]
         able = [one for one in some if one.id in well]
-        left = [Aside(one, "no", about) for one in some if one not in able]
+        left = [Aside(one, "no", about, cause=cause) for one in some if one not in able]
         found.tried(table, of(*able), left, now)
         assert len(tried) < 2_000, "spins"
     return tried
@@ -215,6 +222,16 @@ def test_a_run_that_ends_tries_each_of_very_many() -> None:
     found = Asides()
     found.found([Aside(block(n), since_ms=n + 1) for n in range(1_100)], {}, 0.0)
     assert len(last_tries(found, "a.b", About.UNKNOWN, set())) == 1_100
+
+
+@pytest.mark.parametrize("cause", sorted(set(RetryCause) - {RetryCause.ERROR}))
+def test_a_run_that_ends_goes_on_behind_a_block_that_another_works_on(cause: RetryCause) -> None:
+    """Red before: a statement of one block that still ran kept all others from their last try."""
+    found, blocks = Asides(), [block(n) for n in range(9)]
+    found.found([Aside(one, "no", since_ms=n + 1) for n, one in enumerate(blocks)], {}, 0.0)
+    well = {one.id for one in blocks[1:]}
+    assert set(last_tries(found, "a.b", "", well, cause)) == {one.id for one in blocks}
+    assert (len(found), blocks[0].id in found) == (1, True)
 
 
 @pytest.mark.parametrize("about", [About.TABLE, About.SERVER, About.CONNECTION, ""])

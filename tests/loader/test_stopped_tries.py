@@ -12,6 +12,7 @@ import pytest
 from loader.blocks.attempt import Outcome
 from loader.core import set_aside_plan
 from loader.core.entries import ParkedEntry
+from loader.core.retry_cause import RetryCause
 from loader.core.set_aside_plan import Aside
 from loader.core.waiting import Resting, turn
 from loader.spark import set_aside
@@ -164,3 +165,30 @@ def test_a_server_that_answers_nothing_is_waited_for(tries: Tries) -> None:
     asides.finish()
     assert tries == []
     assert said[0] == "cannot try the blocks that stand aside: no answer"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "cause"),
+    [
+        ("retry", RetryCause.STILL_RUNNING),
+        ("retry", RetryCause.ANOTHER_LOADER),
+        ("aside", RetryCause.ERROR),  # by another loader, meanwhile
+    ],
+)
+def test_the_last_tries_go_on_behind_a_block_that_another_works_on(
+    tries: Tries, monkeypatch: pytest.MonkeyPatch, outcome: str, cause: RetryCause
+) -> None:
+    """Red before: no other block of its table had its last try."""
+    monkeypatch.setattr(set_aside_plan, "FIRST_SECONDS", 1.0)
+
+    def load(blocks: Sequence[Block], *_: object) -> list[Outcome]:
+        ended = "loaded" if tries else outcome
+        tries.extend(one.id for one in blocks)
+        return [Outcome(one.id, ended, 1, "no", cause=cause) for one in blocks]
+
+    monkeypatch.setattr(tries, "load", load)
+    asides = SetAside(SETTINGS, Unlistable(), lambda *_, **__: None)  # type: ignore[arg-type]
+    blocks = [Block(id=f"shop:d.a:0:0:{n}", table="d.a") for n in range(3)]
+    asides.put([Aside(one, "no") for one in blocks])
+    asides.finish()
+    assert {*tries} == {one.id for one in blocks}
