@@ -199,7 +199,8 @@ class SetAside:
     def _list(self, now: float) -> None:
         """Look into the ledger, which may meet a limit of the user, as it reads all of the app.
 
-        Then the blocks in memory are tried without it. Nor is it asked again at once.
+        Then the blocks in memory are tried without it. Nor is it asked again at once, however long
+        the answer took.
 
         Raises:
             Unavailable, Refused: as the ledger, where it answers nothing else either.
@@ -211,10 +212,10 @@ class SetAside:
             resting = self._ledger.next_aside(after, KEPT)
         except Unavailable as error:
             self._ledger.now_ms()
-            self._listed, self._lists = now, False
+            self._listed, self._lists = time.monotonic(), False
             self._cannot("list", error)
             return
-        self._listed, self._lists, self.parked = now, True, resting.parked
+        self._listed, self._lists, self.parked = time.monotonic(), True, resting.parked
         asides, rest = [self._aside(one) for one in resting.next], Counter(resting.counts)
         rest.subtract(turn(one.block) for one in asides)
         with self._lock:

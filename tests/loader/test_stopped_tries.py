@@ -5,6 +5,7 @@ And what does not: that the ledger cannot be asked which ones wait.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,3 +193,21 @@ def test_the_last_tries_go_on_behind_a_block_that_another_works_on(
     asides.put([Aside(one, "no") for one in blocks])
     asides.finish()
     assert {*tries} == {one.id for one in blocks}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_list_that_takes_long_is_not_asked_for_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """Red before: one that took longer than the pause between two was asked for without an end."""
+    now = [100.0]
+
+    class Slow(Unlistable):
+        def next_aside(self, *_: object) -> Resting:
+            now[0] += 2 * set_aside._LIST_SECONDS
+            return Resting({}, 0, []) if answers else super().next_aside()
+
+    monkeypatch.setattr(set_aside, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    asides = SetAside(SETTINGS, Slow(), lambda *_, **__: None)  # type: ignore[arg-type]
+    asides._list(now[0])
+    assert asides._listed == now[0]
