@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -19,9 +20,9 @@ from loader.clickhouse.table_state_sql import DELETES, KEPT_MUTATIONS, databases
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
-from relay.clickhouse.hidden_rows import shown_only
+from relay.clickhouse.hidden_rows import fewer_shown, shown_only
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted_table, table_parameters
+from relay.clickhouse.quoting import quoted_table
 from relay.clickhouse.removing_statements import may_lack
 from relay.clickhouse.table_engine import KEPT_SETTING, LISTED_HERE, TableEngine
 
@@ -160,27 +161,13 @@ class ServerRecords:
     def hidden(self, table: str) -> str:
         """Return why this user may not see all rows of the table; "": it sees them.
 
-        A row policy, or a row that was deleted and not merged away yet, is in the parts' own
-        counts and not in the SELECT. INSERTs come between the two questions, so the SELECT is
-        asked last: more rows than the parts had before are no sign of hidden ones.
+        Between the two counts others may insert as many as a policy hides.
         """
-        parts = self.ask(
-            "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
-            "AND table = {name:String}",
-            0,
-            **table_parameters(table),
-        )
-        if parts is None:
-            return (
-                "whether this user sees all rows is not known (the user needs SELECT on "
-                "system.parts)"
-            )
-        shown = self.ask(f"SELECT count() FROM {quoted_table(table)}", 0)  # noqa: S608 - quoted
-        if shown is None:
-            return f"its rows cannot be counted (the user needs SELECT on {table})"
-        if int(shown[0][0]) < int(parts[0][0]):
-            return "this user does not see all rows of the table (a row policy, DELETEs)"
-        if seen := self.shown_only(table):  # others' rows came between the two, as many as hide
+        return fewer_shown(partial(self.ask, since_ms=0), table) or self.filtered(table)
+
+    def filtered(self, table: str) -> str:
+        """Return that this user sees only some rows of the table, and which; "": it sees all."""
+        if seen := self.shown_only(table):
             return f"a row policy or filter hides rows from this user: it sees those where {seen}"
         return ""
 

@@ -2,7 +2,9 @@
 
 Receives a client and a table, gives the condition that a row must meet to be seen. It is the
 server's own plan of a SELECT, which needs no other right than that SELECT: it holds for policies
-of roles and of whole databases, and for `additional_table_filters` that cannot be overridden.
+of roles and of whole databases, and for `additional_table_filters` that cannot be overridden. Or
+by comparing numbers: the SELECT's and the parts' own, which have rows that a lightweight DELETE
+masked and no merge took away yet.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import quoted_table, table_parameters
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     from clickhouse_connect.driver.client import Client
+
+    Ask = Callable[..., list[Sequence[Any]] | None]
 
 PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
 """A SELECT without a condition of its own, of a table that is quoted; its answer is a plan."""
@@ -21,6 +28,10 @@ _FILTER = re.compile(r"Row.level filter|\b[Ff]ilter column")
 _EMPTY = "ReadNothing"
 """The plan of a table without parts, whose filters the server does not look at."""
 _CONDITION = re.compile(r"\b[Ff]ilter column: +(.*\S)")
+_IN_PARTS = (
+    "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
+    "AND table = {name:String}"
+)
 
 
 def exempt(table: str) -> str:
@@ -66,3 +77,30 @@ def condition(plan: Iterable[str]) -> str:
     lines = [line for line in plan if _FILTER.search(line)]
     found = [match[1] for line in lines if (match := _CONDITION.search(line))]
     return found[0] if found else "(a condition that the server does not show)" if lines else ""
+
+
+def fewer_shown(ask: Ask, table: str) -> str:
+    """Return why a user may not see all rows of a table, by their number; empty: it sees them.
+
+    A row policy, or a row that was deleted and not merged away yet, is in the parts' own counts and
+    not in the SELECT. INSERTs come between the two questions, so the SELECT is asked last: more
+    rows than the parts had before are no sign of hidden ones.
+
+    Args:
+        ask: a statement and its parameters by name; gives rows, None where this user may not ask.
+        table: as database.table.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    parts = ask(_IN_PARTS, **table_parameters(table))
+    if parts is None:
+        return (
+            "whether this user sees all rows is not known (the user needs SELECT on system.parts)"
+        )
+    shown = ask(f"SELECT count() FROM {quoted_table(table)}")  # noqa: S608 - quoted
+    if shown is None:
+        return f"its rows cannot be counted (the user needs SELECT on {table})"
+    if int(shown[0][0]) < int(parts[0][0]):
+        return "this user does not see all rows of the table (a row policy, DELETEs)"
+    return ""
