@@ -358,9 +358,11 @@ def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
     Args:
         table: as database.table.
         known: reasons; empty ones are none.
-        evidence: is asked where there is none.
+        evidence: is asked whether a policy hides rows, whatever is known beside it.
     """
-    return ", ".join(filter(None, known)) or evidence.hidden(table)
+    if reasons := [one for one in known if one]:
+        return ", ".join(filter(None, [*reasons, evidence.filtered(table)]))
+    return evidence.hidden(table)
 
 
 def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:

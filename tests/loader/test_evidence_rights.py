@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from loader.clickhouse import client as clickhouse_client
-from loader.clickhouse.server_records import ServerRecords
+from loader.clickhouse.server_records import ServerRecords, why_fewer
 from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
 from tests.versions.releases import NOW
@@ -51,6 +52,29 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 )
 def test_why_rows_may_be_hidden(engine: Engine, user: str, says: str) -> None:
     """A right that is missing was called a row policy."""
+    with as_user(engine, user) as records:
+        assert records.hidden(TABLE) == says
+
+
+@contextlib.contextmanager
+def as_user(engine: Engine, user: str) -> Iterator[ServerRecords]:
     settings = ClickHouse.model_validate({"url": engine.url, "user": user, "password": user})
     with contextlib.closing(clickhouse_client.connect(settings, 30)) as client:
-        assert ServerRecords(client, several=False).hidden(TABLE) == says
+        yield ServerRecords(client, several=False)
+
+
+class Filtered:
+    """Stands for ServerRecords: of a user from whom a row policy hides rows."""
+
+    def filtered(self, _: str) -> str:
+        return "a row policy"
+
+    def hidden(self, _: str) -> str:
+        return "not all rows"
+
+
+def test_what_is_known_of_removed_rows_leaves_no_policy_unasked() -> None:
+    """Red before: rows that were hidden from the user were taken for rows that somebody removed."""
+    evidence = cast("ServerRecords", Filtered())
+    assert why_fewer(TABLE, ["", "deleted", ""], evidence) == "deleted, a row policy"
+    assert why_fewer(TABLE, ["", ""], evidence) == "not all rows"

@@ -302,6 +302,20 @@ def test_a_policy_that_goes_between_count_and_question_is_no_proof(
     assert copies(admin, table) == (10, 10)
 
 
+def test_rows_that_a_policy_hides_are_no_lost_part(
+    journal: Journal, as_user: AsUser, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where nobody may ask for DELETEs. Red before: parked, with all of its rows."""
+    monkeypatch.setattr(server_records, "DELETES", "SELECT 1 FROM system.no_such_table")
+    table = make(admin, "shop.orders", stamped=True, window=100)
+    blocks = journal.seal(table, batch(0, 10))
+    killed(journal, blocks, "after_prepare")
+    with working(as_user("narrow")) as worker:
+        (done,) = worker.load(blocks)
+    assert copies(admin, table) == (10, 10)
+    assert done.outcome == "loaded", done
+
+
 def test_blocks_that_the_ledger_lost_are_not_taken_for_new_where_rows_are_hidden(
     journal: Journal, as_user: AsUser, admin: Client
 ) -> None:
