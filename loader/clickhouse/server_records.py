@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -20,7 +20,7 @@ from loader.clickhouse.table_state_sql import DELETES, KEPT_MUTATIONS, databases
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
-from relay.clickhouse.hidden_rows import fewer_shown, shown_only
+from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table
 from relay.clickhouse.removing_statements import may_lack
@@ -161,15 +161,23 @@ class ServerRecords:
     def hidden(self, table: str) -> str:
         """Return why this user may not see all rows of the table; "": it sees them.
 
-        Between the two counts others may insert as many as a policy hides.
+        A DELETE before a claim masks none of the block's rows; of those since then `deletes` and
+        `parts` tell, and of one that was killed the block's own masked rows. Between the two counts
+        others may insert as many as a policy hides.
         """
-        return fewer_shown(partial(self.ask, since_ms=0), table) or self.filtered(table)
+        ask = partial(self.ask, since_ms=0)
+        return fewer_shown(ask, table, self.unmasked) or self.filtered(table)
 
     def filtered(self, table: str) -> str:
         """Return that this user sees only some rows of the table, and which; "": it sees all."""
         if seen := self.shown_only(table):
             return f"a row policy or filter hides rows from this user: it sees those where {seen}"
         return ""
+
+    @cached_property
+    def unmasked(self) -> str:
+        """The SETTINGS of relay.clickhouse.hidden_rows."""
+        return unmasked(partial(self.ask, since_ms=0))
 
     def shown_only(self, table: str) -> str:
         """Return the condition under which this user sees rows of the table; "": it sees all."""

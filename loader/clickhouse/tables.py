@@ -256,8 +256,8 @@ class Tables:
             if 0 <= newest < run.since:
                 known.append("its newest parts disappeared")
             fewer = why_fewer(block.table, known, self.evidence)
-            if not fewer and self._count(block) != counted:
-                fewer = "queries now show other rows of it than a moment ago"
+            if not fewer and self._count(block, self.evidence.unmasked) != counted:
+                fewer = "queries now show other rows of it than a moment ago, or masked ones"
         if deletes:
             # A part that a mutation empties goes with its token; the newest's counter, too.
             margin, inserted = -1, None
@@ -320,22 +320,22 @@ class Tables:
     def _remembered(self, target: Target, claimed: Claimed, of: Window) -> int:
         return surely_remembered(of, claimed.seconds, target.version, claimed.versions)
 
-    def counted(self, table: str, blocks: Collection[str]) -> dict[str, int]:
-        """Return rows by block id, of a table that has the block-id column."""
+    def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:
+        """Return rows by block id, where the table has its column; `more`: SETTINGS."""
         stamp = quoted(self._block_column)
         found: dict[str, int] = {}
         for some in in_urls(blocks, len):
             rows = self._ask(
                 f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-                f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1",
+                f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1{more}",
                 blocks=some,
                 few=False,
             )
             found |= {str(block): int(count) for block, count in rows}
         return found
 
-    def _count(self, block: Block) -> int:
-        return self.counted(block.table, [block.id]).get(block.id, 0)
+    def _count(self, block: Block, more: str = "") -> int:
+        return self.counted(block.table, [block.id], more).get(block.id, 0)
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import quoted_table, table_parameters
+from relay.clickhouse.statement_settings import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,9 +30,13 @@ _EMPTY = "ReadNothing"
 """The plan of a table without parts, whose filters the server does not look at."""
 _CONDITION = re.compile(r"\b[Ff]ilter column: +(.*\S)")
 _IN_PARTS = (
-    "SELECT sum(rows) FROM system.parts WHERE active AND database = {database:String} "
-    "AND table = {name:String}"
+    "SELECT sum(rows) FROM system.parts WHERE active AND NOT startsWith(name, 'patch-') "
+    "AND database = {database:String} AND table = {name:String}"
 )
+"""Rows of a table; those of patches are updates and deletions of them."""
+_MASK = "apply_deleted_mask"
+_UNMASKED = (_MASK, "use_query_condition_cache")
+"""Both are switched off: the cache has what a SELECT found that applied the mask."""
 
 
 def exempt(table: str) -> str:
@@ -79,16 +84,31 @@ def condition(plan: Iterable[str]) -> str:
     return found[0] if found else "(a condition that the server does not show)" if lines else ""
 
 
-def fewer_shown(ask: Ask, table: str) -> str:
-    """Return why a user may not see all rows of a table, by their number; empty: it sees them.
-
-    A row policy, or a row that was deleted and not merged away yet, is in the parts' own counts and
-    not in the SELECT. INSERTs come between the two questions, so the SELECT is asked last: more
-    rows than the parts had before are no sign of hidden ones.
+def unmasked(ask: Ask) -> str:
+    """Return the SETTINGS of a SELECT that shows masked rows, too; empty: this user has no choice.
 
     Args:
         ask: a statement and its parameters by name; gives rows, None where this user may not ask.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    free = [str(name) for (name,) in ask(FREE, names=list(_UNMASKED)) or ()]
+    listed = ", ".join(f"{name} = 0" for name in free)
+    return f" SETTINGS {listed}" if _MASK in free else ""
+
+
+def fewer_shown(ask: Ask, table: str, more: str) -> str:
+    """Return why a user may not see all rows of a table, by their number; empty: it sees them.
+
+    What a row policy hides is in the parts' own counts and not in the SELECT. INSERTs come between
+    the two questions, so the SELECT is asked last: more rows than the parts had before are no sign
+    of hidden ones.
+
+    Args:
+        ask: as of `unmasked`.
         table: as database.table.
+        more: SETTINGS of the SELECT.
 
     Raises:
         Unavailable, Refused: as `ask`.
@@ -98,7 +118,7 @@ def fewer_shown(ask: Ask, table: str) -> str:
         return (
             "whether this user sees all rows is not known (the user needs SELECT on system.parts)"
         )
-    shown = ask(f"SELECT count() FROM {quoted_table(table)}")  # noqa: S608 - quoted
+    shown = ask(f"SELECT count() FROM {quoted_table(table)}{more}")  # noqa: S608 - quoted
     if shown is None:
         return f"its rows cannot be counted (the user needs SELECT on {table})"
     if int(shown[0][0]) < int(parts[0][0]):

@@ -141,10 +141,11 @@ FEW_ROWS: Mapping[str, object] = {
     "compile_expressions": 0,
 }
 """What makes a statement cheaper that reads and writes few rows, and means the same without."""
-_FREE = (
+FREE = (
     "SELECT name FROM system.settings WHERE name IN {names:Array(String)} "
     "AND NOT readonly AND isNull(min) AND isNull(max)"
 )
+"""Those of {names:Array(String)} that the server knows and lets its user set to anything."""
 
 
 def for_few_rows(client: Client) -> Mapping[str, object]:
@@ -162,7 +163,7 @@ def free_of(client: Client, wanted: Mapping[str, object]) -> Mapping[str, object
     Raises:
         ClickHouseError: the server did not answer.
     """
-    free = client.query(_FREE, parameters={"names": sorted(wanted)}).result_rows
+    free = client.query(FREE, parameters={"names": sorted(wanted)}).result_rows
     return {name: wanted[name] for (name,) in free}
 
 

@@ -24,7 +24,7 @@ from relay.clickhouse.quoting import table_parameters
 from relay.operate.rewind.tables import WAIT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second, batch, clock_passes
-from tests.loader.test_work import killed, others_insert, outcomes
+from tests.loader.test_work import copies, killed, others_insert, outcomes
 from tests.reach import elsewhere
 
 if TYPE_CHECKING:
@@ -441,21 +441,47 @@ def test_a_repeat_asks_which_version_runs_it(
     assert number(client, table) == 100
 
 
+@pytest.mark.parametrize("since", [False, True])
 @pytest.mark.usefixtures("without_logs")
-def test_rows_that_are_hidden_prove_nothing(
-    journal: Journal, worker: Worker, client: Client, database: str
+def test_rows_that_a_delete_masks(
+    journal: Journal, worker: Worker, client: Client, database: str, *, since: bool
 ) -> None:
-    """A2: a SELECT that shows fewer rows than the parts have, whatever the reason: parked."""
+    """A2: one since the claim may have taken the block's rows, one of before it has taken none.
+
+    Red before: as long as nothing merged the masked rows away, each such block was parked.
+    """
     table = create(client, f"{database}.masked", ", _block String", more=window(0))
     client.command(f"INSERT INTO {table} (id) SETTINGS async_insert = 0 VALUES (-1), (-2)")
-    client.command(f"DELETE FROM {table} WHERE id = -1")
-    clock_passes(client, 3)  # a claim of the next second would not be told from it
+    if not since:
+        client.command(f"DELETE FROM {table} WHERE id = -1")
+        clock_passes(client, 3)  # a claim of the next second would not be told from it
     blocks = journal.seal(table, batch(0, 100), batch(100, 100))
     killed(journal, blocks, "after_prepare")
+    if since:
+        client.command(f"DELETE FROM {table} WHERE id = -1")
     others_insert(client, table)
     done = worker.load(blocks)
-    assert outcomes(done) == ["parked"] * 2
-    assert "does not see all rows" in done[0].reason
+    assert outcomes(done) == ["parked" if since else "loaded"] * 2
+    assert not since or "rows were deleted since then" in done[0].reason
+    assert copies(client, table) == ((0, 0) if since else (200, 200))
+
+
+@pytest.mark.usefixtures("without_logs")
+def test_rows_that_a_delete_has_masked_before_it_was_killed_stay_deleted(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """The server shows no such mutation any more; the rows are there, and masked."""
+    table = create(client, f"{database}.masked", ", _block String", more=window(0))
+    client.command(f"INSERT INTO {table} (id) SETTINGS async_insert = 0 VALUES (-1)")
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    asynchronous = {"lightweight_deletes_sync": 0}
+    client.command(f"DELETE FROM {table} WHERE NOT throwIf(id = -1)", settings=asynchronous)
+    wait_until(lambda: copies(client, table) == (0, 0), "that the block's rows are masked")
+    name, plain = database, table.partition(".")[2]
+    client.command(f"KILL MUTATION WHERE database = '{name}' AND table = '{plain}'")
+    assert until_settled(worker, blocks) == ["parked"]
+    assert copies(client, table) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,10 @@ def test_a_table_that_cannot_be_asked_keeps_no_other_from_its_turn(
         ledger.write([NewEntry(block, aside) for block in sealed[name]])
     counted = Tables.counted
 
-    def fails(of: Tables, table: str, blocks: Collection[str]) -> dict[str, int]:
+    def fails(of: Tables, table: str, blocks: Collection[str], *more: str) -> dict[str, int]:
         if table == tables[bad]:
             raise Unavailable("asking about the tables: Code: 158. Limit for rows exceeded")
-        return counted(of, table, blocks)
+        return counted(of, table, blocks, *more)
 
     monkeypatch.setattr(Tables, "counted", fails)
     said: list[str] = []
