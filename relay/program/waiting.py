@@ -26,6 +26,7 @@ FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 _DOUBLINGS = 64
 """More make no difference, and a float has an end."""
+_FORGOTTEN = 10  # times as long as makes it late, something is not asked about
 
 
 def stopped_by_signal() -> threading.Event:
@@ -132,7 +133,8 @@ class Retry:
 class Lateness:
     """For how long each of several things has been asked about in vain.
 
-    What was not asked about for `seconds` was dealt with or given up: it begins anew.
+    What was not asked about for ten times as long was dealt with or given up: it begins anew. Who
+    asks may pause for minutes.
 
     Args:
         seconds: after which it is late.
@@ -146,7 +148,7 @@ class Lateness:
         """Note that it is still missing; return whether it has been for so many seconds."""
         now = time.monotonic()
         since, last = self._asked.get(what, (now, now))
-        if now - last > self._seconds:
+        if now - last > _FORGOTTEN * self._seconds:
             since = now
         self._asked[what] = since, now
         return now - since >= self._seconds

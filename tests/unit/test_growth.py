@@ -108,7 +108,7 @@ def test_each_topic_has_a_wait_of_its_own(
     first, second, _ = topics.stuck = sorted(topics._widths)
     with pytest.raises(Unavailable, match=first):
         topics.widen([first])
-    now[0] += 2 * topics_module.GROW_SECONDS  # a rebalance took its partition away meanwhile
+    now[0] += 11 * topics_module.GROW_SECONDS  # a rebalance took its partition away meanwhile
     for topic in (second, first):
         with pytest.raises(Unavailable, match=topic):
             topics.widen([topic])
@@ -175,6 +175,26 @@ def test_a_block_topic_that_does_not_grow_is_its_tables_affair(
     assert of_tables.refusal("d.t").startswith(why)
     assert not of_tables.refusal("d.u")
     assert (of_tables.of("d.t"), of_tables.width("d.u")) == ("", 2)
+
+
+@pytest.mark.parametrize("pause", [0.1, 63.0, 240.0])
+def test_a_topic_that_never_grows_is_given_up_however_seldom_it_is_asked_about(
+    block_topics: tuple[Narrow, BlockTopics], monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    """A refresh that takes 3 s comes once a minute. Red before: of those 63 s apart each was the
+    first, and all of them looked at the topic in vain, for ever."""
+    now = [100.0]
+    monkeypatch.setattr(topics_module.time, "monotonic", lambda: now[0])
+    topics, of_tables = block_topics
+    topics.stuck.add(of_tables.of("d.t"))
+    while not of_tables._stay_narrow:
+        of_tables.widen_soon("d.t")
+        of_tables.retry()
+        now[0] += pause
+        topics.now = now[0]
+        assert now[0] < 100 + topics_module.GROW_SECONDS + 2 * pause + FIRST_PAUSE_SECONDS * 30
+    assert now[0] > 100 + topics_module.GROW_SECONDS
+    assert not of_tables.refusal("d.t")
 
 
 def test_what_has_grown_is_known_though_another_topic_cannot_grow_now(

@@ -13,6 +13,7 @@ from relay.program.waiting import (
     RENEWAL_PAUSE_SECONDS,
     RENEWAL_SECONDS,
     CredentialsWait,
+    Lateness,
     Retry,
     StoppedWaiting,
     backoff,
@@ -139,3 +140,27 @@ def test_who_does_not_wait_asks_again_after_a_pause(clock: Clock) -> None:
     retry.answered()
     assert retry.due
     assert retry.failed() == waiting.FIRST_PAUSE_SECONDS
+
+
+@pytest.mark.parametrize("pause", [1.0, 63.0, 300.0])
+def test_what_is_missing_is_late_however_seldom_it_is_asked_about(
+    clock: Clock, pause: float
+) -> None:
+    """Red before: with pauses longer than the time itself each question was the first."""
+    lateness = Lateness(60.0)
+    late = False
+    while not late:
+        assert clock.now < 60.0 + pause
+        late = lateness.late("topic")
+        assert late is (clock.now >= 60.0)
+        clock.now += pause
+    assert not lateness.late("other")
+
+
+def test_what_was_not_asked_about_for_long_begins_anew(clock: Clock) -> None:
+    lateness = Lateness(60.0)
+    assert not lateness.late("topic")
+    clock.now += 601.0
+    assert not lateness.late("topic")
+    clock.now += 60.0
+    assert lateness.late("topic")
