@@ -170,8 +170,8 @@ def producer(settings: Settings) -> ClientSettings:
         # Chunks of a transaction share requests; flush() does not wait for it.
         "linger.ms": 20,
         # Below the broker's default message.max.bytes (1048588), and for topics that take less no
-        # more than the chunk that was chosen for them: else the transaction fails, and each record
-        # is sent by itself from then on.
+        # more than the chunk chosen for them: else the transaction fails, and fewer records share
+        # a batch from then on.
         "batch.size": min(1_000_000, settings.block.chunk_bytes),
         # The topic's limit decides: a dead letter is as large as its source message was, which
         # librdkafka inflates to as much; the brokers' socket.request.max.bytes is a little more.

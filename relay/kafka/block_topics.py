@@ -44,6 +44,9 @@ class BlockTopics:
         topics: makes them.
         clock: monotonic seconds.
 
+    Attributes:
+        limits: what topics take, as refusals taught; all producers of the process go by it.
+
     Raises (ensure, have and retry):
         Refused: the brokers let this user in nowhere, or write no block topic at all.
     """
@@ -61,7 +64,7 @@ class BlockTopics:
         self._least = 1
         self._grow_soon: set[str] = set()
         self._stay_narrow: set[str] = set()
-        self._limits = RecordLimits()
+        self.limits = RecordLimits()
         self._dark: dict[str, frozenset[Place]] = {}
         self._led: set[str] = set()
         self._journal_led = False
@@ -194,8 +197,8 @@ class BlockTopics:
             _say(failed, self._retrying)
             if not failed:
                 self._retrying.answered()
-        for topic in self._limits.known():
-            self._limits.look_again(topic, self._topics.most_bytes(topic))
+        for topic in self.limits.known():
+            self.limits.look_again(topic, self._topics.most_bytes(topic))
 
     def _grow_busy(self) -> dict[str, Unavailable]:
         """Grow what `widen_soon` noted; return what has to wait, and why."""
@@ -216,7 +219,7 @@ class BlockTopics:
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record of the topic may weigh; None where none was refused."""
-        return self._limits.most(topic)
+        return self.limits.most(topic)
 
     def least_in_sync(self, copies: Mapping[str, int]) -> Mapping[str, int]:
         """Return min.insync.replicas of topics with so many copies."""
@@ -313,16 +316,16 @@ class BlockTopics:
         told = self._topics.most_bytes(lost.topic)
         if lost.error.code() in TOO_LARGE:
             by_itself = told is not None or lost.alone
-            if by_itself and self._limits.learn(lost.topic, lost.size, told):
+            if by_itself and self.limits.learn(lost.topic, lost.size, told):
                 log.error(
                     "the topic refused a record because of its size",
                     extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
                 )
                 return True
-            if not lost.alone:  # the producer sends it alone next
+            if not lost.alone:  # the producer sends fewer together next
                 return True
             if not table and lost.topic == names.dead_topic(self._app):
-                self._limits.halve(lost.topic, lost.size)
+                self.limits.halve(lost.topic, lost.size)
                 return True
         if not table:
             return False

@@ -1,11 +1,13 @@
-"""Learns from refusals how large a record a topic accepts; names the messages that are too large.
+"""Learns from refusals how much a topic accepts; names the messages that are too large.
 
-Receives refused records, gives the most that their topics take; receives a buffer's chunks, gives
-the messages whose rows no chunk can carry. Pure: it knows no client.
+Receives refused records, gives the most that a record, or several that are sent together, may
+weigh in their topics; receives a buffer's chunks, gives the messages whose rows no chunk can carry.
+Pure: it knows no client.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,16 +28,52 @@ def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[Heade
     return len(value or b"") + len(key or b"") + of_headers
 
 
+@dataclass
+class SentTogether:
+    """Records of one partition that may share a batch: none of them was waited for yet.
+
+    Attributes:
+        most: that they may weigh, each with ROOM; None: as much as the client puts into a batch.
+    """
+
+    most: int | None
+    records: int = 0
+    weight: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a record of this size may join them; one alone may have any size."""
+        return self.most is None or not self.records or self.weight + size + ROOM <= self.most
+
+    def add(self, size: int) -> None:
+        """Count a record of this size, by `record_bytes`."""
+        self.records += 1
+        self.weight += size + ROOM
+
+
 class RecordLimits:
-    """What topics take, of those that refused a record for its size."""
+    """What topics take, of those that refused a record, or a batch of several, for its size."""
 
     def __init__(self) -> None:
         self._most: dict[str, int] = {}
+        self._together: dict[str, int] = {}
         self._told: dict[str, int | None] = {}
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record may weigh; None where none was refused."""
         return self._most.get(topic)
+
+    def together(self, topic: str) -> int | None:
+        """Return the most that records may weigh which are sent together; None: no batch failed."""
+        return self._together.get(topic)
+
+    def part(self, topic: str, weight: int) -> None:
+        """Note that records which together weighed up to `weight` were refused.
+
+        Half as much goes together from now on, until a record goes alone or all fit. So few wait
+        for each other where a topic takes many small records, which one by one would outlast the
+        transaction.
+        """
+        self._together[topic] = min(weight // 2, self._together.get(topic, weight))
 
     def learn(self, topic: str, size: int, limit: int | None) -> bool:
         """Note a record that was refused; return whether it, by itself, is what is too large.
@@ -45,6 +83,9 @@ class RecordLimits:
             size: of the record, by `record_bytes`.
             limit: the topic's own limit for a batch; None where the brokers do not say.
         """
+        if limit is not None and topic in self._together:
+            self._together[topic] = min(limit, self._together[topic])
+            self._told[topic] = limit
         known = self._most.get(topic)
         if limit is not None and size <= limit - ROOM and (known is None or size <= known):
             return False  # it fits: the batch that it was sent in did not
@@ -54,18 +95,20 @@ class RecordLimits:
         return known is None or most < known
 
     def halve(self, topic: str, size: int) -> None:
-        """Note a record that would fit, but whose batch did not."""
+        """Note a record that would fit, but whose batch did not; until somebody looks again."""
         self._most[topic] = min(self._most.get(topic, size), size // 2)
+        self._told.pop(topic, None)
 
     def known(self) -> tuple[str, ...]:
-        """Return the topics that refused a record for its size."""
-        return tuple(self._most)
+        """Return the topics that refused something for its size."""
+        return tuple({**self._most, **self._together})
 
     def look_again(self, topic: str, limit: int | None) -> None:
         """Forget what was learned where a person has raised the topic's limit since."""
         before = self._told.get(topic)
         if limit is not None and (before is None or limit > before):
             self._most.pop(topic, None)
+            self._together.pop(topic, None)
 
 
 class Oversized(NamedTuple):

@@ -32,7 +32,7 @@ from relay.kafka.errors import (
 from relay.kafka.hang_guard import armed, within
 from relay.kafka.partition_ends import LeastInSync, Place, dark_places, dark_text, listed_places
 from relay.kafka.reconnect import Renewal
-from relay.kafka.record_limits import record_bytes
+from relay.kafka.record_limits import RecordLimits, SentTogether, record_bytes
 from relay.kafka.transaction_evidence import TransactionEvidence
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ HANGING_SECONDS = 30.0
 """A call that takes so much longer than it was told to will not return."""
 QUEUE_FULL_SECONDS = 0.1
 """One wait for room in librdkafka's queue."""
+BATCH_BYTES = 1_000_000  # librdkafka's default of batch.size
 
 
 class TransactionalProducer:
@@ -59,6 +60,7 @@ class TransactionalProducer:
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
         group: the consumer group whose offsets it sends; for messages to people.
         least_in_sync: of topics; where it gives none, only a missing leader makes one dark.
+        limits: what topics take, as refusals taught; each producer learns more of it.
 
     Raises (every method): TransactionFailed.
     """
@@ -69,6 +71,7 @@ class TransactionalProducer:
         deadline_seconds: float,
         group: str,
         least_in_sync: LeastInSync = lambda _: {},
+        limits: RecordLimits | None = None,
     ) -> None:
         self._evidence = TransactionEvidence(config)
         self._config = self._evidence.config
@@ -76,6 +79,8 @@ class TransactionalProducer:
         self._deadline_seconds = deadline_seconds
         self._group_id = group
         self._least_in_sync = least_in_sync
+        self._limits = limits or RecordLimits()
+        self._batch_bytes = int(self._config.get("batch.size", BATCH_BYTES))
         self._producer: Producer | None = None
         self._group: Any = None
         self._fatal: KafkaError | None = None
@@ -83,7 +88,7 @@ class TransactionalProducer:
         self._lost: KafkaError | None = None
         self._lost_places: set[Place] = set()
         self._refused: list[Lost] = []
-        self._alone: set[str] = set()  # topics that refused a batch as too large
+        self._together: dict[Place, SentTogether] = {}
 
     def replace(self, *, waits: bool = True) -> None:
         """Make a new producer; init_transactions fences the old and ends what it left open.
@@ -110,7 +115,7 @@ class TransactionalProducer:
                 f"the outcome of the last transaction is in doubt: {self._evidence.doubt}"
             )
         self._unacknowledged, self._lost, self._lost_places = Counter(), None, set()
-        self._refused = []
+        self._refused, self._together = [], {}
         self._group = group
         if self._group is None:
             raise TransactionFailed(Failure.ABORT, "the group no longer knows this member")
@@ -130,11 +135,12 @@ class TransactionalProducer:
     ) -> None:
         """Queue one record; `acknowledged` gets its offset, by the end of `flush`.
 
-        To a topic that has refused a batch as too large each record goes by itself from then on:
-        the answer did not tell whether one of them is.
+        To a topic that has refused a batch as too large fewer records go together from then on: the
+        answer did not tell whether one of them is.
         """
-        size, alone = record_bytes(value, key, headers), place.topic in self._alone
-        on_delivery = self._on_delivery(place, size, acknowledged, alone=alone)
+        size = record_bytes(value, key, headers)
+        together = self._with((place.topic, place.partition), size)
+        on_delivery = self._on_delivery(place, size, acknowledged, together)
         producer = self._open()
         deadline = time.monotonic() + self._deadline_seconds
         while True:
@@ -156,13 +162,27 @@ class TransactionalProducer:
             if time.monotonic() > deadline:
                 raise _silent("produce: the client's queue stays full", self._dark())
             self.serve(QUEUE_FULL_SECONDS)
-        if alone:
+
+    def _with(self, where: Place, size: int) -> SentTogether:
+        """Return the records that one of this size may share a batch with; it counts as one.
+
+        Those before it are waited for where all of them together might be refused.
+        """
+        if where in self._together and not self._together[where].has_room(size):
             self.flush()
+        if where not in self._together:
+            self._together[where] = SentTogether(self._limits.together(where[0]))
+        self._together[where].add(size)
+        return self._together[where]
 
     def _on_delivery(
-        self, place: TopicPartition, size: int, acknowledged: Callable[[int], None], *, alone: bool
+        self,
+        place: TopicPartition,
+        size: int,
+        acknowledged: Callable[[int], None],
+        together: SentTogether,
     ) -> Callable[[KafkaError | None, Message], None]:
-        """Return what takes the report about a record; `alone`: nothing else is in its batch."""
+        """Return what takes the report about a record, which was sent together with these."""
         where = (place.topic, place.partition)
         # Of this transaction, however late the report comes.
         refused, unacknowledged = self._refused, self._unacknowledged
@@ -172,9 +192,10 @@ class TransactionalProducer:
             if error is not None or offset is None:
                 self._lost = error or NOWHERE
                 if self._lost.code() in TOO_LARGE | OF_TOPIC:
+                    alone = together.records == 1
                     refused.append(Lost(place.topic, size, self._lost, alone))
-                if self._lost.code() in TOO_LARGE:
-                    self._alone.add(place.topic)
+                    if self._lost.code() in TOO_LARGE and not alone:
+                        self._limits.part(place.topic, together.most or self._batch_bytes)
                 self._lost_places.add(where)
             else:
                 unacknowledged[where] -= 1
@@ -203,6 +224,7 @@ class TransactionalProducer:
             raise self._failed(f"delivery to {listed_places(self._lost_places)}", self._lost)
         if left := self._unacknowledged.total():
             raise TransactionFailed(Failure.ABORT, f"{left} records were never acknowledged")
+        self._together = {}
 
     def _dark(self) -> frozenset[Place]:
         """Return partitions that have not acknowledged all, and that take no records now."""

@@ -95,7 +95,7 @@ class Performer:
             names.transactional_id(settings.app, member),
             partial(names.partition_transactional_id, settings.app),
         )
-        self.producers = producers.of(settings, observer, tables.topics.least_in_sync)
+        self.producers = producers.of(settings, observer, tables.topics)
         self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
-    from relay.kafka.partition_ends import LeastInSync
+    from relay.kafka.block_topics import BlockTopics
     from relay.operate.metrics.observer import RelayObserver
 
 log = logging.getLogger(__name__)
@@ -44,12 +44,9 @@ class OfMember:
             timeout, after which the coordinator has ended it.
     """
 
-    def __init__(
-        self, settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync
-    ) -> None:
+    def __init__(self, settings: Settings, observer: RelayObserver, topics: BlockTopics) -> None:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
-        self._settings, self._observer = settings, observer
-        self._least_in_sync = least_in_sync
+        self._settings, self._observer, self._topics = settings, observer, topics
         self._spare = 0
         self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
 
@@ -116,16 +113,16 @@ class OfMember:
         settings = kafka_clients.producer_under(self._settings, identity)
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
-        return TransactionalProducer(watched, self.deadline_seconds, group, self._least_in_sync)
+        # A producer that is replaced must not forget what was refused: it would be so for ever.
+        known = self._topics.least_in_sync, self._topics.limits
+        return TransactionalProducer(watched, self.deadline_seconds, group, *known)
 
 
 class OfPartitions(OfMember):
     """One producer for each owned source partition, made at its takeover."""
 
-    def __init__(
-        self, settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync
-    ) -> None:
-        super().__init__(settings, observer, least_in_sync)
+    def __init__(self, settings: Settings, observer: RelayObserver, topics: BlockTopics) -> None:
+        super().__init__(settings, observer, topics)
         self._of: dict[int, TransactionalProducer] = {}
 
     def start(self) -> None:
@@ -173,10 +170,10 @@ class OfPartitions(OfMember):
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: RelayObserver, least_in_sync: LeastInSync) -> OfMember:
+def of(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> OfMember:
     """Return the kind of producers that the settings' clusters need."""
     kind = OfPartitions if settings.crosses else OfMember
-    return kind(settings, observer, least_in_sync)
+    return kind(settings, observer, topics)
 
 
 def _error(failed: TransactionFailed, fenced: str) -> RelayError:

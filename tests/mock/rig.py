@@ -22,6 +22,7 @@ from relay.core.offsets import CommittedOffset
 from relay.core.step import step
 from relay.errors import RelayError
 from relay.kafka.errors import TransactionFailed
+from relay.kafka.record_limits import RecordLimits
 from relay.process.loop import ERRORS
 from relay.process.perform import Performer
 from relay.program.waiting import ServerWait
@@ -216,7 +217,7 @@ class _NoTables:
     """In the place of relay.rows.codecs_of_tables, and of the block topics: no block is sealed."""
 
     def __init__(self) -> None:
-        self.topics = self
+        self.topics, self.limits = self, RecordLimits()
 
     def undecided(self, tables: frozenset[str]) -> frozenset[str]:
         assert not tables

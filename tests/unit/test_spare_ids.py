@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError
 from relay.core.events import Failure
 from relay.errors import Refused, Unavailable
 from relay.kafka.errors import TransactionFailed
+from relay.kafka.record_limits import RecordLimits
 from relay.operate.metrics.observer import NOTHING
 from relay.process import producers
 from relay.process.producers import SPARE_IDS, OfMember
@@ -64,7 +66,8 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 @pytest.fixture
 def member(coordinator: Coordinator) -> OfMember:  # noqa: ARG001 - its producers are the coordinator's
-    return OfMember(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING, dict)
+    topics: Any = SimpleNamespace(least_in_sync=dict, limits=RecordLimits())
+    return OfMember(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING, topics)
 
 
 def test_a_relay_begins_under_its_own_id(coordinator: Coordinator, member: OfMember) -> None:
