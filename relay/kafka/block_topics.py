@@ -306,33 +306,29 @@ class BlockTopics:
             tables: whose blocks were in it.
         """
         whose = {self._found[table]: table for table in tables if table in self._found}
-        learned = [self._learn(lost, whose.get(lost.topic, "")) for lost in failed.lost]
+        told = {topic: self._topics.most_bytes(topic) for topic in {of.topic for of in failed.lost}}
+        first = self.limits.first(told)
+        learned = [
+            self._learn(of, whose.get(of.topic, ""), told[of.topic], once_more=of.topic in first)
+            for of in failed.lost
+        ]
         if failed.code in DENIED:
             learned.append(self._denied_since())
         return any(learned)
 
-    def _learn(self, lost: Lost, table: str) -> bool:
-        """One record that was refused, of this table or of none."""
-        told = self._topics.most_bytes(lost.topic)
+    def _learn(self, lost: Lost, table: str, told: int | None, *, once_more: bool) -> bool:
+        """One record that was refused, of this table or of none, and its topic's limit."""
         if lost.error.code() in TOO_LARGE:
-            by_itself = told is not None or lost.alone
-            if by_itself and self.limits.learn(lost.topic, lost.size, told):
-                log.error(
-                    "the topic refused a record because of its size",
-                    extra={"topic": lost.topic, "bytes": lost.size, "topic_takes": told},
-                )
-                return True
-            if not lost.alone:  # the producer sends fewer together next
+            less = self.limits.refused(lost.topic, lost.size, told, alone=lost.alone)
+            if less or once_more:
                 return True
             if not table and lost.topic == names.dead_topic(self._app):
                 self.limits.halve(lost.topic, lost.size)
                 return True
         if not table:
             return False
-        text = describe(f"delivery to {lost.topic}", lost.error)
-        self._refuse(
-            table, Refused(f"{text}; its limit is {told}", "correct the settings of the topic")
-        )
+        why = f"{describe(f'delivery to {lost.topic}', lost.error)}; its limit is {told}"
+        self._refuse(table, Refused(why, "correct the settings of the topic"))
         return True
 
     def _denied_since(self) -> bool:

@@ -7,13 +7,16 @@ Pure: it knows no client.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+log = logging.getLogger(__name__)
 
 ROOM = 1_000
 """Bytes of a record batch beside its one record's key, value and headers."""
@@ -57,6 +60,7 @@ class RecordLimits:
         self._most: dict[str, int] = {}
         self._together: dict[str, int] = {}
         self._told: dict[str, int | None] = {}
+        self._before: set[str] = set()
 
     def most(self, topic: str) -> int | None:
         """Return the most that a record may weigh; None where none was refused."""
@@ -74,6 +78,21 @@ class RecordLimits:
         transaction.
         """
         self._together[topic] = min(weight // 2, self._together.get(topic, weight))
+
+    def refused(self, topic: str, size: int, limit: int | None, *, alone: bool) -> bool:
+        """Note a record that was refused; return whether something else is sent next time.
+
+        Args:
+            topic: that refused it.
+            size: of the record, by `record_bytes`.
+            limit: the topic's own for a batch; None where the brokers do not say.
+            alone: whether its batch held nothing else; if not, that was parted.
+        """
+        if (alone or limit is not None) and self.learn(topic, size, limit):
+            extra = {"topic": topic, "bytes": size, "topic_takes": limit}
+            log.error("the topic refused a record because of its size", extra=extra)
+            return True
+        return not alone
 
     def learn(self, topic: str, size: int, limit: int | None) -> bool:
         """Note a record that was refused; return whether it, by itself, is what is too large.
@@ -99,6 +118,15 @@ class RecordLimits:
         self._most[topic] = min(self._most.get(topic, size), size // 2)
         self._told.pop(topic, None)
 
+    def first(self, topics: Collection[str]) -> set[str]:
+        """Return those that refused nothing before: a limit may have been raised just now.
+
+        Then what the brokers tell is not what the record was refused by, and it is sent once more.
+        """
+        first = set(topics) - self._before
+        self._before |= first
+        return first
+
     def known(self) -> tuple[str, ...]:
         """Return the topics that refused something for its size."""
         return tuple({**self._most, **self._together})
@@ -109,6 +137,7 @@ class RecordLimits:
         if limit is not None and (before is None or limit > before):
             self._most.pop(topic, None)
             self._together.pop(topic, None)
+            self._before.discard(topic)
 
 
 class Oversized(NamedTuple):

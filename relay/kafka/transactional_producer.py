@@ -192,7 +192,8 @@ class TransactionalProducer:
             if error is not None or offset is None:
                 self._lost = error or NOWHERE
                 if self._lost.code() in TOO_LARGE | OF_TOPIC:
-                    alone = together.records == 1
+                    # The client puts nothing beside a record of batch.size.
+                    alone = together.records == 1 or size >= self._batch_bytes
                     refused.append(Lost(place.topic, size, self._lost, alone))
                     if self._lost.code() in TOO_LARGE and not alone:
                         self._limits.part(place.topic, together.most or self._batch_bytes)

@@ -250,3 +250,47 @@ def test_a_limit_that_was_raised_parts_no_batches_any_more(brokers: Brokers) -> 
     assert relay.tries(BLOCKS, lambda: [390_000] * 4) == 1
     assert brokers.waits == 1
     assert brokers.batches[BLOCKS][-2:] == [2, 2]
+
+
+def test_a_record_as_large_as_a_batch_says_nothing_of_batches(brokers: Brokers) -> None:
+    """Red before: every later record to the topic waited for the one before it."""
+    brokers.limits[DEAD] = 2_000_000
+    relay = Relay(brokers)
+    small = [300] * 1_000
+
+    def letters() -> list[int]:
+        most = relay.topics.most(DEAD)
+        return [*small, 300 if most else 3_000_000, *small]
+
+    assert relay.tries(DEAD, letters) == 2
+    assert brokers.asked == [DEAD]
+    brokers.waits = 0
+    assert relay.tries(DEAD, letters) == 1
+    assert brokers.waits == 1
+    assert brokers.batches[DEAD][-1] == len(letters())
+
+
+def test_the_limit_is_asked_for_once(brokers: Brokers) -> None:
+    """Red before: for each record of a refused batch, and nobody polled meanwhile."""
+    brokers.limits[DEAD] = 800_000
+    relay = Relay(brokers)
+    assert relay.tries(DEAD, lambda: [300] * 9_000) == 2
+    assert brokers.asked == [DEAD]
+
+
+@pytest.mark.parametrize("size", [400_000, 950_000])
+def test_a_limit_that_was_raised_just_now_costs_no_table_its_topic(
+    brokers: Brokers, size: int
+) -> None:
+    """The brokers tell another one than the record was refused by: it is sent once more."""
+    brokers.limits[BLOCKS], brokers.tells = 300_000, True
+    relay = Relay(brokers)
+    told = brokers.most_bytes
+
+    def raised(topic: str) -> int | None:
+        brokers.limits[BLOCKS] = 2_000_000
+        return told(topic)
+
+    brokers.most_bytes = raised  # type: ignore[method-assign]
+    assert relay.tries(BLOCKS, lambda: [size] * 2) == 2
+    assert relay.topics.most(BLOCKS) is None
