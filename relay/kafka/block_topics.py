@@ -62,12 +62,10 @@ class BlockTopics:
         self._found: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._least = 1
-        self._grow_soon: set[str] = set()
-        self._stay_narrow: set[str] = set()
+        self._grow_soon, self._stay_narrow = set[str](), set[str]()
         self.limits = RecordLimits()
         self._dark: dict[str, frozenset[Place]] = {}
-        self._led: set[str] = set()
-        self._journal_led = False
+        self._led, self._journal_led = set[str](), False
         self._owned = frozenset[int]()
         self._leaders = Retry(clock)
 
@@ -96,7 +94,7 @@ class BlockTopics:
         """Have topics of these tables, as wide as needed; return the tables that wait for theirs.
 
         Brokers that could not make or grow one just now are asked again seldom: each try may take
-        as long as they may answer.
+        as long as they may answer. A table that is new meanwhile may have its topic already.
         """
         asked = self._unready(tables)
         if asked and self._making.due:
@@ -106,7 +104,19 @@ class BlockTopics:
             self._waiting = self._unready(self._waiting | failed.keys())
             if not self._waiting:
                 self._making.answered()
+        elif new := self.lacking(asked) - self._waiting:
+            self._find(new)
+            self._waiting |= self._unready(new)
         return frozenset(self._unready(tables))
+
+    def _find(self, tables: Collection[str]) -> None:
+        """Find those of these tables' topics that are there; none is made."""
+        of = {table: names.blocks_topics(self._app, table) for table in tables}
+        absent, ready = self._topics.look_for({name for either in of.values() for name in either})
+        for table, (plain, _) in of.items():
+            topic = names.blocks_topic(self._app, table) if plain in absent else plain
+            if topic in ready:
+                self._found[table] = topic
 
     def _unready(self, tables: Collection[str]) -> set[str]:
         return self.lacking(tables) | (self._narrow(tables) - self._refused.keys())
@@ -284,10 +294,8 @@ class BlockTopics:
     def _see_journal(self, owned: Collection[int]) -> None:
         places = {(names.journal_topic(self._app), partition) for partition in owned}
         if found := self._topics.dark(places):
-            raise Unavailable(
-                dark_text(found),
-                "start the brokers that have copies of these partitions",
-            )
+            step = "start the brokers that have copies of these partitions"
+            raise Unavailable(dark_text(found), step)
         self._journal_led = True
 
     def _hold(self, table: str, places: frozenset[Place]) -> None:
@@ -301,33 +309,31 @@ class BlockTopics:
     def learn(self, failed: TransactionFailed, tables: Collection[str]) -> bool:
         """Return whether a transaction failed of one table or record; it is left out from now on.
 
-        Args:
-            failed: how.
-            tables: whose blocks were in it.
+        `tables`: whose blocks were in it.
         """
         whose = {self._found[table]: table for table in tables if table in self._found}
         told = {topic: self._topics.most_bytes(topic) for topic in {of.topic for of in failed.lost}}
         first = self.limits.first(told)
-        learned = [
-            self._learn(of, whose.get(of.topic, ""), told[of.topic], once_more=of.topic in first)
-            for of in failed.lost
-        ]
+        learned = [self._learn(of, whose.get(of.topic, ""), told, first) for of in failed.lost]
         if failed.code in DENIED:
             learned.append(self._denied_since())
         return any(learned)
 
-    def _learn(self, lost: Lost, table: str, told: int | None, *, once_more: bool) -> bool:
-        """One record that was refused, of this table or of none, and its topic's limit."""
+    def _learn(
+        self, lost: Lost, table: str, told: Mapping[str, int | None], first: Collection[str]
+    ) -> bool:
+        """One record that was refused, of this table or of none; `first`: RecordLimits.first."""
+        limit = told[lost.topic]
         if lost.error.code() in TOO_LARGE:
-            less = self.limits.refused(lost.topic, lost.size, told, alone=lost.alone)
-            if less or once_more:
+            less = self.limits.refused(lost.topic, lost.size, limit, alone=lost.alone)
+            if less or lost.topic in first:
                 return True
             if not table and lost.topic == names.dead_topic(self._app):
                 self.limits.halve(lost.topic, lost.size)
                 return True
         if not table:
             return False
-        why = f"{describe(f'delivery to {lost.topic}', lost.error)}; its limit is {told}"
+        why = f"{describe(f'delivery to {lost.topic}', lost.error)}; its limit is {limit}"
         self._refuse(table, Refused(why, "correct the settings of the topic"))
         return True
 
@@ -355,9 +361,8 @@ class BlockTopics:
     def _ensured(self, table: str, absent: Collection[str]) -> str:
         """Create the table's block topic if it is missing; return its name.
 
-        `absent`: names that no topic had a moment ago.
-
-        A table that has a topic by its plain name, as earlier versions gave it, keeps that.
+        `absent`: names that no topic had a moment ago. A table that has a topic by its plain name,
+        as earlier versions gave it, keeps that.
         """
         plain, dashed = names.blocks_topics(self._app, table)
         wanted = names.blocks_topic(self._app, table)

@@ -115,16 +115,15 @@ class Topics(TopicRequests):
                 them leaves that to relays, which see first whether it is the app's source.
         """
         facts = self.source()
-        app, grown = self._settings.app, facts.partitions if grow else 0
-        journal = self._ensure(
-            names.journal_topic(app), facts.partitions, (READ, WRITE), least=grown
-        )
+        app, wide = self._settings.app, facts.partitions
+        grown = wide if grow else 0
+        journal = self._ensure(names.journal_topic(app), wide, (READ, WRITE), least=grown)
         large = {"max.message.bytes": str(MAX_DEAD_LETTER_BYTES)}
-        self._ensure(names.dead_topic(app), facts.partitions, (WRITE,), large, least=grown)
+        self._ensure(names.dead_topic(app), wide, (WRITE,), large, least=grown)
         if journal is not None:
             self._see_numbers(journal.partitions)
         self._ensure(names.schemas_topic(app), 1, (READ, WRITE), BY_KEY)
-        self._followed = facts.partitions
+        self._followed = wide
         return facts
 
     def _see_numbers(self, partitions: int) -> None:
@@ -229,9 +228,8 @@ class Topics(TopicRequests):
         """What is waited for, and after GROW_SECONDS not any more."""
         text = f"topic {topic} has {found} partitions, but needs {needed}"
         if not self._narrow_for.late((topic, needed)):
-            return Unavailable(
-                text, "wait: the relay asks again until all brokers know the new partitions"
-            )
+            step = "wait: the relay asks again until all brokers know the new partitions"
+            return Unavailable(text, step)
         bootstrap = self._settings.kafka_of(topic).bootstrap
         return Refused(
             f"{text}, and after {GROW_SECONDS:g} s the brokers still say so",
@@ -258,9 +256,7 @@ class Topics(TopicRequests):
         Returns:
             Those of all these names that no topic had before.
         """
-        self._look_for_controller()
-        asked = {name for names_of_it in wanted.values() for name in names_of_it}
-        absent = self._look_at(asked)
+        absent, _ = self.look_for({name for either in wanted.values() for name in either})
         missing = [topic for topic in wanted if absent.issuperset(wanted[topic])]
         if missing:
             client = self._admin.client
@@ -273,6 +269,11 @@ class Topics(TopicRequests):
                     wait(created.values())
             self._await_all({topic for topic, future in created.items() if not future.exception()})
         return absent
+
+    def look_for(self, topics: Collection[str]) -> tuple[set[str], set[str]]:
+        """Look at block topics, and make none; return those that no topic has, and those ready."""
+        self._look_for_controller()
+        return self._look_at(topics), self._ready.intersection(topics)
 
     def _first_widths(self, topics: Collection[str], least: int) -> dict[str, int]:
         """Return how many partitions each of these begins with.

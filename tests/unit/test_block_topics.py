@@ -29,6 +29,7 @@ class Topics:
     Attributes:
         says: what it answers about topics.
         tried: topics, in the order in which they were asked for.
+        looked: names of each question whether there are such topics.
     """
 
     def __init__(
@@ -39,11 +40,17 @@ class Topics:
         self.writable = False
         self.made: list[dict[str, tuple[str, str]]] = []
         self.tried: list[str] = []
+        self.looked: list[set[str]] = []
 
     def make_block_topics(self, wanted: dict[str, tuple[str, str]], least: int) -> set[str]:
         assert least == 1
         self.made.append(wanted)
         return {name for names_of_it in wanted.values() for name in names_of_it} - {*self.there}
+
+    def look_for(self, topics: Collection[str]) -> tuple[set[str], set[str]]:
+        self.looked.append({*topics})
+        there = {*topics} & {*self.there}
+        return {*topics} - there, there - self.says.keys()
 
     def describe(self, topic: str) -> str | None:
         return topic if topic in self.there else None
@@ -299,6 +306,47 @@ def test_topics_that_cannot_be_had_now_take_a_small_share(count: int, *, narrow:
     while found.have(tables):
         now += 0.1
     assert now - back < 90
+
+
+@pytest.mark.parametrize("table", ["a.d", "a_b.c"])
+def test_a_topic_that_is_there_waits_for_no_controller(table: str) -> None:
+    """Its table's first message comes while another topic cannot be made. Red before: it waited
+    for the next try to make that, four times as long as the last one had taken."""
+    now = 0.0
+
+    class Slow(Topics):
+        def ensure_block_topic(self, topic: str, least: int) -> None:
+            nonlocal now
+            now += 0 if topic in self.there else 20
+            super().ensure_block_topic(topic, least)
+
+    plain, dashed = names.blocks_topics("app", table)
+    topics = Slow(says={TOPIC["a.b"]: AWAY})
+    found = of(topics, lambda: now)
+    assert found.have({"a.b"}) == {"a.b"}
+    now += 2
+    topics.there.append(dashed if "_" in table else plain)
+    assert found.have({"a.b", table, "a.c"}) == {"a.b", "a.c"}
+    assert found.of(table) == topics.there[-1]
+    assert found.have({"a.b", table, "a.c"}) == {"a.b", "a.c"}
+    assert topics.looked == [{plain, dashed, *names.blocks_topics("app", "a.c")}], "once"
+    assert topics.tried == [TOPIC["a.b"]], "nothing is made"
+
+
+def test_a_topic_that_is_there_and_may_not_be_written_is_judged_in_its_turn() -> None:
+    """With the reason, by who would make it; beside an earlier version's name none is chosen."""
+    now = 0.0
+    table = "a_b.c"
+    plain, dashed = names.blocks_topics("app", table)
+    no = Refused("may not write", "grant it", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics(plain, dashed, says={TOPIC["a.b"]: AWAY, plain: no})
+    found = of(topics, lambda: now)
+    assert found.have({"a.b"}) == {"a.b"}
+    assert found.have({table}) == {table}
+    assert not found.refusal(table)
+    now += FIRST_PAUSE_SECONDS
+    assert not found.have({table})
+    assert "may not write" in found.refusal(table)
 
 
 def test_who_needs_a_topic_at_once_hears_why_there_is_none() -> None:

@@ -193,6 +193,18 @@ def test_many_are_made_in_one_request(topics: Topics) -> None:
     assert len(admin.asked) == 1
 
 
+def test_a_topic_that_is_looked_for_is_not_made(topics: Topics) -> None:
+    """As many partitions as the source, and the right to write, make it ready."""
+    admin = Admin(absent={"new"})
+    topics._admin.client = cast("Any", admin)
+    topics._partitions = 4
+    assert topics.look_for({"new", "old", "denied"}) == ({"new"}, {"old"})
+    assert topics.width("old") == 1
+    topics._partitions = 0
+    assert topics.look_for({"wide"}) == (set(), set())
+    assert admin.asked == ["describe denied, new, old", "describe wide"]
+
+
 class Silent(Admin):
     """Describes topics, and answers nothing else: those who control the cluster are away."""
 
