@@ -114,6 +114,8 @@ def test_a_block_topic_that_no_source_partition_fits(pipeline: Pipeline, client:
 # ---- one message too large -------------------------------------------------------------------
 
 MIB = 1 << 20
+WAVE = 5_000
+"""Bad messages: at a few ms each, twice as long as the transaction may last here."""
 
 
 def limit(pipeline: Pipeline, topic: str, most: int) -> None:
@@ -186,8 +188,36 @@ def test_a_dead_letter_larger_than_its_topic_takes(pipeline: Pipeline) -> None:
     assert "is only in the source topic" in done.stdout + done.stderr, done
 
 
-def test_a_topic_narrower_than_a_batch(pipeline: Pipeline) -> None:
-    """Rows that fit it one by one go there one by one: none becomes a dead letter."""
+@pytest.mark.parametrize("most", [2 * MIB, 100_000], ids=["a large record", "a batch"])
+def test_a_wave_of_bad_messages_behind_a_refusal(pipeline: Pipeline, most: int) -> None:
+    """Red before: each waited for the one before it, all together longer than a transaction may
+    take, so that the relay ended; and so did the next."""
+    ran_once(pipeline)
+    limit(pipeline, pipeline.source, 90 * MIB)
+    limit(pipeline, f"{pipeline.app}.dead", most)
+    send_values(pipeline, {b"\xff" + large(3, 3 * MIB): pipeline.table})
+    relay = pipeline.start("a", pipeline.config())
+    pipeline.until(lambda: len(pipeline.dead()) == 1, "the dead letter of the large one")
+    send_values(pipeline, {b"\xff%d" % number: pipeline.table for number in range(WAVE)})
+    pipeline.until(lambda: len(pipeline.dead()) == 1 + WAVE, "all dead letters")
+    assert relay.poll() is None, pipeline.log(relay)
+    pipeline.send([1000])
+    pipeline.exactly_once()
+
+
+@pytest.fixture(params=["pipeline", "crossing"], ids=["one cluster", "two clusters"])
+def either(request: pytest.FixtureRequest) -> Pipeline:
+    """A pipeline whose source is in the cluster that the relay writes, or in another one."""
+    made: Pipeline = request.getfixturevalue(request.param)
+    return made
+
+
+def test_a_topic_narrower_than_a_batch(either: Pipeline) -> None:
+    """Rows that fit it one by one go there one by one: none becomes a dead letter.
+
+    Red before, across clusters: the same batch was sent for ever.
+    """
+    pipeline = either
     topic = names.blocks_topic(pipeline.app, pipeline.table)
     make(pipeline, topic)
     limit(pipeline, topic, 100_000)

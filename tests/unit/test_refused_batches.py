@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TABLE = "d.t"
 BLOCKS, DEAD = names.blocks_topic("shop", TABLE), names.dead_topic("shop")
-BATCH_BYTES = 900_000
+BATCH_BYTES, MOST = 900_000, 1 << 30
 OVERHEAD = 100
 """Bytes of a batch, and of each record in it."""
 
@@ -46,9 +46,9 @@ class Brokers(Topics):
         waits: how often a client waited for what it had been given.
     """
 
-    def __init__(self, *, tells: bool, **limits: int) -> None:
+    def __init__(self, *, tells: bool) -> None:
         super().__init__(BLOCKS)
-        self.limits, self.tells = {BLOCKS: 1 << 30, DEAD: 1 << 30, **limits}, tells
+        self.limits, self.tells = {BLOCKS: MOST, DEAD: MOST}, tells
         self.asked: list[str] = []
         self.batches = defaultdict[str, list[int]](list)
         self.waits = 0
@@ -98,7 +98,7 @@ class Client:
 
     def _deliver(self, topic: str, partition: int, batch: list[tuple[int, Any]]) -> None:
         refused = None
-        if OVERHEAD + sum(size for size, _ in batch) > self._brokers.limits.get(topic, 1 << 30):
+        if OVERHEAD + sum(size for size, _ in batch) > self._brokers.limits.get(topic, MOST):
             refused = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
         else:
             self._brokers.batches[topic].append(len(batch))
