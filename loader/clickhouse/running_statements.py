@@ -234,8 +234,8 @@ class Running:
             enough: whether an answer ends it.
 
         Returns:
-            Names and answers, None where the table is on one server alone, or refused
-            (loader.clickhouse.tables); and who was not met.
+            Names and answers, None where no server that answered has replicas of the table: it is
+            on one alone, or refused (loader.clickhouse.tables); and who was not met.
         """
         answers: dict[str, Any] = {}
         known, why = set[str](), ""
@@ -246,14 +246,18 @@ class Running:
             if isinstance(found, str):
                 why = f" ({found})"
                 continue
-            if not found:
-                return None, ""
+            if not found:  # a server that has not got the table yet says nothing of those that have
+                continue
             name, every, answer = tuple(found[0])
             answers[name] = answer
             if enough(answer):
                 break
             turns = turns if known else TURNS * len(every)
             known |= set(every)
+        if not answers and not why:
+            if not (here := self._ask_the_only_one(_REPLICA, about)):
+                return None, ""
+            known |= set(here[0][1])
         whole = known and known <= answers.keys()
         missing = ", ".join(sorted(known - answers.keys())) or "of the table"
         said = (

@@ -182,6 +182,29 @@ def test_a_block_that_the_ledger_lost_is_asked_about_while_it_runs_elsewhere(
     every.close()
 
 
+def test_a_replica_without_the_table_says_nothing_of_the_others(
+    rig: Rig, journal: Replicated, table: str
+) -> None:
+    """A new one behind a balancer; a loader that uses r2 took the INSERT for ended."""
+    _, second, third = rig.replicas
+    assert rig.balancer is not None
+    (block,) = journal.seal(table, batch(0, ROWS))
+    third.command(f"DROP TABLE {table} SYNC")
+    ledger = ledger_of(journal.settings(url=second.front.url))
+    balanced = journal.settings(url=rig.balancer.url).clickhouse
+    try:
+        with contextlib.closing(running_statements.Running(ledger.client, balanced)) as asked:
+            with hanging(rig, journal, block):
+                for _ in rig.replicas:  # begin with another one each time, until r1 ends it
+                    still = asked.of(block)
+                    assert f"still runs on r1, behind {rig.balancer.url}" in still.reason
+                runs = running_statements.Runs(frozenset({block.id}))
+                assert asked.of_app(journal.app, {table}) == runs
+            assert len(asked.of(block).definitions) == 2
+    finally:
+        rig.everywhere(f"DROP TABLE IF EXISTS {table} SYNC")  # for which others would wait
+
+
 @pytest.mark.long
 def test_one_that_was_dropped_is_waited_for_no_longer(
     rig: Rig, journal: Replicated, table: str, workers: contextlib.ExitStack
