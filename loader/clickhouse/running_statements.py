@@ -21,9 +21,11 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, one_line
 from loader.clickhouse.table_state_sql import ALTERED
+from loader.core.table_rules import DEFAULTS, Window, window
 from relay import names
-from relay.clickhouse.quoting import table_parameters
+from relay.clickhouse.quoting import literal, table_parameters
 from relay.clickhouse.replicas import connected, own_pool
+from relay.clickhouse.table_engine import TableEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -47,8 +49,12 @@ BALANCER_SECONDS = 30.0
 """For all of them together."""
 _INSERTS = names.is_of_block("Settings['log_comment']")
 _RUNNING = f"SELECT count() FROM system.processes WHERE {_INSERTS}"  # noqa: S608 - constants
+_DEFAULTS = (
+    "SELECT groupArray((name, toInt64(value))) FROM system.replicated_merge_tree_settings "  # noqa: S608 - constants
+    f"WHERE name IN ({', '.join(map(literal, DEFAULTS))})"
+)
 _DEFINED = (
-    f"SELECT any((engine, engine_full, {ALTERED})) "  # noqa: S608 - a constant
+    f"SELECT any((engine, engine_full, {ALTERED}, version(), ({_DEFAULTS}))) "  # noqa: S608 - constants
     "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 )
 _OF_APP = (
@@ -63,13 +69,26 @@ _ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE
 
 
 class Definition(NamedTuple):
-    """A table as one replica has it: ALTER TABLE ... MODIFY SETTING is not replicated."""
+    """A table as one replica has it.
+
+    ALTER TABLE ... MODIFY SETTING is not replicated, and a server has a version and a configuration
+    of its own.
+    """
 
     engine: str
     full: str
     """With the table's settings."""
     altered: int
     """Unix seconds, by that server's clock, of the last change."""
+    version: str
+    """The server's."""
+    defaults: Sequence[tuple[str, int]]
+    """The server's, for settings that decide; a table's own override them."""
+
+    @property
+    def window(self) -> Window:
+        """Return how far back this replica remembers tokens."""
+        return window(TableEngine(self.engine, self.full), dict(self.defaults))
 
 
 @dataclass(frozen=True, slots=True)

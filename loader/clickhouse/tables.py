@@ -24,7 +24,7 @@ from loader.clickhouse.unconfirmed_parts import (
     why_unlooked,
 )
 from loader.core.plan import InsertFacts
-from loader.core.table_rules import DEFAULTS, Nature, Window, emptied, nature, window
+from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from loader.core.token_hashes import knows_tokens, surely_remembered
 from relay import names
 from relay.clickhouse.http_pool import in_urls
@@ -301,23 +301,22 @@ class Tables:
     def _margin(self, target: Target, elsewhere: Collection[Definition], claimed: Claimed) -> int:
         """Return how many parts may follow the oldest INSERT with its token surely remembered.
 
-        Each replica forgets tokens for all, by the window that it has itself.
+        Each replica forgets tokens for all, by the window that it has itself, and gives each part
+        of its INSERTs as many entries as its version does.
         """
         if not knows_tokens(target.version, claimed.versions):
             return -1
         # A window may have been another one meanwhile, which forgot tokens.
         if claimed.may_precede(max([target.altered, *(one.altered for one in elsewhere)])):
             return -1
-        own = self._remembered(target, claimed, target.nature.window)
-        there = (one for one in elsewhere if one.engine)
-        return min([own, *(self._margin_of(target, claimed, *one[:2]) for one in there)])
+        there = ((one.window, one.version) for one in elsewhere if one.engine)
+        every = [(target.nature.window, target.version), *there]
+        versions = {*claimed.versions, *(version for _, version in every)}
+        return min(surely_remembered(of, claimed.seconds, now, versions) for of, now in every)
 
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""
         of = window(TableEngine(engine, full), self._window_defaults(engine))
-        return self._remembered(target, claimed, of)
-
-    def _remembered(self, target: Target, claimed: Claimed, of: Window) -> int:
         return surely_remembered(of, claimed.seconds, target.version, claimed.versions)
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:

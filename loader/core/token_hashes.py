@@ -44,13 +44,13 @@ def surely_remembered(of: Window, claimed_seconds: float, now: str, before: Coll
             default; whether the table names a window of its own is not asked.
         claimed_seconds: since the INSERT was claimed.
         now: the server's version, as version() gives it.
-        before: the versions that may have run the INSERT.
+        before: the versions that may have run the INSERT, or those after it.
     """
     parts = of.margin(claimed_seconds)
     if of.counter == "log":
         older = [_REMEMBERED.get(_numbers(one)) for one in before if one != now]
         parts = min([parts, *(least // 2 for least in older if least)])
-    return parts // hashes_of_a_token(now)
+    return parts // max(map(hashes_of_a_token, [now, *before]))
 
 
 def hashes_of_a_token(version: str) -> int:

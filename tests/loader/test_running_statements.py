@@ -102,7 +102,7 @@ def behind(balancer: Balancer, *, knows: Sequence[str] = ()) -> Running:
 
 
 def here(running: int) -> Any:
-    return running, Definition("ReplicatedMergeTree", "", 0)
+    return running, Definition("ReplicatedMergeTree", "", 0, "26.9.2.1", [])
 
 
 def test_a_server_that_has_not_got_the_table_is_no_replica_of_it() -> None:

@@ -94,6 +94,13 @@ class Replica:
         """SIGTERM, and its end; whether it ran."""
         return process.end(self.directory, self.name)
 
+    def restart(self, settings: Settings) -> None:
+        """Stop it, and start it as these settings say."""
+        self.stop()
+        self.settings = settings
+        settings.write(self.directory)
+        self.start()
+
     def pause(self) -> None:
         """SIGSTOP."""
         self._signal(signal.SIGSTOP)

@@ -57,6 +57,7 @@ class Settings:
         session_ms: of its session with it.
         password: of USER.
         profile: XML of settings for all users.
+        merge_tree: XML of settings for its tables.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Settings:
     session_ms: int
     password: str
     profile: str = ""
+    merge_tree: str = ""
 
     def write(self, directory: Path) -> None:
         """Keep it where the process looks for it."""
@@ -104,7 +106,8 @@ def configuration(one: Settings, directory: Path) -> str:
 <session_timeout_ms>{one.session_ms}</session_timeout_ms>
 <operation_timeout_ms>{one.session_ms}</operation_timeout_ms>
 <sessions_path>/clickhouse/sessions/{one.name}</sessions_path></zookeeper>
-<merge_tree><replicated_max_ratio_of_wrong_parts>1</replicated_max_ratio_of_wrong_parts></merge_tree>
+<merge_tree><replicated_max_ratio_of_wrong_parts>1</replicated_max_ratio_of_wrong_parts>
+{one.merge_tree}</merge_tree>
 {logs}
 </clickhouse>"""
 

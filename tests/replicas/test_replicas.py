@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -261,25 +262,58 @@ def forgets(replica: Replica, table: str) -> bool:
     return int(replica.rows(f"SELECT count() FROM {table} WHERE id = -1")[0][0]) > 1
 
 
+@contextlib.contextmanager
+def configured(replica: Replica, merge_tree: str) -> Iterator[None]:
+    """The replica, started anew with these defaults of its tables, until the end."""
+    before = replica.settings
+    replica.restart(dataclasses.replace(before, merge_tree=merge_tree))
+    try:
+        yield
+    finally:
+        replica.restart(before)
+
+
 @pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("where", ["table", "server"])
 def test_a_window_that_is_smaller_on_another_replica(
-    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
+    rig: Rig,
+    journal: Replicated,
+    app: str,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    *,
+    known: bool,
 ) -> None:
-    """ALTER TABLE ... MODIFY SETTING is not replicated, and who has the smallest window forgets
-    tokens for all: a repeat under the block's token doubled its rows.
+    """ALTER TABLE ... MODIFY SETTING is not replicated, nor is a server's configuration, and who
+    has the smallest window forgets tokens for all: a repeat under the block's token doubled its
+    rows.
 
     Negative control: a loader that knows the window of its own replica alone.
     """
     table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
     window = "replicated_deduplication_window"
-    rig.make(table, columns, f"ORDER BY id SETTINGS {window} = 100, {CLEANS_SOON}")
-    rig.replicas[1].command(f"ALTER TABLE {table} MODIFY SETTING {window} = 1")
-    clock = "SELECT toUnixTimestamp(now())"
-    altered = rig.replicas[1].rows(clock)[0][0]
-    wait_until(lambda: rig.replicas[0].rows(clock)[0][0] > altered, "the next second")
-    monkeypatch.setattr(ServerRecords, "record", lambda *_: ServerRecord("unclear"))
+    other = rig.replicas[1]
     if not known:
         monkeypatch.setattr(Running, "of", lambda *_: Still(running=False))
+    with contextlib.ExitStack() as ends:
+        if where == "server":
+            ends.enter_context(configured(other, f"<{window}>1</{window}>"))
+            rig.make(table, columns, f"ORDER BY id SETTINGS {CLEANS_SOON}")
+        else:
+            rig.make(table, columns, f"ORDER BY id SETTINGS {window} = 100, {CLEANS_SOON}")
+            other.command(f"ALTER TABLE {table} MODIFY SETTING {window} = 1")
+            clock = "SELECT toUnixTimestamp(now())"
+            altered = other.rows(clock)[0][0]
+            wait_until(lambda: rig.replicas[0].rows(clock)[0][0] > altered, "the next second")
+        found = tried_when_forgotten(rig, journal, table, monkeypatch)
+    assert found == (("parked", ROWS) if known else ("loaded", 2 * ROWS))
+
+
+def tried_when_forgotten(
+    rig: Rig, journal: Replicated, table: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, int]:
+    """How a block ends whose INSERT had no answer and whose token is forgotten, and its rows."""
+    monkeypatch.setattr(ServerRecords, "record", lambda *_: ServerRecord("unclear"))
     (block,) = journal.seal(table, batch(0, ROWS))
     with contextlib.closing(Worker(journal.settings())) as worker:
         answer_lost(worker, [block])
@@ -289,7 +323,7 @@ def test_a_window_that_is_smaller_on_another_replica(
         wait_until(lambda: forgets(rig.replicas[0], table), "forgotten tokens", 60)
         (outcome,) = worker.load([block])
     rows = rig.replicas[0].rows(f"SELECT count() FROM {table} WHERE id >= 0")[0][0]
-    assert (outcome.outcome, rows) == (("parked", ROWS) if known else ("loaded", 2 * ROWS))
+    return outcome.outcome, rows
 
 
 @pytest.mark.parametrize("known", [True, False])
