@@ -382,12 +382,13 @@ def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> 
         newest: the insert counter now.
         parts: what the part log has since the claim; None where it may lack some.
     """
-    if parts is not None and parts.dropped:
-        return None  # with a partition the tokens of its parts are forgotten
-    if of.window.counter == "log":  # an empty log has the number of the first entry, 0
-        return max(newest - since, newest == 0) if 0 <= since <= newest else None
-    if of.window.counter == "none" or since < 0:
-        return None
+    if since < 0 or of.window.counter == "none" or (parts is not None and parts.dropped):
+        return None  # with a dropped partition the tokens of its parts are forgotten
+    if of.window.counter == "log":
+        # An empty log has the number of the first entry, 0. One of ATTACH PARTITION FROM brings
+        # many parts, each with a token up to 26.6; without any entry there came none.
+        came = max(newest - since, newest == 0) if since <= newest else None
+        return max(came, parts.inserted) if came and parts is not None else came
     if parts is not None:
         # A table numbers each inserted part. Merges and mutations give their parts the numbers of
         # those before; what else takes numbers, as ATTACH does, makes this only larger.

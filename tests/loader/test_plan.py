@@ -1161,6 +1161,15 @@ def test_lightweight_updates(settings: str, *, patched: bool) -> None:
         (Nature(Window(9, 60, "log")), 3, 3, None, 0),
         (Nature(Window(9, 60, "log")), 0, 0, None, 1),  # the first entry of all, or none
         (Nature(Window(9, 60, "log")), 3, -1, None, None),
+        # One entry may be of many parts, as ATTACH PARTITION FROM makes it; and what other replicas
+        # inserted is not in the part log.
+        (Nature(Window(9, 60, "log")), 3, 4, Parts(150, 0), 150),
+        (Nature(Window(9, 60, "log")), 0, 0, Parts(4, 0), 4),
+        (Nature(Window(9, 60, "log")), 3, 5, Parts(1, 0), 2),
+        # Without an entry what is logged came before the claim, within its second.
+        (Nature(Window(9, 60, "log")), 3, 3, Parts(1, 0), 0),
+        (Nature(Window(9, 60, "log")), 3, 2, Parts(1, 0), None),
+        (Nature(Window(9, 60, "log")), 3, 5, Parts(2, 1), None),
         (Nature(Window(9, 60, "log")), -1, 5, None, None),
         (Nature(Window(0, None, "none")), 3, 5, None, None),
     ],

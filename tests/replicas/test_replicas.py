@@ -326,6 +326,44 @@ def tried_when_forgotten(
     return outcome.outcome, rows
 
 
+@pytest.mark.parametrize("where", [0, 1], ids=["here", "on another replica"])
+def test_one_entry_of_the_replication_log_brings_many_parts(
+    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch, where: int
+) -> None:
+    """ATTACH PARTITION FROM: by the log alone one part had come, and the block was repeated.
+
+    Each part has a token, which up to 26.6 pushes those of INSERTs out: there the block doubled.
+    """
+    table, columns = f"d{app}.t", STAMPED.rpartition(", ")[0]
+    window = "replicated_deduplication_window = 100"
+    rig.make(table, columns, f"ORDER BY id SETTINGS {window}, {CLEANS_SOON}")
+    rig.everywhere(f"SYSTEM STOP MERGES {table}")
+    attaching, source = rig.replicas[where], f"{table}_source"
+    attaching.command(f"CREATE TABLE {source} ({columns}) ENGINE = MergeTree ORDER BY id")
+    attaching.command(f"SYSTEM STOP MERGES {source}")
+    attaching.command(
+        f"INSERT INTO {source} SELECT -number - 1, 'old' FROM numbers(150)",
+        max_block_size=1,
+        min_insert_block_size_rows=1,
+        min_insert_block_size_bytes=1,
+    )
+    monkeypatch.setattr(ServerRecords, "record", lambda *_: ServerRecord("unclear"))
+    (block,) = journal.seal(table, batch(0, ROWS))
+    entries = f"SELECT log_max_index FROM system.replicas WHERE zookeeper_path = '/{table}'"
+    tokens = f"SELECT count() FROM system.zookeeper WHERE path = '/{table}/blocks'"
+    with contextlib.closing(Worker(journal.settings())) as worker:
+        answer_lost(worker, [block])
+        ((before,),) = attaching.rows(entries)
+        attaching.command(f"ALTER TABLE {table} ATTACH PARTITION tuple() FROM {source}")
+        assert attaching.rows(entries) == [(before + 1,)]
+        assert attaching.rows(tokens)[0][0] >= 100
+        rig.replicas[0].command(f"SYSTEM SYNC REPLICA {table}")
+        (outcome,) = worker.load([block])
+    assert outcome.outcome == "parked"
+    count = f"SELECT countIf(id < 0), countIf(id >= 0) FROM {table}"
+    assert rig.replicas[0].rows(count) == [(150, ROWS)]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_the_record_of_another_replica_is_no_proof(
     rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
