@@ -233,14 +233,15 @@ class Tables:
         of = target.nature
         place = table_parameters(block.table)
         parts = self.evidence.parts(place, claimed.at_ms)
-        replica = self._replica(block.table, of, run.since)
+        since = of.window.counter_before(run.since, (one.sent for one in run.earlier))
+        replica = self._replica(block.table, of, since)
         newest = replica.newest
         counted = self._count(block) if run.all_stamped else None
         unconfirmed = self._unconfirmed(block, of, replica, claimed) if counted else ""
         # A transform may make more rows than the block has, each version its own number.
         made = max([run.rows, *(one.rows for one in run.earlier)])
         is_fewer = counted is not None and counted < made
-        inserted = inserted_since(of, run.since, newest, parts)
+        inserted = inserted_since(of, since, newest, parts)
         forgotten = inserted != 0 and of.forgets(None if parts is None else parts.emptied)
         margin = -1 if forgotten else self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin
@@ -253,7 +254,7 @@ class Tables:
         fewer = ""
         if is_fewer:
             known = [of.vanish, removed]
-            if 0 <= newest < run.since:
+            if 0 <= newest < since:
                 known.append("its newest parts disappeared")
             fewer = why_fewer(block.table, known, self.evidence)
             if not fewer and self._count(block, self.evidence.unmasked) != counted:

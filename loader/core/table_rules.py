@@ -14,7 +14,7 @@ itself shows nothing if the table is partitioned.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,6 +75,17 @@ class Window:
         if self.seconds is not None and oldest_claim_seconds > self.seconds / 2:
             return -1
         return self.parts // 2
+
+    def counter_before(self, seen: int, sent: Iterable[str]) -> int:
+        """Return the insert counter before a block's oldest claim; -1: it is not known.
+
+        Args:
+            seen: by the claims, the least.
+            sent: how the INSERT of each claim is sent (loader.core.plan). "": it is of an earlier
+                version of the program, which did not say, and had another counter of Replicated
+                tables: the sum of the newest block numbers of all partitions.
+        """
+        return -1 if self.counter == "log" and "" in sent else seen
 
 
 @dataclass(frozen=True, slots=True)

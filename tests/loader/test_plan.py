@@ -1181,6 +1181,20 @@ def test_how_many_parts_came_since_a_claim(
     assert inserted_since(of, since, newest, parts) == inserted
 
 
+@pytest.mark.parametrize(
+    ("of", "sent", "since"),
+    [
+        (Window(9, 60, "log"), ["alone", "unremembered"], 7),
+        # The release before wrote another number, as long as it did not say how it sends.
+        (Window(9, 60, "log"), ["alone", ""], -1),
+        (Window(9, None, "parts"), ["alone", ""], 7),
+        (Window(9, 60, "log"), [], 7),
+    ],
+)
+def test_what_claims_of_earlier_versions_counted(of: Window, sent: list[str], since: int) -> None:
+    assert of.counter_before(7, sent) == since
+
+
 CLEANS_UP = "allow_experimental_replacing_merge_with_cleanup"
 PATCHED = "enable_block_number_column = 1, enable_block_offset_column = 1"
 EXPIRING = "MergeTree ORDER BY a TTL day + toIntervalDay(1)"
