@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relay.names import FIRST_EPOCHS
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.judge.tally import UnjudgedTally
@@ -56,3 +57,23 @@ def test_an_older_block_of_a_table_whose_mark_has_gone() -> None:
     assert found.kind is AnomalyKind.FOREIGN
     assert "a:d.t:1:3:300" in found.text
     assert "a:d.t:1:3:101" in "".join(tally.lines())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "foreign"), [(1_900_000_000, False), (0, False), (FIRST_EPOCHS, True)]
+)
+def test_rows_of_an_app_that_was_removed_in_a_partition_that_is_there_no_more(
+    epoch: int, *, foreign: bool
+) -> None:
+    """Its tables stay. All partitions of a journal begin with one epoch, which no other has."""
+    journal = known(BEGAN, {0: [Commit(n=1, epoch=FIRST_EPOCHS)], 1: []})
+    tally = UnjudgedTally("d.t")
+    found = list(unlisted({f"a:d.t:3:{epoch}:0": 7}, {}, journal, tally))
+    assert [one.kind for one in found] == ([AnomalyKind.FOREIGN] if foreign else [])
+    assert ("belongs to another journal" in "".join(tally.lines())) is not foreign
+
+
+def test_rows_of_a_journal_that_says_nothing_yet_are_foreign() -> None:
+    tally = UnjudgedTally("d.t")
+    (found,) = unlisted({"a:d.t:3:1900000000:0": 7}, {}, known(BEGAN, {0: []}), tally)
+    assert found.kind is AnomalyKind.FOREIGN

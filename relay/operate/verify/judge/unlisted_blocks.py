@@ -56,7 +56,12 @@ class JournalReach:
             block = BlockId.parse(name)
         except ValueError:
             return False
-        least, greatest = self.epochs.get(block.partition, (block.epoch, block.epoch))
+        own = self.epochs.get(block.partition)
+        # A journal begins all of its partitions with one epoch (relay.names.first_epoch).
+        spans = [own] if own is not None else [*self.epochs.values()]
+        if not spans:
+            return False
+        least, greatest = min(one[0] for one in spans), max(one[1] for one in spans)
         return not least <= block.epoch <= greatest
 
 
