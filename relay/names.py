@@ -226,6 +226,9 @@ def first_epoch(journal_topic_id: str) -> int:
     return FIRST_EPOCHS + int.from_bytes(digest[:4], "big") % FIRST_EPOCHS
 
 
+SAID_LOADED = "a person found all of its rows in the table"
+"""How the ledger's reason begins of a block that is loaded as a person says, and nobody else."""
+
 SUPERSEDED = "#superseded-"
 
 

@@ -59,6 +59,7 @@ from typing import Literal, cast
 
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
+from relay.names import SAID_LOADED
 
 PREPARED, LOADED, PARKED = "prepared", "loaded", "parked"
 DISCARDED = "discarded"
@@ -1048,7 +1049,7 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
         if not fitting:
             return Park(run.attempt, f"a person marked it as loaded, but {found}")
-        said = "; ".join(filter(None, ["a person found all of its rows in the table", run.why]))
+        said = "; ".join(filter(None, [SAID_LOADED, run.why]))
         return Settle(run.attempt, LOADED, said, fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):
         return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)

@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 
+from relay import names
 from relay.config.allowed_tables import LEDGER_LATER
 from relay.errors import ClickHouseAway
 from relay.operate.verify.judge.anomaly import AnomalyKind
@@ -754,13 +755,25 @@ def test_questions_that_are_not_answered(shop: Shop) -> None:
 
 
 def test_a_person_who_found_the_rows(shop: Shop) -> None:
-    """`loader parked resolve --loaded`: the record has no INSERT of it, and need not."""
+    """`loader parked resolve`: a word proves no row, and what was inserted for it is judged."""
     table = shop.table(columns=BARE)
-    block, said = shop.block(table), shop.block(table)
+    block, said, retried, gone = (shop.block(table) for _ in range(4))
     shop.load(block)
-    shop.claim(said)
-    shop.mark(said, reason="a person found all of its rows in the table")
-    assert shop.judge(block, said) == ([], "")
+    for one in (said, retried, gone):
+        shop.claim(one)
+        shop.mark(one, state="parked", reason="it could not be told")
+    shop.mark(said, reason=names.SAID_LOADED)
+    shop.claim(retried, attempt=2)
+    shop.insert(retried)
+    shop.mark(retried)
+    kinds, text = shop.judge(block, said, retried)
+    assert kinds == [], text
+    word = "the server did not record all of its rows: only a person says that it is loaded"
+    assert text == f"{table}: {word}: 1 block ({said.id})"
+    shop.mark(gone)
+    kinds, text = shop.judge(block, said, retried, gone)
+    assert kinds == [AnomalyKind.GAP], text
+    assert f"{gone.id} is loaded, but the server recorded 0 rows of 10" in text
 
 
 def test_a_block_is_not_late_for_what_the_questions_take(

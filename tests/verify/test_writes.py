@@ -181,9 +181,33 @@ def test_what_counting_excused_is_judged_by_the_record(reach: Reach) -> None:
 
 
 def test_a_person_who_decided() -> None:
+    """What a loader inserted as they asked is judged as any other block; a word proves no row."""
     of = table()
-    assert judged(replace(of, ledger={A: replace(LOADED, asked=True)})) == ([], "")
+    retried = replace(of, ledger={A: replace(LOADED, asked=True)})
+    assert judged(retried)[0] == [AnomalyKind.GAP]
+    assert judged(replace(retried, recorded=Recorded((statement(),), ALL))) == ([], "")
+    said = replace(of, ledger={A: replace(LOADED, asked=True, said=True)})
+    found, text = judged(said)
+    assert found == []
+    assert text == (
+        f"{T}: the server did not record all of its rows: only a person says that it is loaded: "
+        f"1 block ({A})"
+    )
+    assert judged(replace(said, recorded=Recorded((statement(),), ALL))) == ([], "")
+    unknown = judged(replace(said, recorded=Recorded((), Reach(but="the user may not"))))
+    assert unknown[0] == []
+    assert "the user may not: only the ledger says that it is loaded" in unknown[1]
     assert judged(replace(of, ledger={A: History("parked")})) == ([], "")
+
+
+def test_a_person_who_decided_about_a_view() -> None:
+    """The table has all rows, by a count, and its view got none: as they may have found."""
+    first = statement(2_000, finished=False)
+    said = replace(LOADED, asked=True, said=True)
+    found, text = judged(viewed(first, history=said))
+    assert found == []
+    assert "only a person says that it is loaded" in text
+    assert judged(viewed(first, history=replace(said, said=False)))[0] == [AnomalyKind.GAP]
 
 
 @pytest.mark.parametrize(

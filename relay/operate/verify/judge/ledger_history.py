@@ -32,6 +32,7 @@ class History:
         claims: how many there are.
         asked: it was parked at some time, or is loaded for a reason that a person gave: a person
             may have decided about it.
+        said: it is loaded because a person called it so.
         unstamped: an INSERT of it may have been made while the table had no block-id column.
         stamped: claims whose INSERTs fill that column; of unstamped blocks only.
     """
@@ -41,6 +42,7 @@ class History:
     loaded_ms: int = 0
     claims: int = 0
     asked: bool = False
+    said: bool = False
     unstamped: bool = False
     stamped: Collection[str] = ()
 

@@ -150,10 +150,23 @@ class Writes:
         return removals[-1] if removals else None
 
     def _lost(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """Fewer rows in parts than the blocks have, or a view that got none of them."""
+        """Rows that the record lacks of loaded blocks; where a person called them so, a line."""
         histories = {block: self._table.history(block) for block in group.blocks}
-        if any(one.state != "loaded" or one.asked for one in histories.values()):
+        if any(one.state != "loaded" for one in histories.values()):
             return
+        found = list(self._lacking(group, histories))
+        if found and any(one.said for one in histories.values()):
+            self._tally.add(
+                "the server did not record all of its rows: only a person says that it is loaded",
+                min(group.blocks),
+            )
+        else:
+            yield from found
+
+    def _lacking(
+        self, group: StatementGroup, histories: Mapping[str, History]
+    ) -> Iterator[UnplacedAnomaly]:
+        """Fewer rows in parts than the blocks have, or a view that got none of them."""
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)

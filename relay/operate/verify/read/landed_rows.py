@@ -41,6 +41,7 @@ _HISTORY = (
     toUnixTimestamp64Milli(minIf(at, state = 'loaded')),
     countIf(state = 'prepared'),
     countIf(state = 'parked' OR (state = 'loaded' AND reason != '')) > 0,
+    countIf(state = 'loaded' AND startsWith(reason, {said:String})) > 0,
     countIf(state = 'prepared' AND NOT stamped AND {inserts}) > 0
 FROM {ledger:Identifier}.ledger
 WHERE app = {app:String} AND table = {table:String} AND state != 'position'
@@ -144,7 +145,8 @@ class LandedRows:
         if not self.has_ledger():
             return {}
         inserts = _INSERTS if self._has_column("sent") else "1"
-        rows = self._ask(_HISTORY.replace("{inserts}", inserts), self._ledger(table=table))
+        about = self._ledger(table=table, said=names.SAID_LOADED)
+        rows = self._ask(_HISTORY.replace("{inserts}", inserts), about)
         asked = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
         stamped = {block: frozenset(claims) for block, claims in asked}
         return {
