@@ -15,11 +15,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from google.protobuf.message import DecodeError
 
 from loader.console import say
 from loader.core.positions import only_a_marker
 from loader.journal.begin_plan import deleted_unread
 from relay import log
+from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
 from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import answered
@@ -266,13 +268,20 @@ class JournalPolling:
 
         Returns:
             Whether there was one, and the batch took it.
+
+        Raises:
+            ContractBroken: it is no journal record.
         """
         first = min(filter(None, self._waiting.values()), key=_written, default=None)
         if first is None:
             return False
         message = first[0]
         partition, offset, value = message.partition() or 0, message.offset() or 0, message.value()
-        if not batch.takes(self._given(partition, offset, value or b"")):
+        try:
+            given = self._given(partition, offset, value or b"")
+        except DecodeError as error:
+            raise no_record(self._topic, partition, offset) from error
+        if not batch.takes(given):
             return False
         first.popleft()
         self._waiting_bytes -= len(value or b"")

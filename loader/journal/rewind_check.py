@@ -84,4 +84,5 @@ class RewindCheck:
 
 
 def _whole(partition: int, offset: int, record: bytes) -> RecordRows:
+    Commit.FromString(record)  # of what is none, the reader says where it is
     return RecordRows([(partition, offset, record)], 1)

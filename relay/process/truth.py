@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from google.protobuf.message import DecodeError
 
 from relay import names
 from relay.blocks import journal
+from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
@@ -44,8 +46,17 @@ STRETCH = 100
 
 
 def decoded(message: Message) -> JournalRecord:
-    """Return the journal record that a message of the journal holds, with the message's time."""
-    return replace(journal.decode(message.value() or b""), appended_at_ms=message.timestamp()[1])
+    """Return the journal record that a message of the journal holds, with the message's time.
+
+    Raises:
+        ContractBroken: it holds none.
+    """
+    try:
+        record = journal.decode(message.value() or b"")
+    except DecodeError as error:
+        place = message.topic() or "", message.partition() or 0, message.offset() or 0
+        raise no_record(*place) from error
+    return replace(record, appended_at_ms=message.timestamp()[1])
 
 
 class TruthReader:

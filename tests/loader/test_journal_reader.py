@@ -13,7 +13,7 @@ from loader.journal import reader as journal_reader
 from loader.journal import source as journal_source
 from loader.journal.reader import JournalPolling
 from loader.journal.source import JOURNAL, JournalReader, Start
-from relay.errors import Refused
+from relay.errors import ContractBroken, Refused
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
@@ -104,6 +104,14 @@ def test_a_batch_has_about_so_many_blocks(polling: Any) -> None:
 def of_a_backlog(partitions: int, records: int) -> list[Queued]:
     """As a broker answers: one partition's records after the other's."""
     return [Queued(p, offset) for p in range(partitions) for offset in range(records)]
+
+
+def test_a_message_that_is_no_record_is_never_passed_over(polling: Any) -> None:
+    """The loader ended with a traceback that named neither topic nor offset."""
+    source = polling(Queued(0, 0), Queued(1, 4))
+    source._given = journal_source._given  # what is queued is no Commit
+    with pytest.raises(ContractBroken, match=r"^app.journal\[0\] has a message at offset 0 that"):
+        source.there({0: 0, 1: 4}, 10)
 
 
 OLDEST_FIRST = [(p, offset) for offset in range(3) for p in range(4)]

@@ -59,6 +59,7 @@ WAYS = {
     "relay.kafka.errors.ended Unavailable": SERVER,
     "relay.intake.fetch_assignment.seek Unavailable": SERVER,
     "relay.process.journal_heads._head ContractBroken": PARTITION,
+    "relay.blocks.journal_record.no_record ContractBroken": PARTITION,
     "relay.config.kafka_clients.secret ConfigError": SETTING,
     "relay.process.producers._error Fenced": APP,
     "relay.process.producers._error Unavailable": SERVER,

@@ -9,15 +9,28 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
-from relay.errors import Refused, RelayError, Unavailable
+from relay.errors import ContractBroken, Refused, RelayError, Unavailable
 from relay.kafka.topics import TopicFacts
-from relay.process.truth import TruthReader
+from relay.process.truth import TruthReader, decoded
 from tests import reach
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message
 
     from relay.kafka.topics import Topics
+
+
+def test_a_message_that_is_no_journal_record_is_named_with_its_place() -> None:
+    """The relay ended as by a bug of its own."""
+    message = SimpleNamespace(
+        value=lambda: b'{"a":1}',
+        topic=lambda: "a.journal",
+        partition=lambda: 3,
+        offset=lambda: 9,
+        timestamp=lambda: (1, 0),
+    )
+    with pytest.raises(ContractBroken, match=r"^a.journal\[3\] has a message at offset 9 that"):
+        decoded(cast("Message", message))
 
 
 class Described:

@@ -21,6 +21,7 @@ from confluent_kafka import Producer, TopicPartition
 from loader.blocks.worker import Worker
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse.ledger import Ledger
+from relay.blocks import placement
 from relay.config.settings_file import load
 from relay.records_pb2 import Commit
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
@@ -289,3 +290,38 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
     # No loader runs: on a slow machine the last rows wait long enough to be told of as well.
     kinds = [anomaly["kind"] for anomaly in anomalies if anomaly["kind"] != "late"]
     assert sorted(kinds) == ["gap", "overlap", "torn"]
+
+
+def test_a_program_that_writes_into_the_apps_topics(pipeline: Pipeline) -> None:  # noqa: F811
+    """JSON in the journal, a word for a number in a block topic: named, and the rest is judged."""
+    config, journal = ran(pipeline), f"{pipeline.app}.journal"
+    first = next(block for some in pipeline.journal().values() for c in some for block in c.blocks)
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
+    at = placement.place(first)[1]
+    producer.produce(first.topic, b"x", b"who:wrote:this:0:0", partition=at, headers={"rows": "?"})
+    assert producer.flush(30) == 0
+    relay = pipeline.start("a", config)
+    for start in (300, 350):
+        pipeline.send(range(start, start + 50), partition=start // 50 % 2)
+    pipeline.exactly_once()
+    relay.send_signal(signal.SIGTERM)
+    assert relay.wait(30) == 0
+    producer.produce(journal, b'{"a":1}', partition=0)
+    assert producer.flush(30) == 0
+    for options, expected in (((), ["foreign"]), (("--deep",), ["foreign", "torn"])):
+        status, _, anomalies = once(config, *options)
+        assert status == 1
+        assert sorted({one["kind"] for one in anomalies} - {"late"}) == expected
+    status_of = subprocess.run(
+        [RELAY, "status", config, "--json"], capture_output=True, text=True, timeout=90, check=False
+    )
+    assert status_of.returncode == 0, status_of.stderr
+    assert "is no journal record" in status_of.stdout
+    tail = subprocess.run(
+        [RELAY, "journal", "tail", config], capture_output=True, text=True, timeout=90, check=False
+    )
+    said = f"{journal}[0] has a message at offset"
+    assert (tail.returncode, said in tail.stderr) == (6, True), tail.stderr
+    relay = pipeline.start("a", config)
+    assert relay.wait(60) == 6
+    assert said in pipeline.log(relay)

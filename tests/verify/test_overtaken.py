@@ -123,7 +123,7 @@ class Overtaken:
         return {}, {}
 
     def records(
-        self, deleted: Callable[[int, int, int], None]
+        self, deleted: Callable[[int, int, int], None], _foreign: object
     ) -> Iterator[tuple[int, int, object]]:
         yield from ((0, *one) for one in self._read)
         deleted(0, 100, 200)

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError
 
-from relay.errors import Unavailable
+from relay.errors import ContractBroken, Unavailable
 from relay.kafka.group_queries import GroupOffset
-from relay.operate.verify.read import journal
+from relay.operate.verify.read import journal, topic
 from relay.operate.verify.read.journal import Reader
+from relay.records_pb2 import Commit
 from tests import reach
 
 
@@ -58,6 +59,41 @@ def test_one_that_stays_open_is_left_out_and_is_not_none(monkeypatch: pytest.Mon
 def test_any_other_error_is_one() -> None:
     with pytest.raises(Unavailable):
         reader([place(0, OFFSET_INVALID, KafkaError.NOT_COORDINATOR), place(1, 4)]).committed()
+
+
+def message(offset: int, value: bytes) -> Any:
+    return SimpleNamespace(
+        error=lambda: None, partition=lambda: 1, offset=lambda: offset, value=lambda: value
+    )
+
+
+NO_RECORDS = [b'{"a":1}', b"\x0a\xff", Commit(app="shop").SerializeToString()[:-1]]
+
+
+@pytest.mark.parametrize("value", NO_RECORDS)
+def test_a_message_that_is_no_record_is_told_or_ends_the_reading(value: bytes) -> None:
+    """Who has nobody to tell does not pass over it."""
+    made = reader()
+    made._journal = "shop.journal"
+    record = Commit(n=3)
+    some = [message(7, value), message(8, record.SerializeToString())]
+    told: list[tuple[int, int]] = []
+    assert list(made._read(some, lambda *place: told.append(place))) == [(1, 8, record)]
+    assert told == [(1, 7)]
+    with pytest.raises(ContractBroken, match=r"^shop.journal\[1\] has a message at offset 7 that"):
+        list(made._read(some, None))
+
+
+@pytest.mark.parametrize(
+    ("raw", "rows"),
+    [(b"12", 12), (b"0", 0), (None, 0), (b"", 0), (b"many", 0), (b"-3", 0), (b"9" * 5_000, 0)],
+)
+def test_a_number_of_rows_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, raw: bytes | None, rows: int
+) -> None:
+    """Another program writes what it likes into a block topic."""
+    monkeypatch.setattr(topic, "header", lambda *_: raw)
+    assert topic.rows_of(message(0, b"")) == rows
 
 
 def test_brokers_that_are_away_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

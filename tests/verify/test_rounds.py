@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -14,7 +14,7 @@ from relay import names
 from relay.errors import RelayError, Unavailable
 from relay.operate.verify import rounds
 from relay.operate.verify.audit import Audit
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, place_group
@@ -54,6 +54,7 @@ class Brokers:
         self._shown, self._told, self._read = shown, told, 0
         self._stable = list(stable)
         self.silent: dict[tuple[str, int], Unavailable] = {}
+        self.foreign: list[tuple[int, int]] = []
 
     def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
         stable = self._stable.pop(0) if len(self._stable) > 1 else self._stable[0]
@@ -67,7 +68,11 @@ class Brokers:
     def committed(self) -> Offsets:
         return self._told.pop(0) if len(self._told) > 1 else self._told[0]
 
-    def records(self, _deleted: object) -> Iterator[tuple[int, int, Commit]]:
+    def records(
+        self, _deleted: object, foreign: Callable[[int, int], object]
+    ) -> Iterator[tuple[int, int, Commit]]:
+        while self.foreign:
+            foreign(*self.foreign.pop())
         end = self._shown.pop(0) if len(self._shown) > 1 else self._shown[0]
         found: History = HISTORY[self._read : end]
         self._read = max(end, self._read)
@@ -93,6 +98,18 @@ def test_offsets_that_expired_are_said() -> None:
             ),
         )
     ]
+
+
+def test_a_message_that_is_no_record_is_foreign_and_the_audit_goes_on() -> None:
+    """It ended the verifier as a bug of the product, at every start."""
+    brokers = Brokers([50], [{0: entry(49)}])
+    brokers.foreign = [(0, 77)]
+    audit, reader = Audit(APP, SOURCE, stuck_seconds=10), cast("Reader", brokers)
+    found: list[Anomaly] = []
+    rounds.once(reader, audit, found.append)
+    text = "the message at offset 77 of the journal is no journal record"
+    assert found == audit.open() == [Anomaly(AnomalyKind.FOREIGN, 0, 0, 77, text)]
+    assert audit.totals.records == 50
 
 
 @pytest.mark.parametrize("at", [0, 20, 48])

@@ -177,6 +177,13 @@ class Audit:
         self.anomalies += found
         return found
 
+    def foreign(self, partition: int, offset: int) -> list[Anomaly]:
+        """Return a message of the journal that is no record: another program wrote it."""
+        text = f"the message at offset {offset} of the journal is no journal record"
+        found = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
+        self.anomalies += found
+        return found
+
     def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
         """What a person recorded, against the places of what was sealed."""
         partition = place.partition

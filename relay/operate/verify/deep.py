@@ -30,7 +30,13 @@ from relay.operate.verify.judge.operator_records import Superseded
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.unlisted_blocks import known as all_known
 from relay.operate.verify.landing import Landing, anomalies
-from relay.operate.verify.read.topic import DeletedMeanwhile, TopicReader, header, table_of
+from relay.operate.verify.read.topic import (
+    DeletedMeanwhile,
+    TopicReader,
+    header,
+    rows_of,
+    table_of,
+)
 from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
 
@@ -169,8 +175,8 @@ class Deep:
         for message in self._topics.read(topic, partition, start, end):
             self.records += 1
             name = (message.key() or b"").decode(errors="replace")
-            rows = int(header(message, "rows") or b"0")
-            yield from judge.chunk(message.offset() or 0, name, rows, message.value() or b"")
+            chunk = name, rows_of(message), message.value() or b""
+            yield from judge.chunk(message.offset() or 0, *chunk)
         yield from judge.end()
         yield from self._beyond(topic, partition, blocks, stable)
 

@@ -160,7 +160,11 @@ def _read(
     reader: Reader, audit: Audit, say: Callable[[Anomaly], None], keep: Keep, deleted: Deleted
 ) -> None:
     """The journal up to where it is stable now."""
-    for partition, offset, commit in reader.records(deleted):
+
+    def foreign(partition: int, offset: int) -> None:
+        _tell(audit.foreign(partition, offset), say)
+
+    for partition, offset, commit in reader.records(deleted, foreign):
         keep(partition, offset, commit)
         _tell(audit.record(partition, offset, commit), say)
 

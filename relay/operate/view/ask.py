@@ -17,7 +17,7 @@ from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.audit import audit_of
 from relay.operate.verify.read.journal import Begin, Reader, from_the_start
-from relay.operate.verify.read.topic import TopicReader, header
+from relay.operate.verify.read.topic import TopicReader, rows_of
 from relay.operate.view import block_story
 from relay.operate.view import start as view_start
 from relay.operate.view.block_story import Chunks, Landed, Story
@@ -134,7 +134,8 @@ class StatusReader:
         ends = reader.source_ends() if there else ({}, {})
         committed = reader.committed()
         self._audit.begin_round(committed)
-        for partition, offset, commit in reader.records(self._audit.note_deleted):
+        told = self._audit.note_deleted, self._audit.foreign
+        for partition, offset, commit in reader.records(*told):
             self._seen.add(partition, offset, commit)
             self._audit.record(partition, offset, commit)
         now = time.monotonic()
@@ -242,7 +243,7 @@ def _chunks(settings: Settings, one: Listed) -> Chunks:
                 (
                     message.offset() or 0,
                     (message.key() or b"").decode(errors="replace"),
-                    int(header(message, "rows") or b"0"),
+                    rows_of(message),
                     message.value() or b"",
                 )
                 for message in messages

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from relay import names
+from relay.blocks import journal_record
 from relay.config import kafka_clients
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader, records
-from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -55,10 +55,12 @@ def ever_good(settings: Settings) -> bool:
 def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bool:
     """Return whether a journal record names one, though no block topic is there any more."""
     config = {**kafka_clients.reader(settings.kafka), "isolation.level": "read_committed"}
+    journal = names.journal_topic(settings.app)
     with contextlib.closing(PartitionReader(config)) as reader:
         for index, (_, end) in bounds.items():
-            place = TopicPartition(names.journal_topic(settings.app), index, 0)
+            place = TopicPartition(journal, index, 0)
             for message in records(reader, place, end, SECONDS):
-                if Commit.FromString(message.value() or b"").blocks:
+                record = message.value() or b"", journal, index, message.offset() or 0
+                if journal_record.read(*record).blocks:
                     return True
     return False

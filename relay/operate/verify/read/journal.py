@@ -21,8 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     AdminClient,
     OffsetSpec,
 )
+from google.protobuf.message import DecodeError
 
 from relay import names
+from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
@@ -52,6 +54,8 @@ Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 """The offset to begin at in a journal partition, between log start and last stable offset."""
 Deleted = Callable[[int, int, int], None]
 """Gets partition, offset of what was to be read next, and where the log begins instead."""
+Foreign = Callable[[int, int], object]
+"""Gets partition and offset of a message that is no journal record."""
 
 
 def from_the_start(_consumer: PartitionReader, _place: TopicPartition, low: int, _high: int) -> int:
@@ -152,20 +156,24 @@ class Reader:
                 if time.monotonic() > begun + SECONDS:
                     raise away(self._heard.explained(error.args[0], begun)) from error
 
-    def records(self, deleted: Deleted | None = None) -> Iterator[tuple[int, int, Commit]]:
+    def records(
+        self, deleted: Deleted | None = None, foreign: Foreign | None = None
+    ) -> Iterator[tuple[int, int, Commit]]:
         """Yield what is visible and was not read yet: partition, offset and record, in order.
 
         Args:
             deleted: is told, before the records behind them, of what was deleted unread.
+            foreign: is told of messages that are no records, which are passed over.
 
         Raises:
+            ContractBroken: there is such a message, and nobody is told of it.
             Unavailable: nothing came for SECONDS; records were deleted, and nobody is told of it.
         """
         stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
         deadline = time.monotonic() + SECONDS
         self.behind = self._behind(stable)
         while any(self.behind.values()):
-            yield from self._read(self._consumer.consume(AT_ONCE, POLL_SECONDS))
+            yield from self._read(self._consumer.consume(AT_ONCE, POLL_SECONDS), foreign)
             moved = self._fetch_again(deleted)
             # The client's own position also passes markers and aborted records.
             for place in self._consumer.position([self._place(index) for index in self._at]):
@@ -184,13 +192,16 @@ class Reader:
     def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
         return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
 
-    def _read(self, messages: Sequence[Message]) -> Iterator[tuple[int, int, Commit]]:
+    def _read(
+        self, messages: Sequence[Message], foreign: Foreign | None
+    ) -> Iterator[tuple[int, int, Commit]]:
         """All records first: the client gives none of them a second time."""
         failed: list[KafkaError] = []
         for message in messages:
             if (error := message.error()) is None:
-                commit = Commit.FromString(message.value() or b"")
-                yield message.partition() or 0, message.offset() or 0, commit
+                place = message.partition() or 0, message.offset() or 0
+                if (commit := self._record(message.value() or b"", *place, foreign)) is not None:
+                    yield *place, commit
             elif error.code() in OUT_OF_RANGE:
                 self._out_of_range.add(message.partition() or 0)
             else:
@@ -199,6 +210,17 @@ class Reader:
             raise Unavailable(
                 f"{self._journal}: {error}", "check the brokers that lead the journal"
             )
+
+    def _record(
+        self, value: bytes, partition: int, offset: int, foreign: Foreign | None
+    ) -> Commit | None:
+        try:
+            return Commit.FromString(value)
+        except DecodeError as error:
+            if foreign is None:
+                raise no_record(self._journal, partition, offset) from error
+        foreign(partition, offset)
+        return None
 
     def _fetch_again(self, deleted: Deleted | None) -> bool:
         """Assign anew what the client gave up; return whether any of it begins later now."""

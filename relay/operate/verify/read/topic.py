@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
+_DIGITS = 18
+"""Of a number of rows at most; another program may write anything."""
 
 
 class DeletedMeanwhile(Unavailable):
@@ -108,6 +110,12 @@ def _unread(topic: str, partition: int, error: KafkaException) -> Unavailable:
 def header(message: Message, name: str) -> bytes | None:
     """Return a header's value, or None."""
     return next((value for key, value in headers(message) if key == name), None)
+
+
+def rows_of(message: Message) -> int:
+    """Return how many rows a record of a block topic says that it has; 0: no number."""
+    raw = header(message, "rows") or b""
+    return int(raw) if raw.isdigit() and len(raw) <= _DIGITS else 0
 
 
 def table_of(message: Message) -> str:
