@@ -67,6 +67,17 @@ _NO_ROWS = re.compile(r"DELETE\s+WHERE[\s(]+0[\s)]*", re.IGNORECASE)
 """All of a command that no row meets: one that waits for the deletions before it."""
 _EXISTS = "_row_exists"
 """The column that a lightweight DELETE sets."""
+_TARGET = re.compile(
+    rf"\s*(?:ALTER\s+(?:TEMPORARY\s+)?TABLE|DELETE\s+FROM|OPTIMIZE\s+TABLE|UPDATE)\s+"
+    rf"(?:IF\s+EXISTS\s+)?(?:({_NAME})\s*\.\s*)?({_NAME})",
+    re.IGNORECASE,
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+STOPPED_WAITING = (159, 236, 341, 394, 735, 999)
+"""ClickHouse's errors that end a statement whose mutation is made: it took too long, the server
+stopped, the mutation failed or was killed, the statement was killed, its client went, or Keeper
+did not answer. Some parts may be rewritten by then, and others later. A mutation that is killed is
+in no system table any more; its statement is in the query log."""
 
 
 def removed_by(text: str, block_column: str, *, ttl_only_moves: bool = False) -> Iterator[Blocks]:
@@ -165,6 +176,26 @@ def _flat(text: str) -> str:
         found.append("x" if depth else sign)
         depth += sign in "(["
     return "".join(found)
+
+
+def target(text: str, database: str) -> tuple[str, str]:
+    """Return database and name of the table that a statement changes; two empty texts: none.
+
+    ALTER TABLE, DELETE, UPDATE and OPTIMIZE change one.
+
+    Args:
+        text: of the statement.
+        database: in which it ran.
+    """
+    found = _TARGET.match(_flat(text))
+    if found is None:
+        return "", ""
+    of, name = (_unquoted(text[slice(*found.span(group))]) for group in (1, 2))
+    return of or database, name
+
+
+def _unquoted(name: str) -> str:
+    return _ESCAPED.sub(r"\1", name[1:-1]) if name[:1] in {"`", '"'} else name
 
 
 def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:

@@ -544,6 +544,33 @@ def test_a_lightweight_update_removes_rows_too(shop: Shop) -> None:
     assert "rows were removed at" in text
 
 
+@pytest.mark.parametrize("how", ["ALTER TABLE {table} DELETE", "DELETE FROM {table}"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_delete_that_was_killed(shop: Shop, how: str, *, waits: bool) -> None:
+    """It took the rows of one partition and failed at the next: no system table has it any more."""
+    parted = "PARTITION BY id >= 5"
+    table, other = shop.table(more=parted), shop.table("t2", more=parted)
+    block, lost = shop.block(table), shop.block(other)
+    shop.load(block)
+    shop.claim(lost)
+    shop.mark(lost)
+    delete = f"{how.format(table=table)} WHERE throwIf(id = 7) = 0"
+    synced = {"mutations_sync": int(waits), "lightweight_deletes_sync": int(waits)}
+    with pytest.raises(ClickHouseError, match="UNFINISHED") if waits else contextlib.nullcontext():
+        shop.sql(delete, **synced)
+    wait_until(lambda: shop.count(table) == 5, "the rows of a partition are gone")
+    shop.sql(f"KILL MUTATION WHERE database = '{shop.database}' AND table = 't' SYNC")
+    assert shop.count(f"system.mutations WHERE database = '{shop.database}'") == 0
+    # Of another table, and of a statement that was refused, nothing follows.
+    with pytest.raises(ClickHouseError, match="UNKNOWN_IDENTIFIER"):
+        shop.sql(f"{how.format(table=other)} WHERE no_such = 1")
+    kinds, text = shop.judge(block, lost)
+    assert kinds == [AnomalyKind.GAP], text
+    assert f"{lost.id} is loaded, but the table has 0 of its 10 rows; no removal of rows" in text
+    assert "rows were removed at" in text
+    assert f"what is missing now is not judged: 1 block, 5 rows ({block.id})" in text
+
+
 def test_a_delete_that_the_server_has_forgotten(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 
+from relay.clickhouse.removing_statements import STOPPED_WAITING, target
 from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
+from relay.operate.verify.read.table_facts import TableAsking
 
 
 @pytest.mark.parametrize(
@@ -146,3 +149,56 @@ def test_a_ttl_that_only_moves_is_materialized() -> None:
     """MODIFY TTL makes such a mutation by itself."""
     assert removal(7, "(MATERIALIZE TTL)", "_block", "m", ttl_only_moves=True) is None
     assert removal(7, "ALTER TABLE t DROP PART 'a', MATERIALIZE TTL", "_block", ttl_only_moves=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("DELETE FROM d.t WHERE 1", ("d", "t")),
+        ("delete from t where 1", ("now", "t")),
+        ("ALTER TABLE t DELETE WHERE 1", ("now", "t")),
+        ("ALTER TABLE IF EXISTS `d` . `a t` DELETE WHERE 1", ("d", "a t")),
+        ('/* why */ ALTER TABLE "d.e".t ON CLUSTER c DELETE WHERE 1', ("d.e", "t")),
+        ("ALTER TABLE `t\\`u` DELETE WHERE 1", ("now", "t`u")),
+        ("UPDATE d.t SET _block = '' WHERE 1", ("d", "t")),
+        ("OPTIMIZE TABLE d.t FINAL DEDUPLICATE", ("d", "t")),
+        ("ALTER TABLE u DELETE WHERE id IN (SELECT id FROM d.t)", ("now", "u")),
+        ("DROP TABLE d.t", ("", "")),
+        ("SELECT 'DELETE FROM d.t'", ("", "")),
+    ],
+)
+def test_the_table_that_a_statement_changes(text: str, table: tuple[str, str]) -> None:
+    assert target(text, "now") == table
+
+
+class Logged:
+    """A server whose query log has these statements: time, text, whether it finished, database."""
+
+    unanswered: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, *statements: tuple[int, str, int, str]) -> None:
+        self._answers: dict[str, list[Any]] = {
+            "system.tables": [("MergeTree", "MergeTree ORDER BY id", "", "", [], "id", "")],
+            "system.query_log (statements)": list(statements),
+        }
+        self.asked: dict[str, Any] = {}
+
+    def ask(self, what: str, _: str, **parameters: object) -> list[Any]:
+        self.asked[what] = parameters
+        return self._answers.get(what, [])
+
+
+def test_a_delete_that_did_not_end_well_may_have_removed_rows_of_its_table() -> None:
+    """It was killed, or its wait ended: of such a one the server logs no tables, only its text."""
+    logged = Logged(
+        (5, "DELETE FROM shop.orders WHERE id > 3", 0, "default"),
+        (6, "ALTER TABLE orders DELETE WHERE 1", 0, "shop"),
+        (7, "ALTER TABLE orders DELETE WHERE 1", 0, "other"),
+        (8, "DELETE FROM shop.orders_old WHERE id IN (SELECT id FROM shop.orders)", 0, "shop"),
+        (9, "ALTER TABLE shop.orders UPDATE v = 1 WHERE 1", 0, "shop"),
+        (10, "TRUNCATE TABLE shop.orders", 1, "default"),
+    )
+    optional: Any = logged
+    facts = TableAsking(optional, "_block").facts("shop.orders", 0)
+    assert [one.at_ms for one in facts.removals] == [5, 6, 10]
+    assert logged.asked["system.query_log (statements)"]["stopped"] == [*STOPPED_WAITING]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relay import names
 from relay.clickhouse.hidden_rows import PLAN, condition
 from relay.clickhouse.quoting import quoted_table
-from relay.clickhouse.removing_statements import may_lack
+from relay.clickhouse.removing_statements import STOPPED_WAITING, may_lack, target
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 from relay.clickhouse.table_keys import TableKeys
@@ -39,22 +39,27 @@ WHERE database = {database:String} AND table = {name:String}
 """
 _MUTATIONS = """
 SELECT toUnixTimestamp(create_time) * 1000 + 999, command, mutation_id FROM system.mutations
-WHERE database = {database:String} AND table = {name:String} AND NOT is_killed
+WHERE database = {database:String} AND table = {name:String}
 """
 _FINISHED = """
 SELECT countIf(is_done), toUnixTimestamp(minIf(create_time, is_done)) FROM system.mutations
 WHERE database = {database:String} AND table = {name:String}
 """
 _KEEPS = "SELECT any(value) FROM system.merge_tree_settings WHERE name = {setting:String}"
+# Of one that failed the log names no tables: its text does.
 _STATEMENTS = """
-SELECT toUnixTimestamp64Milli(event_time_microseconds), query FROM system.query_log
-WHERE type = 'QueryFinish' AND is_initial_query AND event_date >= toDate({since:DateTime}) - 1
+SELECT toUnixTimestamp64Milli(event_time_microseconds), query, type = 'QueryFinish',
+    current_database
+FROM system.query_log
+WHERE is_initial_query AND event_date >= toDate({since:DateTime}) - 1
 AND query_kind IN ('Alter', 'Delete', 'Drop', 'Truncate', 'Rename', 'Create', 'Restore', 'Update',
     'Optimize')
 AND (query_kind != 'Create' OR match(query, '(?i)REPLACE'))
 AND (query_kind != 'Optimize' OR match(query, '(?i)DEDUPLICATE'))
-AND (has(tables, {table:String}) OR (empty(tables) AND has(databases, {database:String}))
-    OR (query_kind = 'Restore' AND position(query, {name:String}) > 0))
+AND ((exception_code IN {stopped:Array(Int32)} AND position(query, {name:String}) > 0)
+    OR (type = 'QueryFinish' AND (has(tables, {table:String})
+        OR (empty(tables) AND has(databases, {database:String}))
+        OR (query_kind = 'Restore' AND position(query, {name:String}) > 0))))
 """
 # The rows of a part that was merged or mutated are in another, which has its block numbers; those
 # of one that was dropped, detached or moved away are not, whoever did it, on whichever replica.
@@ -181,9 +186,11 @@ class TableAsking:
         mutations, statements, parts = _RECORDS
         for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
             found.append(read(at_ms, command, mutation=name))
-        asked = {**place, "table": table}
-        for at_ms, text in self._optional.ask(statements, _STATEMENTS, **asked) or ():
-            found.append(read(at_ms, text))
+        asked = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
+        this = place["database"], place["name"]
+        for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **asked) or ():
+            if done or target(text, ran_in) == this:
+                found.append(read(at_ms, text))
         for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
             text = f"parts of partition {partition} with {rows} rows were removed"
             found.append(Removal(at_ms, text))
