@@ -25,13 +25,12 @@ from loader.clickhouse.client import TableRefused
 from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.replica_lag import lag
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import earliest
 from loader.clickhouse.servers import several
 from loader.clickhouse.table_cache import TableCache
 from loader.clickhouse.tables import Tables, Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
-from loader.core.entries import NewEntry
+from loader.core.entries import NewEntry, earliest
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About, is_answer
 from relay.clickhouse.http_pool import in_urls

@@ -18,9 +18,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.server_records import earliest
 from loader.clickhouse.tables import Tables
-from loader.core.entries import NewEntry
+from loader.core.entries import NewEntry, earliest
 from loader.core.plan import Entry, doubt
 from loader.core.positions import Unsure
 from relay.clickhouse.quoting import quoted_table

@@ -16,14 +16,20 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import error_code, failure, is_permanent
-from loader.clickhouse.table_state_sql import DELETES, KEPT_MUTATIONS, databases_of
+from loader.clickhouse.table_state_sql import (
+    DELETES,
+    KEPT_MUTATIONS,
+    ON_ONE_REPLICA,
+    SHARED,
+    databases_of,
+)
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table
-from relay.clickhouse.removing_statements import may_lack
+from relay.clickhouse.removing_statements import STOPPED_WAITING, may_lack, removed_by, target
 from relay.clickhouse.table_engine import KEPT_SETTING, LISTED_HERE, TableEngine
 
 if TYPE_CHECKING:
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.core.table_rules import Nature
-    from relay.records_pb2 import Block
 
 _DENIED = 497
 _SINCE = "fromUnixTimestamp64Milli({since:Int64})"
@@ -49,15 +54,6 @@ one of the time of the claim, which left some: retention takes old ones first, a
 _FAILED_FLUSHES = "SELECT sum(value) FROM system.events WHERE event = 'SystemLogErrorOnFlush'"
 """Since the server was started. Entries of a log that it cannot write (no memory, a full disk) are
 thrown away, and it goes on. ClickHouse before 25.2 does not count it."""
-_SHARED = (
-    "SELECT countIf(startsWith(engine, 'Shared')), countIf(startsWith(engine, 'Replicated')) "
-    "FROM system.tables WHERE database IN {databases:Array(String)} "
-    "AND database || '.' || name IN {tables:Array(String)}"
-)
-_ON_ONE_REPLICA = (
-    "SELECT count() FROM system.replicas "
-    "WHERE database || '.' || table IN {tables:Array(String)} AND total_replicas = 1"
-)
 _PARTS = (
     "SELECT countIf(new AND rows > 0), countIf(new AND (rows = 0 OR table_uuid NOT IN ("  # noqa: S608 - constants
     "SELECT uuid FROM system.tables WHERE database = {database:String} AND name={name:String}))), "
@@ -77,6 +73,14 @@ _STATEMENTS = (
     "ORDER BY event_time_microseconds"
 )
 """A server that is a shard has the comment, too, with what a Distributed table sends it."""
+_REMOVING = (
+    "SELECT query, current_database FROM system.query_log WHERE is_initial_query "  # noqa: S608 - constants
+    "AND (type = 'QueryFinish' OR exception_code IN {stopped:Array(Int32)}) "
+    f"AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1 AND position(query, {{name:String}}) "
+    "AND query_kind IN ('Alter', 'Delete', 'Update') AND (position(query, {stamp:String}) "
+    "OR positionCaseInsensitive(query, 'DELETE'))"
+)
+"""Statements that may have made a mutation: of one that was killed nothing else is left."""
 _MADE_PARTS = (
     "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 "  # noqa: S608 - constants
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY}"
@@ -103,8 +107,6 @@ _STAYS = (
 """Of parts that the INSERTs made up to then, in any table: how many there were; of which partition
 nothing was dropped since, in a table that is where it was; in a table that has another name since.
 A table that is restored from a backup is another one, or was emptied before."""
-_CLOCKS_MS = 600_000
-"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
 FORGOTTEN = -1
 """In place of how many mutations deleted rows: the server may show some of them no more."""
 
@@ -152,11 +154,18 @@ class ServerRecords:
         if not (rows := self.ask(DELETES, since_ms, stamp=stamp, **place)):
             return None
         deletes, finished, oldest = map(int, rows[0])
-        if deletes or not finished:
+        if (deletes := deletes or self._statements(place, since_ms, stamp)) or not finished:
             return deletes
         engine, full, default = next(iter(self.ask(KEPT_MUTATIONS, 0, **place) or ()), ("", "", ""))
         keeps = TableEngine(engine, full).kept_mutations(default)
         return FORGOTTEN if may_lack(finished, oldest, since_ms // 1000 - 1, keeps) else 0
+
+    def _statements(self, place: Mapping[str, str], since_ms: int, stamp: str) -> int:
+        """How many statements may have made such mutations, which may be killed since."""
+        rows = self.ask(_REMOVING, since_ms, stamp=stamp, stopped=list(STOPPED_WAITING), **place)
+        this = place["database"], place["name"]
+        mine = (text for text, database in rows or () if target(text, database) == this)
+        return sum(any(True for _ in removed_by(text, stamp)) for text in mine)
 
     def hidden(self, table: str) -> str:
         """Return why this user may not see all rows of the table; "": it sees them.
@@ -282,12 +291,12 @@ class ServerRecords:
 
     def elsewhere(self, tables: Collection[str]) -> bool:
         """Return whether another server may have all of these tables, with the same rows."""
-        kinds = self.ask(_SHARED, 0, tables=list(tables), databases=databases_of(tables))
+        kinds = self.ask(SHARED, 0, tables=list(tables), databases=databases_of(tables))
         if not kinds or kinds[0][0]:  # of shared ones no server knows the others
             return True
         if not (replicated := int(kinds[0][1])):
             return False
-        alone = self.ask(_ON_ONE_REPLICA, 0, tables=list(tables))
+        alone = self.ask(ON_ONE_REPLICA, 0, tables=list(tables))
         return not alone or int(alone[0][0]) < replicated
 
     def _lost(self) -> str:
@@ -322,11 +331,6 @@ class ServerRecords:
             if error_code(error) == _DENIED or is_permanent(error):
                 return None
             raise failure(error, "asking what the server recorded") from error
-
-
-def earliest(block: Block) -> int:
-    """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
-    return max(block.sealed_at_ms - _CLOCKS_MS, 0)
 
 
 def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str) -> str:

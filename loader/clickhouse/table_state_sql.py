@@ -1,7 +1,8 @@
 """SQL that tells how a table is now: what came into it, its columns, and when it was altered.
 
 Gives expressions, for questions about tables and for the conditions of an INSERT. Each is about the
-table {database:String}.{name:String}, which whoever uses it binds, or replaces by literals.
+table {database:String}.{name:String}, or {tables:Array(String)}, which whoever uses it binds, or
+replaces by literals.
 """
 
 from __future__ import annotations
@@ -43,6 +44,17 @@ KEPT_MUTATIONS = (
     "FROM system.tables WHERE database = {database:String} AND name = {name:String}"
 )
 """What says how many finished mutations of the table the server shows at most."""
+SHARED = (
+    "SELECT countIf(startsWith(engine, 'Shared')), countIf(startsWith(engine, 'Replicated')) "
+    "FROM system.tables WHERE database IN {databases:Array(String)} "
+    "AND database || '.' || name IN {tables:Array(String)}"
+)
+"""Of these tables: how many share their rows in the cloud, and how many are replicated."""
+ON_ONE_REPLICA = (
+    "SELECT count() FROM system.replicas "
+    "WHERE database || '.' || table IN {tables:Array(String)} AND total_replicas = 1"
+)
+"""Of these tables: how many replicated ones have no other replica."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

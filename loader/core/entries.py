@@ -9,6 +9,14 @@ from loader.core import left_out
 from loader.core.plan import PREPARED, Entry
 from relay.records_pb2 import Block
 
+_CLOCKS_MS = 600_000
+"""By how much the relay's clock, which dates a block, may be ahead of ClickHouse's."""
+
+
+def earliest(block: Block) -> int:
+    """Return the earliest Unix time in ms, by the server's clock, of a statement of the block."""
+    return max(block.sealed_at_ms - _CLOCKS_MS, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from loader.clickhouse.server_records import earliest
 from loader.core import past_letters as core
+from loader.core.entries import earliest
 from loader.core.past_letters import PastLetter
 from loader.core.positions import letters_rows
 from loader.journal.reader import RecordRows, block_rows

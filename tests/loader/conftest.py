@@ -34,7 +34,15 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
 @pytest.fixture
 def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server has neither query log nor part log, as many have not."""
-    for name in ("_STATEMENTS", "_PARTS", "_MADE_PARTS", "_COMPLETE", "_RECORDED", "_STAYS"):
+    for name in (
+        "_STATEMENTS",
+        "_PARTS",
+        "_MADE_PARTS",
+        "_COMPLETE",
+        "_RECORDED",
+        "_STAYS",
+        "_REMOVING",
+    ):
         sql = getattr(server_records, name)
         without = re.sub(r"system\.(query_log|part_log|LOG)\b", r"system.no_\1", sql)
         monkeypatch.setattr(server_records, name, without)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks import insert_groups
 from loader.blocks.insert_statement import send
@@ -395,6 +396,37 @@ def test_without_logs_a_delete_that_the_server_has_forgotten(
     assert outcomes(done) == ["loaded" if before else "parked"]
     assert number(client, table) == (100 if before else 0)
     assert before or "finished_mutations_to_keep" in done[0].reason
+
+
+@pytest.mark.parametrize("took", [True, False])
+@pytest.mark.parametrize("how", ["ALTER TABLE {table} DELETE", "DELETE FROM {table}"])
+def test_a_delete_that_was_killed_is_still_seen(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    *,
+    took: bool,
+) -> None:
+    """A4: no system table has it, but the log its statement; one that was refused took nothing."""
+    no_log = server_records._STATEMENTS.replace("query_log", "no_query_log")
+    monkeypatch.setattr(server_records, "_STATEMENTS", no_log)
+    more = f"PARTITION BY id >= 150 {window(0)}"
+    table = create(client, f"{database}.edited", ", _block String", more=more)
+    client.command(f"INSERT INTO {table} (id) VALUES (200)")
+    (block,) = journal.seal(table, batch(0, 100))
+    killed(journal, [block], "after_insert" if took else "after_prepare")
+    which, error = ("throwIf(id = 200) = 0", "UNFINISHED") if took else ("no_such", "UNKNOWN")
+    with pytest.raises(ClickHouseError, match=error):
+        client.command(f"{how.format(table=table)} WHERE {which}", settings={"mutations_sync": 1})
+    wait_until(lambda: number(client, table) == 1, "the rows of the first partition are gone")
+    client.command(f"KILL MUTATION WHERE database || '.' || table = '{table}' SYNC")
+    (done,) = worker.load([block])
+    assert done.outcome == ("parked" if took else "loaded"), done.reason
+    assert ("rows were deleted since" in done.reason) == took
+    assert number(client, table) == (1 if took else 101)
 
 
 @pytest.mark.parametrize("said", ["", "26.1.2.1"])
