@@ -367,10 +367,7 @@ def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str
 def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
     """Return why rows of the table may be gone, or not be seen; "": they would be seen.
 
-    Args:
-        table: as database.table.
-        known: reasons; empty ones are none.
-        evidence: is asked whether a policy hides rows, whatever is known beside it.
+    `known`: reasons; empty ones are none. `evidence` tells of a policy whatever else is known.
     """
     if reasons := [one for one in known if one]:
         return ", ".join(filter(None, [*reasons, evidence.filtered(table)]))
