@@ -36,7 +36,7 @@ _IN_PARTS = (
 """Rows of a table; those of patches are updates and deletions of them."""
 _MASK = "apply_deleted_mask"
 _UNMASKED = (_MASK, "use_query_condition_cache")
-"""Both are switched off: the cache has what a SELECT found that applied the mask."""
+"""Both are switched off: on 26.3 and 26.5 the cache has what a SELECT found under the mask."""
 
 
 def exempt(table: str) -> str:

@@ -114,8 +114,8 @@ def test_a_block_topic_that_no_source_partition_fits(pipeline: Pipeline, client:
 # ---- one message too large -------------------------------------------------------------------
 
 MIB = 1 << 20
-WAVE = 5_000
-"""Bad messages: at a few ms each, twice as long as the transaction may last here."""
+WAVE = 20_000
+"""Bad messages: one by one they take longer than the transaction may last here."""
 
 
 def limit(pipeline: Pipeline, topic: str, most: int) -> None:
@@ -212,6 +212,7 @@ def either(request: pytest.FixtureRequest) -> Pipeline:
     return made
 
 
+@pytest.mark.servers
 def test_a_topic_narrower_than_a_batch(either: Pipeline) -> None:
     """Rows that fit it one by one go there one by one: none becomes a dead letter.
 
