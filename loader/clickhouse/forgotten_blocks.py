@@ -18,7 +18,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure
 from loader.clickhouse.running_statements import Running
-from loader.clickhouse.tables import Tables
+from loader.clickhouse.tables import Tables, Target
 from loader.core.entries import NewEntry, earliest
 from loader.core.plan import Entry, doubt
 from loader.core.positions import Unsure
@@ -160,7 +160,16 @@ class Forgotten:
         if lost:
             return set(blocks)
         unseen.update(blocks)
-        return self._or_all(blocks, counted) if target.stamped(self._stamp) else set()
+        if not target.stamped(self._stamp):
+            return set()
+        return self._or_all(blocks, partial(self._counted_whole, table, target, blocks))
+
+    def _counted_whole(
+        self, table: str, target: Target, blocks: Mapping[str, Block]
+    ) -> Collection[str]:
+        """Those with rows; all of them where rows may come that a replica has still to fetch."""
+        counted, behind = self._tables.counted_whole(table, blocks, target.nature)
+        return blocks if behind else counted
 
     def _has_rows(self, table: str) -> bool:
         return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.table_engine import KEPT_SETTING
 
 if TYPE_CHECKING:
@@ -79,6 +80,21 @@ def counter_sql(kind: Counter) -> str:
 def shape_sql() -> str:
     """Return the hash of {database:String}.{name:String}'s columns as an SQL expression."""
     return f"(SELECT {SHAPE} FROM system.columns WHERE {THIS_TABLE})"  # noqa: S608 - constants
+
+
+def rows_of_blocks(table: str, stamp: str, more: str) -> str:
+    """Return the statement that counts a table's rows of {blocks:Array(String)}: (id, rows).
+
+    Args:
+        table: as database.table.
+        stamp: name of the block-id column.
+        more: SETTINGS; empty: none.
+    """
+    of = quoted(stamp)
+    return (
+        f"SELECT (toString({of}), count()) AS one FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
+        f"WHERE {of} IN {{blocks:Array(String)}} GROUP BY {of}{more}"
+    )
 
 
 def altered_sql() -> str:

@@ -14,11 +14,12 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
-from loader.clickhouse.table_state_sql import ALTERED, SHAPE, STARTED
+from loader.clickhouse.table_state_sql import ALTERED, SHAPE, STARTED, rows_of_blocks
 from loader.clickhouse.tables_behind import room_behind
 from loader.clickhouse.unconfirmed_parts import (
     LOG_COUNTER,
     ReplicaState,
+    count_fetched,
     replica_state,
     why_unconfirmed,
     why_unlooked,
@@ -28,7 +29,7 @@ from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from loader.core.token_hashes import knows_tokens, surely_remembered
 from relay import names
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
+from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.statement_settings import for_few_rows
 from relay.clickhouse.table_engine import TableEngine, columns_of
@@ -236,8 +237,9 @@ class Tables:
         since = of.window.counter_before(run.since, (one.sent for one in run.earlier))
         replica = self._replica(block.table, of, since)
         newest = replica.newest
-        counted = self._count(block) if run.all_stamped else None
-        unconfirmed = self._unconfirmed(block, of, replica, claimed) if counted else ""
+        mine = block.table, [block.id]
+        counted = self.counted(*mine).get(block.id, 0) if run.all_stamped else None
+        unconfirmed = self._doubt(block, of, replica, claimed) if counted else ""
         # A transform may make more rows than the block has, each version its own number.
         made = max([run.rows, *(one.rows for one in run.earlier)])
         is_fewer = counted is not None and counted < made
@@ -246,19 +248,19 @@ class Tables:
         margin = -1 if forgotten else self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin
         told_absent = run.human == "absent"
-        deletes, removed = None, ""
+        deletes, removed, fewer = None, "", ""
         if is_fewer or of.repeatable or may_repeat or told_absent or inserted == 0:
             deletes = self.evidence.deletes(place, claimed.at_ms, self._block_column)
         if is_fewer or of.repeatable or told_absent:
             removed = why_removed(of, parts, deletes, self._block_column)
-        fewer = ""
         if is_fewer:
-            known = [of.vanish, removed]
-            if 0 <= newest < since:
-                known.append("its newest parts disappeared")
-            fewer = why_fewer(block.table, known, self.evidence)
-            if not fewer and self._count(block, self.evidence.unmasked) != counted:
-                fewer = "queries now show other rows of it than a moment ago, or masked ones"
+            shrank = "its newest parts disappeared" if 0 <= newest < since else ""
+            fewer = why_fewer(block.table, [of.vanish, removed, shrank], self.evidence)
+            if not fewer:
+                again, lacks = self.counted_whole(*mine, of, self.evidence.unmasked)
+                unconfirmed = unconfirmed or lacks
+                if not lacks and again.get(block.id, 0) != counted:
+                    fewer = "queries now show other rows of it than a moment ago, or masked ones"
         if deletes:
             # A part that a mutation empties goes with its token; the newest's counter, too.
             margin, inserted = -1, None
@@ -290,9 +292,7 @@ class Tables:
             return replica_state(self._allowed, table, since)
         return ReplicaState(self._counters({table: of})[table])
 
-    def _unconfirmed(
-        self, block: Block, of: Nature, replica: ReplicaState, claimed: Claimed
-    ) -> str:
+    def _doubt(self, block: Block, of: Nature, replica: ReplicaState, claimed: Claimed) -> str:
         """Return why rows of the block that were counted may yet be dropped; "": they stay."""
         if of.forwards:
             return why_unlooked(self.evidence.ask, block.id, claimed)
@@ -322,20 +322,18 @@ class Tables:
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:
         """Return rows by block id, where the table has its column; `more`: SETTINGS."""
-        stamp = quoted(self._block_column)
-        found: dict[str, int] = {}
-        for some in in_urls(blocks, len):
-            rows = self._ask(
-                f"SELECT toString({stamp}), count() FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-                f"WHERE {stamp} IN {{blocks:Array(String)}} GROUP BY 1{more}",
-                blocks=some,
-                few=False,
-            )
-            found |= {str(block): int(count) for block, count in rows}
-        return found
+        sql = rows_of_blocks(table, self._block_column, more)
+        asked = (self._ask(sql, blocks=some, few=False) for some in in_urls(blocks, len))
+        return dict(row[0] for rows in asked for row in rows)
 
-    def _count(self, block: Block, more: str = "") -> int:
-        return self.counted(block.table, [block.id], more).get(block.id, 0)
+    def counted_whole(
+        self, table: str, blocks: Collection[str], of: Nature, more: str = ""
+    ) -> tuple[dict[str, int], str]:
+        """Return the same, and why the server that counted may lack rows still; "": it has all."""
+        if of.window.counter != "log":
+            return self.counted(table, blocks, more), ""
+        ask = partial(self._allowed, few=False)
+        return count_fetched(ask, rows_of_blocks(table, self._block_column, more), table, blocks)
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""
@@ -369,11 +367,10 @@ class Tables:
             self._defaults[source] = {name: int(value) for name, value in rows}
         return self._defaults[source]
 
-    def _allowed(self, sql: str, **parameters: object) -> list[Sequence[Any]] | None:
+    def _allowed(self, sql: str, **asked: Any) -> list[Sequence[Any]] | None:
         """Ask; return None if this user has no right to read it."""
         try:
-            asked = self._client.query(sql, parameters=parameters, settings=dict(self._few_rows))
-            return list(asked.result_rows)
+            return self._query(sql, **asked)
         except ClickHouseError as error:
             if is_permanent(error):
                 return None
@@ -384,13 +381,16 @@ class Tables:
         """Settings of a question about few rows, as those of system tables are."""
         return for_few_rows(self._client)
 
-    def _ask(self, sql: str, *, few: bool = True, **parameters: object) -> list[Sequence[Any]]:
-        """Ask; `few`: for few rows, as those of system tables are."""
+    def _ask(self, sql: str, **asked: Any) -> list[Sequence[Any]]:
         try:
-            settings = dict(self._few_rows) if few else {}
-            asked = self._client.query(sql, parameters=parameters, settings=settings)
+            return self._query(sql, **asked)
         except ClickHouseError as error:
             raise table_failure(error, "asking about the tables") from error
+
+    def _query(self, sql: str, *, few: bool = True, **parameters: object) -> list[Sequence[Any]]:
+        """Ask; `few`: for few rows, as those of system tables are."""
+        settings = dict(self._few_rows) if few else {}
+        asked = self._client.query(sql, parameters=parameters, settings=settings)
         return list(asked.result_rows)
 
 

@@ -1,22 +1,27 @@
-"""Whether a replica may yet drop rows that it shows, because Keeper may not have them.
+"""Whether a replica may yet drop rows that it shows, or show rows that it has still to fetch.
 
 Receives a way to ask one server, a table and a block; gives why. Never writes. Where Keeper does
 not answer an INSERT, the replica keeps the part, and the statement ends in UNKNOWN_STATUS_OF_INSERT
 (319), or as one that was killed or took too long: whoever asks this replica sees the rows. Some
 300 s later it asks Keeper, and drops the part if Keeper does not have it. Until then the part is
 one of its `parts_to_check`. Of rows that a table such as Distributed gave to others no replica is
-known that could be asked: they are no proof until it has looked, however many there are.
+known that could be asked: they are no proof until it has looked, however many there are. And to a
+replica that lags behind, is new, or was set up anew on an empty disk, rows of others are still to
+come: that it shows fewer than a block has proves nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from loader.clickhouse.table_state_sql import THIS_TABLE
 from relay import names
+from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
+from relay.clickhouse.replica_log import MAY_HAVE_READ_LOG, READ_WHOLE_LOG, SEES_LOGS, empty_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from loader.clickhouse.ledger import Claimed
 
@@ -28,7 +33,7 @@ _STATE = (
     f"SELECT {LOG_COUNTER}, multiIf("  # noqa: S608 - constants
     "zookeeper_exception != '' OR is_session_expired, 'has no session with Keeper', "
     "is_readonly, 'is read-only', parts_to_check > 0, 'has still to check a part', '') "
-    "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
+    f"FROM system.replicas WHERE {THIS_TABLE}"
 )
 _CLOCKS_SECONDS = 60
 """By how much a replica's clock may be behind the one that dates claims."""
@@ -41,7 +46,20 @@ _LAST = (
     "AND event_date >= toDate32(fromUnixTimestamp64Milli({since:Int64})) - 1 ORDER BY 1 LIMIT 1"
 )
 """Seconds since an INSERT of the block began or ended last; the log was flushed just before."""
-_UNKNOWN = "whether the replica keeps its rows is not known (the user needs SELECT on system.{})"
+_UNKNOWN = (
+    "whether the replica keeps its rows, and has fetched all of them, is not known (the user needs "
+    "SELECT on system.replicas)"
+)
+_FETCHED = f"""
+SELECT
+    (SELECT groupArray(({READ_WHOLE_LOG}, {MAY_HAVE_READ_LOG}, zookeeper_name, zookeeper_path))
+     FROM system.replicas WHERE {THIS_TABLE}),
+    (SELECT sum(inserts_in_queue) FROM system.replicas WHERE {THIS_TABLE}),
+    (SELECT groupArray(one) FROM (ROWS))
+"""  # noqa: S608 - constants
+"""ClickHouse answers the subqueries one after the other: the log is read whole, no part of what was
+in it is left to fetch, and these are the rows then. One statement, so that one server answers,
+whichever stands behind the address. An entry stays in the queue until its part is there."""
 
 
 class ReplicaState(NamedTuple):
@@ -73,7 +91,7 @@ def replica_state(ask: Ask, table: str, since: int) -> ReplicaState:
     """
     rows = ask(_STATE, **table_parameters(table))
     if rows is None:
-        return ReplicaState(-1, _UNKNOWN.format("replicas"), passing=False)
+        return ReplicaState(-1, _UNKNOWN, passing=False)
     if not rows:  # a SharedMergeTree, whose parts are Keeper's
         return ReplicaState(-1)
     newest, doubt = int(rows[0][0]), str(rows[0][1])
@@ -107,6 +125,56 @@ def why_unconfirmed(
     return (
         f"its rows are there, but the replica that shows them {state.doubt}: it drops them if "
         "Keeper does not have them"
+    )
+
+
+def count_fetched(
+    ask: Ask, counting: str, table: str, blocks: Collection[str]
+) -> tuple[dict[str, int], str]:
+    """Count rows by block id, and return why the replica that did may have others to fetch.
+
+    "": it has all that was inserted before, so that none are missing. What others insert just now
+    is in its queue for a moment, too: ask again.
+
+    Args:
+        ask: as of `replica_state`.
+        counting: loader.clickhouse.table_state_sql.rows_of_blocks.
+        table: as database.table.
+        blocks: ids.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    sql = _FETCHED.replace("ROWS", counting)
+    found: dict[str, int] = {}
+    for some in in_urls(blocks, len):
+        rows = ask(sql, blocks=some, **table_parameters(table))
+        if rows is None:
+            return {}, _UNKNOWN
+        ((replicas, queued, counted),) = rows
+        found |= dict(counted)
+        # There is none of a SharedMergeTree, whose parts are Keeper's.
+        if doubt := _why_behind(ask, queued, *replicas[0]) if replicas else "":
+            return {}, f"rows of it are missing, but the replica that was asked {doubt}"
+    return found, ""
+
+
+def _why_behind(
+    ask: Ask, queued: int, has_read: int, may_have_read: int, keeper: str, path: str
+) -> str:
+    """Return what a replica lacks of what others inserted; "": nothing."""
+    if queued:
+        return "has still to fetch parts"
+    if has_read:
+        return ""
+    if not may_have_read:
+        return "has no session with Keeper, or has not read its replication log to the end"
+    # An empty log shows the same numbers as one with a single entry that is not read.
+    if ask(empty_logs(keeper), paths=[path], keeper=keeper):
+        return ""
+    return (
+        "may not have read the first entry of its replication log (the user needs "
+        f"{SEES_LOGS} on system.zookeeper to tell)"
     )
 
 

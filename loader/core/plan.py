@@ -197,7 +197,8 @@ class InsertFacts:
             all.
         unconfirmed: why the server may yet drop the rows that it shows: a replica keeps those of an
             INSERT that Keeper did not answer, and drops them later if Keeper does not have them;
-            "": it keeps them.
+            or, where it shows fewer than the block has, why others may come: a replica has parts
+            still to fetch. "": what it shows stays.
         passing: whether the server finds out by itself, and nobody has to do anything.
         logs_tokens: whether the table keeps its tokens in a log of its own, apart from its parts.
             It writes that first: after a failure it may have a token without the part, drops the
@@ -815,6 +816,8 @@ def _decide(run: Run) -> Effect:
     if run.human == "dead":
         return _for_letters(run, counted)
     if run.human == "absent" and not counted and not run.rejected:
+        if facts.unconfirmed and facts.passing:
+            return _unconfirmed(run)  # who looked may have asked the same replica
         return _insert(run, None, anew=bool(facts.removed) or _may_be_orphan(run, counted))
     if run.human in {"loaded", "discard"}:
         return _as_told(run, counted)
@@ -871,12 +874,14 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
     The token is right for what it left of partitions: those had no bad row, and are the same now.
     """
     facts = run.facts
-    if counted == 0 and not facts.fewer:
+    if counted == 0 and not facts.fewer and not facts.unconfirmed:
         return Insert(None)
     if not facts.views and facts.one_step:
         return Insert(None)
     if not facts.views and facts.inserted is not None and facts.inserted <= facts.margin:
         return Insert(facts.newest + facts.margin - facts.inserted)
+    if facts.unconfirmed and facts.passing:
+        return _unconfirmed(run)
     left = "" if counted is None else f"; {_share(run, counted)}"
     return Park(run.attempt, f"{run.rejected}{left}, and may come from the INSERT that was refused")
 
@@ -886,7 +891,7 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     facts = run.facts
     if run.since >= 0 and facts.inserted == 0 and not counted:
         return WriteLetters()
-    if counted == 0 and not facts.fewer and not facts.views:
+    if counted == 0 and not (facts.fewer or facts.unconfirmed or facts.views):
         return WriteLetters()
     stays = not facts.views and not facts.unconfirmed
     if counted and stays and (whole := _whole(run, counted)):
@@ -935,7 +940,8 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     known = _knows(run, record.claim)
     counted = facts.counted if run.all_stamped else None
     removed = record.state == "gone" and known  # by a person, or a backup without it was restored
-    counts = counted == 0 and not facts.fewer and not facts.views and not removed
+    doubted = facts.fewer or facts.unconfirmed or facts.views or removed
+    counts = counted == 0 and not doubted
     alike = all(entry.transform == run.transform for entry in run.earlier)
     replaces = facts.repeatable and alike and run.human != "dead"
     # Where nobody needs the token, one without its part must not stand for rows that are not there.
@@ -975,7 +981,7 @@ def _by_success(run: Run, record: ServerRecord) -> Effect | None:
 
 
 def _unconfirmed(run: Run) -> Done:
-    """Rows that may go, or stay: the server finds out, and then they tell."""
+    """Rows that may go, or come: the server finds out, and then they tell."""
     return Done("retry", run.facts.unconfirmed, cause=RetryCause.UNCONFIRMED)
 
 

@@ -26,7 +26,8 @@ class RetryCause(StrEnum):
     REPLICA_BEHIND = "replica behind"
     """The replica that was asked has not made an ALTER that others have."""
     UNCONFIRMED = "unconfirmed"
-    """The rows are there, and the replica does not know yet whether Keeper has them."""
+    """The rows are there, and the replica does not know yet whether Keeper has them; or some are
+    missing, and it has still to fetch parts."""
     OTHERS_INSERTED = "others inserted"
     """So much was inserted by others that the table may have forgotten the block's token."""
     NO_TABLE = "no table"

@@ -54,6 +54,7 @@ class Guards:
     altered: bool = True  # that a table was altered since the oldest claim is known
     same: bool = True  # a repeat asks whether the table was altered since it was looked at
     confirmed: bool = True  # that Keeper may not have what is shown is known
+    fetched: bool = True  # that the replica that is asked has not fetched all is known
     unanswered: bool = True  # that an INSERT ended without Keeper's answer is known
     emptied: bool = True  # that rows were deleted since the oldest claim is known
     restarted: bool = True  # that the server was started since the oldest claim is known
@@ -154,6 +155,7 @@ class World(NamedTuple):
     deletes: int = 0  # of a person, still to come
     copies: tuple[int, ...] = (0,)  # landings of each part of the block; of the view's behind them
     unconfirmed: int = 0  # parts of the block that are shown, and Keeper does not have
+    behind: bool = False  # the replica that is asked has not fetched them
     gone: bool = False  # a person has deleted the rows that were there
     deleted: bool = False  # a person has deleted something
     sent: bool = False  # a statement was begun
@@ -378,7 +380,8 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
     if len(world.made) > 1:
         raise Violation(f"parts made by {set(world.made)}")
     there = _landed(world, table) + ROWS * world.unconfirmed + world.doomed
-    counted = 0 if table.expires or table.hidden or world.gone else there
+    unseen = table.expires or table.hidden or world.gone or world.behind
+    counted = 0 if unseen else there
     dropped = world.dropped and table.logged and guards.dropped
     removed = "removed" if world.deleted or dropped else ""
     fewer = "rows may be gone" if table.nature.vanish or table.hidden else removed
@@ -396,11 +399,18 @@ def _facts(world: World, loader: Loader, table: Table, guards: Guards) -> plan.I
         views=table.nature.views if guards.views else (),
         repeatable=table.replaces,
         one_step=table.nature.one_step or not guards.over,
-        unconfirmed="to be checked" if world.unconfirmed and guards.confirmed else "",
+        unconfirmed=_unconfirmed(world, guards),
         logs_tokens=guards.anew and not table.replicated and table.remembers(loader.looked) > 0,
         restarted=guards.restarted and world.killed,
         removed=removed,
     )
+
+
+def _unconfirmed(world: World, guards: Guards) -> str:
+    """Asked of a replica that shows rows of the block, and of one that does not."""
+    if world.behind:
+        return "to be fetched" if guards.fetched else ""
+    return "to be checked" if world.unconfirmed and guards.confirmed else ""
 
 
 def _landed(world: World, table: Table) -> int:
@@ -605,8 +615,7 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
             flying[j] = replace(statement, owner=-1)
             lost = replace(world, faults=world.faults - 1, flying=tuple(flying))
             yield _answer(lost, statement.owner, plan.NoAnswer("timeout"), table)
-    if world.unconfirmed:  # the replica has asked Keeper
-        yield replace(world, unconfirmed=world.unconfirmed - 1)
+    yield from _replicas(world, table)
     if world.asides:  # between its reading and its writing another may come: as with a claim
         entry = set_aside_plan.entry(world.ledger, f"a-{world.asides}", ROWS, "")
         if entry is not None:
@@ -624,6 +633,16 @@ def _statements(world: World, table: Table, guards: Guards) -> Iterator[World]:
     yield from _cleaned(world, table)
     if world.kills and world.claimed >= 0:
         yield from _killed(world, table)
+
+
+def _replicas(world: World, table: Table) -> Iterator[World]:
+    """What replicas find out by themselves, and that another one is asked, which is behind."""
+    if world.unconfirmed:  # the replica has asked Keeper
+        yield replace(world, unconfirmed=world.unconfirmed - 1)
+    if world.behind:
+        yield replace(world, behind=False)
+    elif table.replicated and world.faults and world.sent and not world.unconfirmed:
+        yield replace(world, behind=True, faults=world.faults - 1)
 
 
 def _killed(world: World, table: Table) -> Iterator[World]:
@@ -711,7 +730,7 @@ def _finish(world: World, table: Table, guards: Guards) -> str:
     last = Loader(None, plan.Done("retry"), 2, made=1_000, human=human)
     events = "faults", "others", "asides", "deletes", "turns", "alters", "kills", "cleans", "doomed"
     none = dict.fromkeys(events, 0)
-    calm = replace(world, loaders=(last,), unconfirmed=0, **none)
+    calm = replace(world, loaders=(last,), unconfirmed=0, behind=False, **none)
     return _finished(calm, table, guards)
 
 

@@ -431,7 +431,8 @@ def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.Monkey
 def test_an_insert_that_keeper_did_not_answer(
     table: Table, wanted: set[str], loaders: int, rounds: int, faults: int
 ) -> None:
-    """In every order of attempts and of the replica's own look: once, and never by rows that go."""
+    """In every order of attempts and of the replica's own look, or where another is asked that has
+    not fetched its rows: once, and never by rows that go."""
     start = begin(table, loaders=loaders, rounds=rounds, faults=faults, others=1)
     states, endings = search(start, table, Guards())
     print(f"{table}: {states} states, endings {endings}")
@@ -444,6 +445,7 @@ def test_an_insert_that_keeper_did_not_answer(
     [
         (Guards(confirmed=False), Table(replicated=True, window=0)),
         (Guards(confirmed=False), Table(replicated=True, window=6)),
+        (Guards(fetched=False), Table(replicated=True, window=0)),
         (
             Guards(unanswered=False),
             Table(replicated=True, stamped=False, window=0, logged=True),
@@ -453,7 +455,8 @@ def test_an_insert_that_keeper_did_not_answer(
 def test_without_a_guard_of_confirmed_rows_the_search_finds_it(
     guards: Guards, table: Table
 ) -> None:
-    """Negative control: loaded by rows that the replica drops; doubled, as the log has no part."""
+    """Negative control: loaded by rows that the replica drops; doubled, as the log has no part, or
+    as another replica has not fetched it."""
     start = begin(table, loaders=1, rounds=3, faults=2, others=1)
     with pytest.raises(Violation, match=r"doubled|marked loaded with copies"):
         search(start, table, guards)
@@ -591,6 +594,9 @@ WRITTEN, NEVER = plan.ServerRecord("written", "other"), plan.ServerRecord("never
 SHOWN = plan.InsertFacts(counted=10, unconfirmed="the replica has still to check a part")
 """All of its rows are there, and Keeper may not have them."""
 WAITS = plan.Done("retry", "the replica has still to check a part")
+BEHIND = plan.InsertFacts(counted=0, unconfirmed="the replica has still to fetch parts")
+"""None of its rows are there, or not all, and others may come."""
+COME = plan.Done("retry", "the replica has still to fetch parts")
 
 
 @pytest.mark.parametrize(
@@ -717,6 +723,17 @@ WAITS = plan.Done("retry", "the replica has still to check a part")
         ),
         # An INSERT that succeeded had Keeper's answer.
         (SHOWN, {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        # No row, or not all, of a replica that has not fetched all.
+        *((replace(BEHIND, counted=n), {}, COME) for n in (0, 4)),
+        *((BEHIND, {"human": h}, COME) for h in ("retry", "absent", "loaded", "discard", "dead")),
+        (BEHIND, {"record": WRITTEN}, plan.Settle(2, made_by="other")),
+        (replace(BEHIND, inserted=3, margin=50, newest=7), {}, plan.Insert(54)),
+        (replace(BEHIND, inserted=0, newest=7), {}, plan.Insert(7)),
+        (replace(BEHIND, repeatable=True), {}, plan.Insert(None)),
+        (replace(BEHIND, passing=False), {}, plan.Park),
+        (replace(BEHIND, passing=False), {"record": NEVER}, plan.Insert(None)),
+        (replace(BEHIND, passing=False), {"human": "absent"}, plan.Insert(None)),
+        (replace(BEHIND, passing=False), {"human": "dead"}, plan.Park),
         # This user may not ask.
         (replace(SHOWN, passing=False), {}, plan.Park),
         (replace(SHOWN, passing=False), {"record": WRITTEN}, plan.Settle(2, made_by="other")),

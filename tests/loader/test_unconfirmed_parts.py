@@ -13,6 +13,7 @@ from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.unconfirmed_parts import (
     LOOKED_SECONDS,
     ReplicaState,
+    count_fetched,
     replica_state,
     why_unconfirmed,
     why_unlooked,
@@ -72,6 +73,39 @@ def test_why_rows_may_go(doubt: str, recent: Sequence[Sequence[Any]] | None, why
     said = why_unconfirmed(answering(recent), ReplicaState(7, doubt), "d.t", "b", "_block", 9)
     assert why in said
     assert bool(said) == bool(why)
+
+
+PLACE = ("default", "/t")
+READ, MAY_BE_EMPTY, UNREAD = (1, 0, *PLACE), (0, 1, *PLACE), (0, 0, *PLACE)
+
+
+@pytest.mark.parametrize(
+    ("state", "queued", "empty", "why"),
+    [
+        (READ, 0, None, ""),
+        (READ, 1, None, "still to fetch parts"),
+        (UNREAD, 0, None, "has not read its replication log"),
+        (UNREAD, 1, None, "still to fetch parts"),
+        # Both of an empty log, and of one with a single entry that is not read.
+        (MAY_BE_EMPTY, 0, [("/t",)], ""),
+        (MAY_BE_EMPTY, 0, [], "may not have read the first entry"),
+        (MAY_BE_EMPTY, 0, None, "on system.zookeeper"),
+        (None, 0, None, ""),  # a SharedMergeTree
+    ],
+)
+def test_whether_a_replica_has_fetched_all(
+    state: tuple[object, ...] | None, queued: int, empty: Sequence[Sequence[Any]] | None, why: str
+) -> None:
+    """The second question is whether its log is empty."""
+    answers = iter([[([state] if state else [], queued, [("b", 4)])], empty])
+    found, said = count_fetched(lambda _, **__: next(answers), "d.t", "_block", ["b", "c"])
+    assert (found, why in said) == ({} if why else {"b": 4}, True)
+    assert bool(said) == bool(why)
+
+
+def test_who_may_not_ask_what_a_replica_has_fetched() -> None:
+    found, said = count_fetched(answering(None), "d.t", "_block", ["b"])
+    assert (found, "SELECT on system.replicas" in said) == ({}, True)
 
 
 @pytest.mark.parametrize(
