@@ -269,7 +269,7 @@ class Worker:
                 guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
-        entries = self._ledger.entries([attempt.block for attempt in attempts])
+        entries = self._ledger.kept_entries([attempt.block for attempt in attempts])
         if any(one.run.at == "again" and not one.new for one in attempts):
             # Before anything is inserted: an earlier claim that is hidden would not be asked about.
             self._ledger.check_seen()

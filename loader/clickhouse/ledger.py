@@ -15,17 +15,18 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse import ledger_table
 from loader.clickhouse.client import failure, is_permanent, rows_written
 from loader.clickhouse.table_state_sql import STARTED
+from loader.clickhouse.unconfirmed_parts import MAY_DROP
 from loader.core import left_out, waiting
+from loader.core.claim_sql import AGAIN, HOLDING, HOLDS, MARK
 from loader.core.entries import NewEntry, ParkedEntry, written
-from loader.core.plan import Entry
+from loader.core.plan import Entry, settled
 from loader.core.positions import NOTED, SAVE, STANDING, Noted, noted, saved, stand
 from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted, quoted_table
+from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
 from relay.clickhouse.statement_settings import for_few_rows
 from relay.errors import Refused, Unavailable
-from relay.names import LEFT_OUT
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
@@ -34,31 +35,6 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.httpclient import HttpClient
 
     from loader.core.waiting import Place, Resting
-
-_RANK = "(attempt, state != 'prepared', claim)"
-_FINAL = "state IN ('loaded', 'discarded', 'dead')"
-_NOW = f"(argMax(claim, {_RANK}), argMax({waiting.RESTS}, {_RANK}), countIf({_FINAL}))"
-_HELD = "({claim:String}, 0, 0)"
-HOLDS = (
-    f"(SELECT {_NOW} FROM LEDGER WHERE app = {{app:String}} AND table = {{table:String}} "  # noqa: S608 - constants
-    f"AND block = {{block:String}}) = {_HELD}"
-)
-"""loader.core.plan.holds in SQL, evaluated by ClickHouse when the statement runs."""
-HOLDING = (
-    "(SELECT min(claim = {claim:String} AND state = 'prepared') * uniqExact(block) "
-    "FROM LEDGER WHERE app = {app:String} AND table IN {tables:Array(String)} "
-    "AND block IN {blocks:Array(String)})"
-)
-"""Of how many blocks the claim holds, in SQL; 0 where the ledger has anything else of one of them.
-
-Blocks that go together have no other row: it is asked by each INSERT, and HOLDS for each block of
-several took half as long again."""
-_MAIN = "(block, {state:String}, newest, {reason:String}, n, version, out, '')"
-_REST = (
-    f"(concat(block, '{LEFT_OUT}'), {{rest:String}}, toInt64(1), refused, out, '', toUInt64(0), "
-    "rest)"
-)
-"""Two rows of a mark: the block's, and that of the messages which were left out of it."""
 
 _TICK_MS = 10
 """By how much the time of a file, as of a table's definition, may be behind the clock."""
@@ -91,6 +67,7 @@ class Ledger:
         self.client = client
         self.app = app
         self.table, self.name = f"{database}.ledger", f"{quoted(database)}.ledger"
+        self._kept: frozenset[str] = frozenset()
         self.holds = HOLDS.replace("LEDGER", self.name)
         self.holding = HOLDING.replace("LEDGER", self.name)
 
@@ -175,6 +152,41 @@ class Ledger:
                 found.setdefault(block, []).append(Entry(*entry))
         return {block: tuple(entries) for block, entries in found.items()}
 
+    def kept_entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
+        """Return the same, and keep what settles blocks: nobody tries those again.
+
+        A replica shows rows of an INSERT that Keeper did not answer, and drops them later if Keeper
+        does not have them, whoever wrote them. So they are written once more.
+        """
+        found = self.entries(blocks)
+        over = [block for block in blocks if settled(found.get(block.id, ()))]
+        new = [block for block in over if block.id not in self._kept]
+        if new and self._may_drop():
+            for some in in_urls(new, lambda block: len(block.id)):
+                self._write_again(some)
+        self._kept = frozenset(block.id for block in over)
+        return found
+
+    def _may_drop(self) -> bool:
+        place = table_parameters(self.table)
+        try:
+            return bool(self._ask(MAY_DROP, None, **place)[0][0])
+        except Refused:  # this user may not ask
+            return self.engine(place["database"]).startswith("Replicated")
+
+    def _write_again(self, blocks: Sequence[Block]) -> None:
+        answer = self._tell(
+            AGAIN.replace("LEDGER", self.name),
+            tables=sorted({block.table for block in blocks}),
+            blocks=[block.id for block in blocks],
+            all=len(blocks),
+        )
+        if not rows_written(answer):  # another replica, or this one has dropped them
+            raise Unavailable(
+                f"the ledger {self.name} has no longer what settled {blocks[0].id}, or others",
+                "It is read again.",
+            )
+
     def oldest_claim(self, block: Block) -> Claimed:
         """Return when the first claim of a block was made, by the server's clock at both ends."""
         rows = self._ask(
@@ -234,28 +246,8 @@ class Ledger:
             made_by: the claim whose rows these are, if it is another.
             rest: the state of what is left out: parked, or aside where it becomes dead letters.
         """
-        made = "claim = {made_by:String} AND state = 'prepared'"
-        of_maker = ", ".join(
-            f"argMaxIf({column}, attempt, {made}) AS {name}"
-            for column, name in (
-                ("rows", "n"),
-                ("transform", "version"),
-                ("left_out", "out"),
-                ("reason", "refused"),
-                ("record", "rest"),
-            )
-        )
         self._tell(
-            f"INSERT INTO {self.name} "  # noqa: S608 - names are quoted, values bound
-            "(app, table, block, state, attempt, claim, reason, rows, transform, left_out, record) "
-            "SELECT app, table, one.1, one.2, one.3, {claim:String}, one.4, one.5, one.6, one.7, "
-            "one.8 FROM (SELECT app, table, arrayJoin("
-            f"if(out > 0 AND {{state:String}} = 'loaded', [{_MAIN}, {_REST}], [{_MAIN}])"
-            f") AS one FROM (SELECT app, table, block, max(attempt) AS newest, {of_maker} "
-            f"FROM {self.name} "
-            "WHERE app = {app:String} AND table IN {tables:Array(String)} "
-            "AND block IN {blocks:Array(String)} "
-            f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}))",
+            MARK.replace("LEDGER", self.name),
             tables=sorted({block.table for block in blocks}),
             blocks=[block.id for block in blocks],
             claim=claim,

@@ -35,6 +35,11 @@ _STATE = (
     "is_readonly, 'is read-only', parts_to_check > 0, 'has still to check a part', '') "
     f"FROM system.replicas WHERE {THIS_TABLE}"
 )
+MAY_DROP = (
+    "SELECT count() FROM system.replicas WHERE (is_session_expired OR is_readonly "  # noqa: S608 - constants
+    f"OR parts_to_check > 0) AND {THIS_TABLE}"
+)
+"""SQL: 1 where a replica may drop rows of a table that it shows. It asks nothing of Keeper."""
 _CLOCKS_SECONDS = 60
 """By how much a replica's clock may be behind the one that dates claims."""
 LOOKED_SECONDS = 600

@@ -75,7 +75,7 @@ class KnownBlocks:
             for row in rows
             if row.block is not None
         ]
-        known = self._ledger.entries([block for *_, block in sealed])
+        known = self._ledger.kept_entries([block for *_, block in sealed])
         self._ledger.check_seen()  # behind it: what was hidden then is still hidden
         # Of a partition that is new there is no position, so that all that is noted is read.
         floors = dict.fromkeys((row.partition for row in rows), 0) | self._positions

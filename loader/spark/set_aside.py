@@ -54,7 +54,7 @@ def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
     Raises:
         Unavailable, Refused: as the ledger.
     """
-    known = ledger.entries([one.block for one in blocks])
+    known = ledger.kept_entries([one.block for one in blocks])
     claim, rows, others = uuid.uuid4().hex, [], {}
     for one in blocks:
         entries = known.get(one.block.id, ())

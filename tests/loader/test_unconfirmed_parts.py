@@ -98,13 +98,13 @@ def test_whether_a_replica_has_fetched_all(
 ) -> None:
     """The second question is whether its log is empty."""
     answers = iter([[([state] if state else [], queued, [("b", 4)])], empty])
-    found, said = count_fetched(lambda _, **__: next(answers), "d.t", "_block", ["b", "c"])
+    found, said = count_fetched(lambda _, **__: next(answers), "SELECT", "d.t", ["b", "c"])
     assert (found, why in said) == ({} if why else {"b": 4}, True)
     assert bool(said) == bool(why)
 
 
 def test_who_may_not_ask_what_a_replica_has_fetched() -> None:
-    found, said = count_fetched(answering(None), "d.t", "_block", ["b"])
+    found, said = count_fetched(answering(None), "SELECT", "d.t", ["b"])
     assert (found, "SELECT on system.replicas" in said) == ({}, True)
 
 

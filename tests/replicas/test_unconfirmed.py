@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from loader.blocks.worker import Worker
 from loader.clickhouse import unconfirmed_parts
+from loader.clickhouse.ledger import Ledger
+from loader.core.entries import NewEntry
+from loader.core.plan import PARKED, PREPARED, Entry
 from loader.core.retry_cause import RetryCause
+from loader.core.set_aside_plan import Aside
+from loader.journal.source import Start
 from loader.journal.startup import ledger_of
+from loader.spark.known_blocks import KnownBlocks
+from loader.spark.set_aside import set_aside
+from relay.config.settings import Settings
+from relay.errors import Unavailable
 from relay.records_pb2 import Block
 from tests.loader.blocks import batch
 from tests.replicas.journal import COLUMNS, STAMPED, Replicated
@@ -191,3 +202,57 @@ def test_a_part_without_an_entry_in_the_log_is_not_inserted_again(
     assert confirmed(replica, filled) == ROWS + others
     assert second.outcome == "parked", second
     assert ("error 394" if kill else "UNKNOWN_STATUS_OF_INSERT") in second.reason
+
+
+def seen_by_the_driver(settings: Settings, ledger: Ledger, block: Block) -> bool:
+    """Whether it is settled for a micro-batch, whose position goes behind it then."""
+    row: Any = SimpleNamespace(block=block.SerializeToString(), partition=0, offset=0)
+    return not KnownBlocks(ledger, Start(settings, "J", {0: 0}), "_block").look([row]).left
+
+
+def seen_by_a_worker(settings: Settings, _: Ledger, block: Block) -> bool:
+    with contextlib.closing(Worker(settings)) as worker:
+        (found,) = worker.load([block])
+    return found.outcome == "parked"
+
+
+def seen_as_settled_already(_: Settings, ledger: Ledger, block: Block) -> bool:
+    return set_aside(ledger, [Aside(block, "too many parts")]) == {block.id: "parked"}
+
+
+@pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.parametrize("seen", [seen_by_the_driver, seen_by_a_worker, seen_as_settled_already])
+def test_what_settled_a_block_is_there_after_whoever_saw_it_went_on(
+    bootstrap: str,
+    alone: Rig,
+    replica: Replica,
+    line: Line,
+    app: str,
+    tmp_path: Path,
+    *,
+    seen: Callable[[Settings, Ledger, Block], bool],
+    arrives: bool,
+) -> None:
+    """Keeper did not answer its row; the replica dropped that, and nobody tried the block again."""
+    made = Replicated(bootstrap, alone, app, tmp_path)
+    made.quorum = None
+    made.make_ledger()
+    table = f"d{app}.t"
+    alone.make(table, STAMPED, "ORDER BY id")
+    (block,) = made.seal(table, batch(0, ROWS))
+    settings = made.settings()
+    ledger = ledger_of(settings)
+    ledger.write([NewEntry(block, Entry(PREPARED, 1, "c", rows=ROWS))])
+    replica.command(f"SYSTEM SYNC REPLICA {ledger.table}")  # so that it reads the log no more
+    line.lose(COMMIT, arrives=arrives)
+    try:
+        with pytest.raises(Unavailable, match="UNKNOWN_STATUS_OF_INSERT"):
+            ledger.write([NewEntry(block, Entry(PARKED, 1, "c", reason="why", rows=ROWS))])
+    finally:
+        line.mend()
+    alone.await_active()
+    assert seen(settings, ledger, block)
+    replica.command(f"SYSTEM RESTART REPLICA {ledger.table}")
+    states = [one.state for one in ledger.entries([block])[block.id]]
+    assert states.count(PARKED) >= 1, states
+    assert [one.block.id for one in ledger.waiting()] == [block.id]

@@ -126,6 +126,7 @@ WAYS = {
     "loader.journal.source._positions ContractBroken": APP,
     "loader.spark.known_blocks.check Unavailable": APP,
     "loader.clickhouse.ledger._failure Refused": APP,
+    "loader.clickhouse.ledger._write_again Unavailable": SERVER,
     "loader.clickhouse.ledger.check_seen Refused": APP,
     "loader.clickhouse.ledger_table.add ContractBroken": APP,
     "loader.clickhouse.ledger_table.check_clock ContractBroken": APP,
