@@ -22,6 +22,22 @@ _COUNTERS = {
     "parts": "SELECT max(max_block_number) FROM system.parts",
     "log": "SELECT max(log_max_index) FROM system.replicas",
 }
+LOG_COUNTER = "if(zookeeper_exception = '', log_max_index, -1)"
+"""SQL of a replica's insert counter: without Keeper it gives 0, and says why."""
+ALL_COUNTERS = {
+    "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+    "GROUP BY database, table",
+    "log": f"SELECT database || '.' || table, {LOG_COUNTER} FROM system.replicas "  # noqa: S608 - constants
+    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
+}
+"""The insert counters of several tables in one statement."""
+INSERTABLE = (
+    "default_kind NOT IN ('MATERIALIZED', 'ALIAS') "
+    "AND NOT (name = {stamp:String} AND default_kind = 'EPHEMERAL')"
+)
+"""About a row of system.columns: an INSERT may name it. An EPHEMERAL column may be named, too, but
+keeps nothing by which to count."""
 THIS_TABLE = "database = {database:String} AND table = {name:String}"
 """SQL about a row of a system table."""
 SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854775807))"

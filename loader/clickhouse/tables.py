@@ -14,10 +14,16 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from loader.clickhouse.client import TableRefused, failure, is_permanent, table_failure
 from loader.clickhouse.running_statements import Running
 from loader.clickhouse.server_records import ServerRecords, inserted_since, why_fewer, why_removed
-from loader.clickhouse.table_state_sql import ALTERED, SHAPE, STARTED, rows_of_blocks
+from loader.clickhouse.table_state_sql import (
+    ALL_COUNTERS,
+    ALTERED,
+    INSERTABLE,
+    SHAPE,
+    STARTED,
+    rows_of_blocks,
+)
 from loader.clickhouse.tables_behind import room_behind
 from loader.clickhouse.unconfirmed_parts import (
-    LOG_COUNTER,
     ReplicaState,
     count_fetched,
     replica_state,
@@ -46,21 +52,8 @@ if TYPE_CHECKING:
     from loader.core.plan import Run
     from relay.records_pb2 import Block
 
-_ALL_COUNTERS = {
-    "parts": "SELECT database || '.' || table, max(max_block_number) FROM system.parts "
-    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
-    "GROUP BY database, table",
-    "log": f"SELECT database || '.' || table, {LOG_COUNTER} FROM system.replicas "  # noqa: S608 - constants
-    "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)}",
-}
-"""The same of several tables in one statement."""
 _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
-_INSERTABLE = (
-    "default_kind NOT IN ('MATERIALIZED', 'ALIAS') "
-    "AND NOT (name = {stamp:String} AND default_kind = 'EPHEMERAL')"
-)
-"""An EPHEMERAL column may be named by an INSERT, but keeps nothing by which to count."""
 
 
 class _Columns(NamedTuple):
@@ -209,7 +202,7 @@ class Tables:
             table: _Columns(dict(some), shape, dict(made), every)
             for table, some, shape, made, every in self._ask(
                 "SELECT database || '.' || table, "  # noqa: S608 - two constants
-                f"groupArrayIf((name, type), {_INSERTABLE}), {SHAPE}, "
+                f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
                 "groupArrayIf((name, default_expression), default_expression != ''), "
                 "groupArray(name) FROM system.columns "
                 "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
@@ -338,7 +331,7 @@ class Tables:
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""
         found = dict.fromkeys(natures, -1)
-        for kind, sql in _ALL_COUNTERS.items():
+        for kind, sql in ALL_COUNTERS.items():
             of_kind = {t for t, one in natures.items() if one.window.counter == kind}
             if not of_kind:
                 continue

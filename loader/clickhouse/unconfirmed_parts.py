@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loader.clickhouse.table_state_sql import THIS_TABLE
+from loader.clickhouse.table_state_sql import LOG_COUNTER, THIS_TABLE
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Ask = Callable[..., list[Sequence[Any]] | None]
 
-LOG_COUNTER = "if(zookeeper_exception = '', log_max_index, -1)"
-"""SQL of a replica's insert counter: without Keeper it gives 0, and says why."""
 _STATE = (
     f"SELECT {LOG_COUNTER}, multiIf("  # noqa: S608 - constants
     "zookeeper_exception != '' OR is_session_expired, 'has no session with Keeper', "
