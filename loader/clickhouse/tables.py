@@ -22,7 +22,7 @@ from loader.clickhouse.table_state_sql import (
     STARTED,
     rows_of_blocks,
 )
-from loader.clickhouse.tables_behind import room_behind
+from loader.clickhouse.tables_behind import Repeat, room_behind
 from loader.clickhouse.unconfirmed_parts import (
     ReplicaState,
     count_fetched,
@@ -254,14 +254,15 @@ class Tables:
                 unconfirmed = unconfirmed or lacks
                 if not lacks and again.get(block.id, 0) != counted:
                     fewer = "queries now show other rows of it than a moment ago, or masked ones"
+        room, untouched = 0, inserted == 0 and not of.loses_parts(logged=parts is not None)
         if deletes:
             # A part that a mutation empties goes with its token; the newest's counter, too.
             margin, inserted = -1, None
-        elif inserted is not None and may_repeat and of.views:
-            behind = partial(self._margin_of, target, claimed)
-            about_views = block.table, self._block_column, claimed, inserted, behind
-            margin = min(margin, inserted + room_behind(self.evidence, *about_views))
-        if inserted == 0 and of.hides_an_insert(margin, logged=parts is not None):
+        elif inserted is not None and (may_repeat or untouched) and of.views:
+            repeat = Repeat(block.table, self._block_column, claimed, inserted, untouched)
+            room = self._room_behind(target, repeat)
+            margin = min(margin, inserted + room)
+        if inserted == 0 and (room < 0 or of.hides_an_insert(margin, logged=parts is not None)):
             inserted = None
         return InsertFacts(
             inserted=inserted,
@@ -308,9 +309,16 @@ class Tables:
         versions = {*claimed.versions, *(version for _, version in every)}
         return min(surely_remembered(of, claimed.seconds, now, versions) for of, now in every)
 
+    def _room_behind(self, target: Target, repeat: Repeat) -> int:
+        """Return how many parts may yet come while the tables behind remember what they have."""
+        margin = partial(self._margin_of, target, repeat.claimed)
+        return room_behind(self.evidence, repeat, margin)
+
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""
         of = window(TableEngine(engine, full), self._window_defaults(engine))
+        if not knows_tokens(target.version, claimed.versions):
+            return -1
         return surely_remembered(of, claimed.seconds, target.version, claimed.versions)
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:

@@ -36,6 +36,13 @@ _VIEWS = (
     "SELECT database, name, toString(uuid), create_table_query FROM system.tables "  # noqa: S608 - a constant
     f"WHERE engine = '{_VIEW}' AND {LISTED_HERE}"
 )
+_NUMBERED = (
+    "SELECT max(max_block_number) - maxIf(max_block_number, "
+    "modification_time < fromUnixTimestamp64Milli({since:Int64}) - 1) FROM system.parts "
+    "WHERE database = {database:String} AND table = {name:String}"
+)
+"""A MergeTree numbers the parts of INSERTs; those since the claim have greater numbers than any of
+before, and are there, or in a part that they were merged into since."""
 
 
 class ReachedTable(NamedTuple):
@@ -101,47 +108,82 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
             places |= further
 
 
+class Repeat(NamedTuple):
+    """A block's INSERT that may be sent again.
+
+    Attributes:
+        table: of the block.
+        stamp: name of the block-id column.
+        claimed: the oldest claim.
+        inserted: the most parts that came into the table since.
+        untouched: none did, and none went without a trace.
+    """
+
+    table: str
+    stamp: str
+    claimed: Claimed
+    inserted: int
+    untouched: bool
+
+
 def room_behind(
     evidence: ServerRecords,
-    table: str,
-    stamp: str,
-    claimed: Claimed,
-    inserted: int,
+    repeat: Repeat,
     margin: Callable[[str, str], int],
 ) -> int:
     """Return how many parts may yet come while all tables that views fill remember a token.
 
-    Below 0: one of them may have forgotten it.
+    Or have nothing that it would keep out. Below 0: one of them may have forgotten it.
 
     Args:
         evidence: is asked.
-        table: whose views.
-        stamp: name of the block-id column.
-        claimed: the oldest claim.
-        inserted: the most parts that came into the table since.
+        repeat: of the table whose views they are.
         margin: gives how many parts may follow an INSERT into a table of this engine and
             engine_full.
 
     Raises:
         Unavailable, Refused: as `evidence`.
     """
-    rooms = [_UNBOUND]
-    for one in reached(evidence.ask, table):
-        if one.place == table or one.engine == KEEPS_NOTHING:
+    rooms, claimed = [_UNBOUND], repeat.claimed
+    for one in reached(evidence.ask, repeat.table):
+        if one.place == repeat.table or one.engine == KEEPS_NOTHING:
             continue
-        if not TableEngine(one.engine).is_merge_tree:  # it has no tokens, or is not seen
+        engine = TableEngine(one.engine)
+        if not engine.is_merge_tree:  # it has no tokens, or is not seen
             return -1
-        logged = _logged(evidence, one, claimed.at_ms)
-        if logged == 0 and not TableEngine(one.engine).is_replicated:
+        if repeat.untouched and not one.partition:
+            # An INSERT's last part waits in each table for the end of the one before.
+            continue
+        came = _came(evidence, one, repeat)
+        if came == 0 and not engine.is_replicated:
             continue  # nor has it the block's rows; of a replica, Keeper may have them
-        came = inserted if logged is None and _has_no_more(evidence.ask, one) else logged
         # Its rows have another token once a view's query is altered, or its name is another one.
         if came is None or came < 0 or claimed.may_precede(max(one.altered, one.viewed)):
             return -1
-        if evidence.deletes(one.location, claimed.at_ms, stamp):
+        if evidence.deletes(one.location, claimed.at_ms, repeat.stamp):
             return -1  # a part that a mutation empties goes, and its token with it
         rooms.append(margin(one.engine, one.full) - came)
     return min(rooms)
+
+
+def _came(evidence: ServerRecords, one: ReachedTable, repeat: Repeat) -> int | None:
+    """The most parts that came into the table since the claim; None where nothing bounds them.
+
+    -1: some may be gone, with their tokens.
+    """
+    logged = _logged(evidence, one, repeat.claimed.at_ms)
+    if logged is not None:
+        return logged
+    if one.partition and not repeat.untouched:
+        return None
+    targets = [view_target(*view) for view in evidence.ask(_VIEWS, 0) or ()]
+    if targets.count((one.database, one.name)) != 1:
+        return None
+    if one.partition and not TableEngine(one.engine).is_replicated:
+        return _numbered(evidence, one, repeat.claimed.at_ms)
+    # It gets a part of each that the first table gets. Where that got none, it has the block's own
+    # at most, for whose partitions half of a replica's window is enough.
+    return max(repeat.inserted, 1)
 
 
 def _logged(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | None:
@@ -162,9 +204,10 @@ def _logged(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | 
     return parts.inserted
 
 
-def _has_no_more(ask: Ask, one: ReachedTable) -> bool:
-    """Whether the table gets one part at most of each that the first table gets."""
-    if one.partition:
-        return False
-    targets = [view_target(*view) for view in ask(_VIEWS, 0) or ()]
-    return targets.count((one.database, one.name)) == 1
+def _numbered(evidence: ServerRecords, one: ReachedTable, since_ms: int) -> int | None:
+    """Parts that came into a MergeTree since then, by its parts; None where some may be gone."""
+    of = nature(one.engine, one.full, {})
+    if of.cancels or of.expires:
+        return None
+    rows = evidence.ask(_NUMBERED, since_ms, **one.location)
+    return int(rows[0][0]) if rows else None

@@ -136,10 +136,18 @@ class Nature:
         """
         if self.window.counter == "parts" and not logged and self.forgets(None):
             return True
-        # Rows that cancel each other within one INSERT make no part at all (optimize_on_insert,
-        # the server's default), and so no entry in a log. A view gets them all the same.
-        gone = self.cancels or (self.expires and not logged)
-        return gone and bool(self.views) and margin < 1
+        return self.loses_parts(logged=logged) and bool(self.views) and margin < 1
+
+    def loses_parts(self, *, logged: bool) -> bool:
+        """Return whether an INSERT of which nothing is seen may have finished, views and all.
+
+        Rows that cancel each other within one INSERT make no part at all (optimize_on_insert, the
+        server's default), and so no entry in a log. A view gets them all the same.
+
+        Args:
+            logged: as of `hides_an_insert`.
+        """
+        return self.cancels or (self.expires and not logged)
 
     def forgets(self, emptied: int | None) -> bool:
         """Return whether tokens may have gone with a part whose rows would not go again.

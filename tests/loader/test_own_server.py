@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,8 +29,6 @@ from tests.versions.engines import ADMIN, Engine, running
 from tests.versions.releases import NOW
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from relay.records_pb2 import Block
 
 BACKUPS = "<backups><allowed_path>{}</allowed_path></backups>"
@@ -90,6 +89,24 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     with site.worker() as worker:
         assert until_settled(worker, blocks) == ["loaded"]
     assert (number(client, table), number(client, view)) == (300, 300)
+
+
+def test_a_part_that_cannot_be_put_in_its_place(site: Site, client: Client, app: str) -> None:
+    """A view's table has a part of the block by then, in a partition, and got its rows twice."""
+    client.command(f"CREATE DATABASE {app}")
+    table = create(client, f"{app}.t")
+    view = viewed(client, table, "PARTITION BY id % 2")
+    asked = f"SELECT data_paths[1] FROM system.tables WHERE database = '{app}' AND name = 't'"
+    in_its_place = Path(client.query(asked).result_rows[0][0]) / "all_1_1_0"
+    in_its_place.touch()
+    (block,) = site.journal.seal(table, batch(0, 100))
+    with site.worker() as worker:
+        (first,) = worker.load([block])
+        assert (first.outcome, "Not a directory" in first.reason) == ("retry", True), first
+        assert (number(client, table), number(client, view)) == (0, 50)
+        in_its_place.unlink()
+        assert until_settled(worker, [block]) == ["parked"]
+    assert (number(client, table), number(client, view)) == (0, 50)
 
 
 @pytest.mark.parametrize(

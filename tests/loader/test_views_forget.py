@@ -194,3 +194,30 @@ def test_without_a_look_behind_the_table_rows_double(
             journal, worker, client, database, partitioned, logs=False
         )
     assert number(client, f"{database}.t_rows WHERE id >= 0") == 2 * ROWS
+
+
+@pytest.mark.usefixtures("without_logs")
+@pytest.mark.parametrize("size", [0, 100])
+@pytest.mark.parametrize("left", [True, False])
+def test_an_insert_that_ended_before_the_table_had_its_part(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    *,
+    left: bool,
+    size: int,
+) -> None:
+    """It may have left a part in a partition of a view's table, that does not wait for the end."""
+    table = create(client, f"{database}.t", more=window(size))
+    behind = filled(client, table, f"PARTITION BY id % 2 ORDER BY id {window(0)}")
+    (block,) = journal.seal(table, batch(0, ROWS))
+    killed(journal, [block], "after_prepare")
+    half = ROWS // 2
+    if left:
+        select = f"SELECT number * 2 FROM numbers({half}) SETTINGS async_insert = 0"
+        client.command(f"INSERT INTO {behind} {select}")
+    (outcome,) = until_settled(worker, [block])
+    came = (0, half) if left else (ROWS, ROWS)
+    assert (number(client, table), number(client, behind)) == came
+    assert outcome == ("parked" if left else "loaded")

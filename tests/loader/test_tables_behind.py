@@ -1,0 +1,158 @@
+"""What an INSERT can have left in tables behind its own; pure, with a server made up here.
+
+test_views_forget.py asks a real one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from loader.clickhouse.ledger import Claimed
+from loader.clickhouse.running_statements import Still
+from loader.clickhouse.server_records import Parts
+from loader.clickhouse.tables import Tables, Target
+from loader.clickhouse.unconfirmed_parts import ReplicaState
+from loader.core import plan
+from loader.core.table_rules import nature
+from relay.records_pb2 import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BLOCK = Block(id="app:d.t:0:0:0", table="d.t")
+CREATE = "CREATE MATERIALIZED VIEW d.v TO d.m (`id` Int64) AS SELECT id FROM d.t"
+SINCE, ALTERED, NOW = 3, 1_000, 2_000_000
+VERSION = "26.9.2.1"
+
+
+@dataclasses.dataclass
+class Server:
+    """Stands for ServerRecords and Running: a table d.t, and d.m, which the view d.v fills.
+
+    Attributes:
+        full: engine_full of d.m; "": this user does not see it.
+        partition: its key.
+        parts: what the part log has of it since the claim; None: the log may lack some.
+        numbered: parts that came since the claim, by their numbers; None: this user may not ask.
+        several: its replicas are more than one.
+    """
+
+    full: str
+    partition: str = ""
+    parts_of_it: Parts | None = None
+    numbered: int | None = 1
+    several: bool = False
+
+    def ask(self, sql: str, _: int, **about: Any) -> list[Sequence[Any]] | None:
+        if "arrayZip" not in sql:
+            if "system.parts" in sql:
+                return None if self.numbered is None else [(self.numbered,)]
+            return [("d", "v", "", CREATE)]
+        engine = re.split(r"[ (]", self.full)[0]
+        rows = [
+            ("d", "t", "MergeTree", "", "", [("d", "v")], "MergeTree ORDER BY id", "", ALTERED),
+            ("d", "v", "MaterializedView", "", CREATE, [], "", "", ALTERED),
+            ("d", "m", engine, "", "", [], self.full, self.partition, ALTERED),
+        ]
+        return [row for row in rows if f"d.{row[1]}" in about["tables"] and row[2]]
+
+    def parts(self, place: dict[str, str], _: int) -> Parts | None:
+        return self.parts_of_it if place["name"] == "m" else Parts(0, 0)
+
+    def deletes(self, *_: object) -> int:
+        return 0
+
+    def hidden(self, _: str) -> str:
+        return ""
+
+    def elsewhere(self, _: object) -> bool:
+        return self.several
+
+    def of(self, _: Block) -> Still:
+        return Still(running=False)
+
+
+def facts(
+    server: Server,
+    *,
+    newest: int = SINCE,
+    seconds: float = 60.0,
+    full: str = "MergeTree ORDER BY id",
+    before: str = VERSION,
+) -> plan.InsertFacts:
+    """What the loader knows of a block of which d.t shows no row."""
+    asked = cast("Any", Tables(cast("Any", None), "_block", running=cast("Any", server)))
+    asked.evidence = server
+    asked._replica = lambda *_: ReplicaState(newest)
+    asked._count = lambda _: 0
+    asked._window_defaults = lambda _: {}
+    of = nature(re.split(r"[ (]", full)[0], full, {}, views=("d.v",))
+    target = Target({"_block": "String"}, 0, of, newest, version=VERSION)
+    entry = plan.Entry(plan.PREPARED, 1, "a", SINCE, stamped=True, rows=10)
+    run = plan.Run("b", 10, stamped=True, since=SINCE, all_stamped=True, earlier=(entry,))
+    found: plan.InsertFacts = asked.facts(
+        BLOCK, run, target, Claimed(seconds, NOW * 1_000, frozenset({before}))
+    )
+    return found
+
+
+MONTHS = "toYYYYMM(day)"
+PLAIN = "MergeTree ORDER BY id"
+REMEMBERS = f"{PLAIN} SETTINGS non_replicated_deduplication_window = 100"
+REPLICATED = (
+    "ReplicatedMergeTree('/m', 'r') ORDER BY id SETTINGS replicated_deduplication_window = 100, "
+    "replicated_deduplication_window_seconds = 3600"
+)
+
+
+@pytest.mark.parametrize(
+    ("server", "seconds", "untouched"),
+    [
+        # Its one part waits for the end of the table's own.
+        (Server(PLAIN), 60.0, True),
+        (Server(REPLICATED, several=True), 3_000.0, True),
+        (Server("Null"), 60.0, True),
+        # Of several, those before the last one do not wait.
+        (Server(PLAIN, MONTHS, Parts(1, 0)), 60.0, False),
+        (Server(PLAIN, MONTHS, Parts(0, 0)), 60.0, True),
+        (Server(REMEMBERS, MONTHS, Parts(1, 0)), 60.0, True),
+        (Server(REMEMBERS, MONTHS, Parts(60, 0)), 60.0, False),
+        (Server(REMEMBERS, MONTHS, Parts(1, 1)), 60.0, False),
+        # No log, as after the server's restart: the parts are numbered.
+        (Server(PLAIN, MONTHS, numbered=0), 60.0, True),
+        (Server(PLAIN, MONTHS, numbered=1), 60.0, False),
+        (Server(REMEMBERS, MONTHS, numbered=1), 60.0, True),
+        (Server(REMEMBERS, MONTHS, numbered=60), 60.0, False),
+        (Server(PLAIN, MONTHS, numbered=None), 60.0, False),
+        # Of these an emptied part may be gone.
+        (Server("SummingMergeTree ORDER BY id", MONTHS, numbered=0), 60.0, False),
+        (Server("MergeTree ORDER BY id TTL day", MONTHS, numbered=0), 60.0, False),
+        (Server(REPLICATED, MONTHS, several=True), 60.0, True),
+        (Server(REPLICATED, MONTHS, several=True), 3_000.0, False),
+        (Server(REPLICATED, MONTHS, numbered=0, several=True), 3_000.0, False),
+        # They take rows as these come, or are not seen.
+        (Server("Log"), 60.0, False),
+        (Server("Distributed('c', 'd', 'x')"), 60.0, False),
+        (Server(""), 60.0, False),
+    ],
+)
+def test_a_table_without_a_part_says_little_of_those_behind(
+    server: Server, seconds: float, *, untouched: bool
+) -> None:
+    """The INSERT ended before the table had its part: a month behind it was doubled."""
+    assert facts(server, seconds=seconds).inserted == (0 if untouched else None)
+
+
+def test_a_version_that_does_not_know_the_tokens_behind() -> None:
+    server = Server(REMEMBERS, MONTHS, Parts(1, 0))
+    assert facts(server, before="25.8.1.1").inserted is None
+    assert facts(Server(PLAIN), before="25.8.1.1").inserted == 0
+
+
+def test_where_rows_cancel_each_other_a_view_may_have_them() -> None:
+    """No part of the table itself is waited for then."""
+    assert facts(Server(PLAIN), full="SummingMergeTree ORDER BY id").inserted is None
