@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, one_line
-from loader.clickhouse.table_state_sql import ALTERED
+from loader.clickhouse.table_state_sql import ALTERED, STARTED, databases_of
 from loader.core.table_rules import DEFAULTS, Window, window
 from relay import names
 from relay.clickhouse.quoting import literal, table_parameters
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from relay.config.settings import ClickHouse
     from relay.records_pb2 import Block
 
-    About = dict[str, str]
+    About = dict[str, Any]
     Rows = Sequence[Sequence[Any]]
 
 ANSWER_SECONDS = 5
@@ -66,6 +66,13 @@ _OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table =
 _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
 _BOTH = f"SELECT replica_name, mapKeys(replica_is_active), (({_RUNNING}), ({_DEFINED})) {_OF_TABLE}"
 _ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
+_ALTERED_VIEWS = (
+    "SELECT arraySort(groupArray((database || '.' || name, toString(uuid), as_select))) "  # noqa: S608 - constants
+    "FROM system.tables WHERE database IN {databases:Array(String)} "
+    f"AND database || '.' || name IN {{views:Array(String)}} AND {ALTERED} >= {STARTED}"
+)
+"""Since the server was started: a token names these by their UUIDs, and others by their names."""
+_VIEWS = f"SELECT replica_name, mapKeys(replica_is_active), ({_ALTERED_VIEWS}) {_OF_TABLE}"
 
 
 class Definition(NamedTuple):
@@ -187,6 +194,30 @@ class Running:
             return Runs(frozenset(blocks))
         unknown = {t for t in tables if not _only_replicas(answered, table_parameters(t))}
         return Runs(frozenset(blocks), frozenset(unknown))
+
+    def agree(self, table: str, views: Collection[str]) -> bool:
+        """Return whether rows by way of these views have the same token on whichever replica.
+
+        Once a view's query is altered, its rows have another one until that replica is started
+        again, and that names the view by its UUID, which is another one where each replica made
+        the view by itself. A view that was made since then looks like one that was altered.
+
+        Args:
+            table: that the views are behind.
+            views: as database.view.
+        """
+        if self._alone:
+            return True
+        place = table_parameters(table)
+        about = {"databases": databases_of(views), "views": sorted(views), **place}
+        if self._balancer is not None:
+            met, missing = self._met(self._balancer, about, _VIEWS)
+            altered = [] if missing else [found for _, found in met or ()]
+        else:
+            rows = [one.ask(f"SELECT ({_ALTERED_VIEWS})", about) for one in self._replicas]
+            altered = [found[0][0] for found in rows if not isinstance(found, str)]
+            altered = altered if len(altered) == len(rows) else []
+        return bool(altered) and all(found == altered[0] for found in altered)
 
     def _of_app_behind(self, balancer: _AskedServer, about: About, tables: Collection[str]) -> Runs:
         blocks, unknown = set[str](), set[str]()

@@ -312,7 +312,8 @@ class Tables:
     def _room_behind(self, target: Target, repeat: Repeat) -> int:
         """Return how many parts may yet come while the tables behind remember what they have."""
         margin = partial(self._margin_of, target, repeat.claimed)
-        return room_behind(self.evidence, repeat, margin)
+        agree = partial(self._running.agree, repeat.table)
+        return room_behind(self.evidence, repeat, margin, agree)
 
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""

@@ -7,6 +7,7 @@ by the hour gets many parts of one block, and one that other tables fill, too, g
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.table_state_sql import ALTERED, databases_of
@@ -15,7 +16,7 @@ from relay.clickhouse.table_engine import LISTED_HERE, TableEngine
 from relay.clickhouse.view_target import view_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from loader.clickhouse.ledger import Claimed
     from loader.clickhouse.server_records import ServerRecords
@@ -48,8 +49,8 @@ before, and are there, or in a part that they were merged into since."""
 class ReachedTable(NamedTuple):
     """A table that takes rows of an INSERT; all but its name is empty where it is not seen.
 
-    `altered`: Unix seconds, by the server's clock, of the last change of its definition; `viewed`:
-    of those of the views by which rows come here.
+    `altered`: Unix seconds, by the server's clock, of the last change of its definition; `ways`:
+    the same of the views by which rows come here, by name.
     """
 
     database: str
@@ -61,7 +62,7 @@ class ReachedTable(NamedTuple):
     full: str = ""
     partition: str = ""
     altered: int = 0
-    viewed: int = 0
+    ways: Mapping[str, int] = MappingProxyType({})
 
     @property
     def place(self) -> str:
@@ -77,7 +78,7 @@ class ReachedTable(NamedTuple):
 def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     """Yield the table and each that a view behind it fills, and so on; not the views.
 
-    A table that rows reach in several ways may come more than once, the last time with the newest.
+    A table that rows reach in several ways may come more than once, the last time with all.
 
     Args:
         ask: a statement, a Unix time in ms that it does not use, and its parameters by name; gives
@@ -87,7 +88,7 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     Raises:
         Unavailable, Refused: as `ask`.
     """
-    viewed = {table: 0}
+    ways: dict[str, Mapping[str, int]] = {table: {}}
     places = {table}
     while places:
         rows = ask(_TABLES, 0, tables=sorted(places), databases=databases_of(places))
@@ -97,15 +98,17 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
             yield ReachedTable(database, name)
         places = set()
         for one in found:
-            newest, behind = viewed[one.place], [".".join(view) for view in one.views]
+            way, behind = ways[one.place], [".".join(view) for view in one.views]
             if one.engine == _VIEW:
-                newest = max(newest, one.altered)
+                way = {**way, one.place: one.altered}
                 behind.append(".".join(view_target(one.database, one.name, one.uuid, one.create)))
             else:
-                yield one._replace(viewed=newest)
-            further = {place for place in behind if newest > viewed.get(place, -1)}
-            viewed |= dict.fromkeys(further, newest)
-            places |= further
+                yield one._replace(ways=way)
+            for place in behind:
+                known = ways.get(place)
+                ways[place] = {**(known or {}), **way}
+                if ways[place] != known:
+                    places.add(place)
 
 
 class Repeat(NamedTuple):
@@ -130,6 +133,7 @@ def room_behind(
     evidence: ServerRecords,
     repeat: Repeat,
     margin: Callable[[str, str], int],
+    agree: Callable[[Collection[str]], bool],
 ) -> int:
     """Return how many parts may yet come while all tables that views fill remember a token.
 
@@ -140,6 +144,7 @@ def room_behind(
         repeat: of the table whose views they are.
         margin: gives how many parts may follow an INSERT into a table of this engine and
             engine_full.
+        agree: whether rows by way of these views have the same token on whichever replica.
 
     Raises:
         Unavailable, Refused: as `evidence`.
@@ -158,10 +163,13 @@ def room_behind(
         if came == 0 and not engine.is_replicated:
             continue  # nor has it the block's rows; of a replica, Keeper may have them
         # Its rows have another token once a view's query is altered, or its name is another one.
-        if came is None or came < 0 or claimed.may_precede(max(one.altered, one.viewed)):
+        altered = max([one.altered, *one.ways.values()])
+        if came is None or came < 0 or claimed.may_precede(altered):
             return -1
         if evidence.deletes(one.location, claimed.at_ms, repeat.stamp):
             return -1  # a part that a mutation empties goes, and its token with it
+        if engine.is_replicated and not agree(one.ways):
+            return -1
         rooms.append(margin(one.engine, one.full) - came)
     return min(rooms)
 

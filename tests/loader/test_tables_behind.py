@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from loader.clickhouse.ledger import Claimed
-from loader.clickhouse.running_statements import Still
+from loader.clickhouse.running_statements import Running, Still
 from loader.clickhouse.server_records import Parts
 from loader.clickhouse.tables import Tables, Target
 from loader.clickhouse.unconfirmed_parts import ReplicaState
@@ -39,6 +39,7 @@ class Server:
         parts: what the part log has of it since the claim; None: the log may lack some.
         numbered: parts that came since the claim, by their numbers; None: this user may not ask.
         several: its replicas are more than one.
+        alike: the view gives the same tokens on each of them.
     """
 
     full: str
@@ -46,6 +47,7 @@ class Server:
     parts_of_it: Parts | None = None
     numbered: int | None = 1
     several: bool = False
+    alike: bool = True
 
     def ask(self, sql: str, _: int, **about: Any) -> list[Sequence[Any]] | None:
         if "arrayZip" not in sql:
@@ -74,6 +76,10 @@ class Server:
 
     def of(self, _: Block) -> Still:
         return Still(running=False)
+
+    def agree(self, table: str, views: Sequence[str]) -> bool:
+        assert (table, list(views)) == ("d.t", ["d.v"])
+        return self.alike
 
 
 def facts(
@@ -156,3 +162,73 @@ def test_a_version_that_does_not_know_the_tokens_behind() -> None:
 def test_where_rows_cancel_each_other_a_view_may_have_them() -> None:
     """No part of the table itself is waited for then."""
     assert facts(Server(PLAIN), full="SummingMergeTree ORDER BY id").inserted is None
+
+
+@pytest.mark.parametrize(
+    ("server", "repeated"),
+    [
+        (Server(REPLICATED, several=True), True),
+        (Server(REPLICATED, several=True, alike=False), False),
+        (Server(REPLICATED, parts_of_it=Parts(0, 0), alike=False), False),
+        (Server(REMEMBERS, parts_of_it=Parts(1, 0), alike=False), True),  # no other server's
+    ],
+)
+def test_another_replica_may_give_a_view_another_token(server: Server, *, repeated: bool) -> None:
+    """A repeat there doubled the rows behind the view."""
+    found = facts(server, newest=SINCE + 1, full=f"{REPLICATED}, of = 't'")
+    assert found.inserted == 1
+    assert (found.inserted <= found.margin) == repeated
+
+
+class Replicas:
+    """Stand for connections to replicas, behind one address or not."""
+
+    def __init__(self, *answers: object) -> None:
+        self.url, self._answers = "http://r", iter(answers)
+        self._names = [f"r{number}" for number in range(len(answers))]
+        self._at = iter(self._names)
+
+    def ask(self, _: str, __: object, *, afresh: bool = False) -> object:
+        answer = next(self._answers, "no answer")
+        if isinstance(answer, str):
+            return answer
+        return [(next(self._at), self._names, answer)] if afresh else [(answer,)]
+
+
+ONE, OTHER = [("d.v", "1-1", "SELECT 1")], [("d.v", "2-2", "SELECT 1")]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize(
+    ("altered", "alike"),
+    [
+        (([], [], []), True),
+        ((ONE, ONE, ONE), True),
+        (([], ONE, ONE), False),  # the first was started again
+        ((ONE, OTHER, ONE), False),  # each made its own
+        ((ONE, [("d.v", "1-1", "SELECT 2")], ONE), False),  # it was altered on one alone
+    ],
+)
+def test_whether_replicas_agree_on_a_views_tokens(
+    altered: Sequence[object], *, balanced: bool, alike: bool
+) -> None:
+    """`altered`: of each replica, which views were altered since its start."""
+    running = cast("Any", Running(cast("Any", None)))
+    running._alone = False
+    if balanced:
+        running._balancer = Replicas(*altered)
+    else:
+        running._replicas = [Replicas(one) for one in altered]
+    assert running.agree("d.t", ["d.v"]) is alike
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_a_replica_that_does_not_answer_agrees_to_nothing(*, balanced: bool) -> None:
+    running = cast("Any", Running(cast("Any", None)))
+    assert running.agree("d.t", ["d.v"])  # nobody else is asked
+    running._alone = False
+    if balanced:
+        running._balancer = Replicas([], "no answer")
+    else:
+        running._replicas = [Replicas([]), Replicas("no answer")]
+    assert not running.agree("d.t", ["d.v"])
