@@ -22,7 +22,7 @@ from loader.clickhouse.table_state_sql import (
     STARTED,
     rows_of_blocks,
 )
-from loader.clickhouse.tables_behind import Repeat, room_behind
+from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers
 from loader.clickhouse.unconfirmed_parts import (
     ReplicaState,
     count_fetched,
@@ -264,13 +264,14 @@ class Tables:
             margin = min(margin, inserted + room)
         if inserted == 0 and (room < 0 or of.hides_an_insert(margin, logged=parts is not None)):
             inserted = None
+        takers = views_of_takers(self.evidence.ask, block.table) if of.forwards and counted else ()
         return InsertFacts(
             inserted=inserted,
             margin=margin,
             newest=newest,
             counted=counted,
             fewer=fewer,
-            views=of.views,
+            views=(*of.views, *takers),
             repeatable=of.repeatable and not removed,
             one_step=of.one_step,
             unconfirmed=unconfirmed,

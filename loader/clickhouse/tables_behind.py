@@ -7,12 +7,14 @@ by the hour gets many parts of one block, and one that other tables fill, too, g
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.table_state_sql import ALTERED, databases_of
 from loader.core.table_rules import nature
-from relay.clickhouse.table_engine import LISTED_HERE, TableEngine
+from relay.clickhouse.quoting import unquoted
+from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, split_items
 from relay.clickhouse.view_target import view_target
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 KEEPS_NOTHING = "Null"
 _UNBOUND = 1 << 62
+_GIVES_TO = {"Alias": 0, "Buffer": 0, "Distributed": 1}
+"""Which of the engine's arguments is the database of the table that gets its rows; the next one is
+that table."""
 _VIEW = "MaterializedView"
 _TABLES = (
     "SELECT database, name, engine, toString(uuid), create_table_query, "  # noqa: S608 - a constant
@@ -109,6 +114,52 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
                 ways[place] = {**(known or {}), **way}
                 if ways[place] != known:
                     places.add(place)
+
+
+def views_of_takers(ask: Ask, table: str) -> tuple[str, ...]:
+    """Return the views that read what this table gives to others, or what is not known of them.
+
+    Each shard of a Distributed table is taken to have the tables and views of this server.
+
+    Args:
+        ask: as of `reached`.
+        table: as database.table; its own views are not meant.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    place, known = table, {table}
+    while True:
+        rows = ask(_TABLES, 0, tables=[place], databases=databases_of([place]))
+        if not rows:
+            return (f"any of {place}, which is not seen here",)
+        one = ReachedTable(*rows[0])
+        if one.views and place != table:
+            return tuple(".".join(view) for view in one.views)
+        if not nature(one.engine, one.full, {}).forwards:
+            return ()
+        place = _taker(one)
+        if not place or place in known:
+            return (f"any of the tables behind {one.place}, a {one.engine}",)
+        known.add(place)
+
+
+def _taker(one: ReachedTable) -> str:
+    """The table that gets the rows of this one; empty: it is not known which."""
+    if one.engine == _VIEW:
+        return ".".join(view_target(one.database, one.name, one.uuid, one.create))
+    _, _, arguments = one.full.partition("(")
+    names = [_named(item.strip()) for item in split_items(arguments)]
+    if one.engine == "Alias" and len(names) == 1:
+        names.insert(0, one.database)
+    at = _GIVES_TO.get(one.engine, len(names))
+    pair = names[at : at + 2]
+    return ".".join(pair) if len(pair) == 2 and all(pair) else ""
+
+
+def _named(argument: str) -> str:
+    """What an argument of an engine names, with quotes or without."""
+    return re.sub(r"\\(.)", r"\1", argument[1:-1]) if argument[:1] == "'" else unquoted(argument)
 
 
 class Repeat(NamedTuple):

@@ -15,6 +15,7 @@ from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.running_statements import Running, Still
 from loader.clickhouse.server_records import Parts
 from loader.clickhouse.tables import Tables, Target
+from loader.clickhouse.tables_behind import views_of_takers
 from loader.clickhouse.unconfirmed_parts import ReplicaState
 from loader.core import plan
 from loader.core.table_rules import nature
@@ -232,3 +233,59 @@ def test_a_replica_that_does_not_answer_agrees_to_nothing(*, balanced: bool) -> 
     else:
         running._replicas = [Replicas([]), Replicas("no answer")]
     assert not running.agree("d.t", ["d.v"])
+
+
+def row(name: str, full: str, *views: tuple[str, str], create: str = "") -> Sequence[Any]:
+    engine = re.split(r"[ (]", full)[0]
+    return ("d", name, engine, "00-00", create, list(views), full, "", 0)
+
+
+TO_T = CREATE.replace("d.m", "d.t")
+
+
+@pytest.mark.parametrize(
+    ("rows", "views"),
+    [
+        ([row("x", "Distributed('c', 'd', 't', rand())"), row("t", PLAIN)], ()),
+        ([row("x", "Distributed('c', 'd', 't')"), row("t", PLAIN, ("d", "v"))], ("d.v",)),
+        ([row("x", "Distributed(c, d, `t`) SETTINGS a = 1"), row("t", PLAIN)], ()),
+        ([row("x", "Alias('t')"), row("t", PLAIN)], ()),
+        ([row("x", "Alias('d', 't')"), row("t", PLAIN, ("d", "v"))], ("d.v",)),
+        ([row("x", "MaterializedView", create=TO_T), row("t", PLAIN, ("e", "w"))], ("e.w",)),
+        ([row("x", "MaterializedView", ("d", "w"), create=TO_T), row("t", "Log")], ()),
+        # One behind another, and a ring of them.
+        (
+            [
+                row("x", "Buffer('d', 'y', 16, 10, 100, 1, 2, 3, 4)"),
+                row("y", "Distributed('c', 'd', 't')"),
+                row("t", PLAIN, ("d", "v")),
+            ],
+            ("d.v",),
+        ),
+        (
+            [row("x", "Distributed('c', 'd', 'y')"), row("y", "Distributed('c', 'd', 'x')")],
+            ("any of the tables behind d.y, a Distributed",),
+        ),
+        (
+            [row("x", "Distributed('c', 'd', 't')")],
+            ("any of d.t, which is not seen here",),
+        ),
+        # The database is the shards' own default.
+        (
+            [row("x", "Distributed('c', '', 't')"), row("t", PLAIN)],
+            ("any of the tables behind d.x, a Distributed",),
+        ),
+        ([row("x", "StorageProxy")], ("any of the tables behind d.x, a StorageProxy",)),
+        ([], ("any of d.x, which is not seen here",)),
+    ],
+)
+def test_views_behind_a_table_that_gives_its_rows_to_others(
+    rows: Sequence[Any], views: Sequence[str]
+) -> None:
+    """A count that is whole said nothing of them, and the block was called loaded."""
+
+    def ask(_: str, __: int, *, tables: list[str], databases: list[str]) -> Any:
+        asked = (one for one in rows if one[0] in databases)
+        return [one for one in asked if f"{one[0]}.{one[1]}" in tables]
+
+    assert views_of_takers(ask, "d.x") == views

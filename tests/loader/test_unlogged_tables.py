@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse import unconfirmed_parts
 from loader.clickhouse.unlogged_tables import unlogged
 from loader.journal.startup import ledger_of
 from tests.loader.blocks import Journal, batch, clock_passes
+from tests.loader.test_changed_meanwhile import answer_lost
 from tests.loader.test_evidence import number
 from tests.loader.test_work import before_the_next_insert
 from tests.versions.engines import ADMIN, Engine, running
@@ -197,6 +199,37 @@ def test_where_one_table_is_full(
     assert second.outcome == ends, second
     assert {one: number(admin, one) for one in tables} == now
     assert ("of whose rows the part log tells nothing" in second.reason) == (ends == "parked")
+
+
+@pytest.mark.usefixtures("without_logs")
+@pytest.mark.parametrize("viewed", [True, False])
+def test_a_count_is_no_proof_where_a_view_is_behind_another_table(
+    journal: Journal,
+    worker: Worker,
+    admin: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    viewed: bool,
+) -> None:
+    """A3: the shard's table has all rows, its view refused them; the block was called loaded."""
+    monkeypatch.setattr(unconfirmed_parts, "LOOKED_SECONDS", 0)
+    columns = "id Int64, name String, _block String"
+    for name, more in (("t", ""), ("sums", full())):
+        admin.command(f"CREATE TABLE shop.{name} ({columns}) ENGINE = {MERGE_TREE} {more}")
+    admin.command("CREATE TABLE shop.d AS shop.t ENGINE = Distributed(itself, shop, t)")
+    if viewed:
+        admin.command("CREATE MATERIALIZED VIEW shop.v TO shop.sums AS SELECT * FROM shop.t")
+    blocks = journal.seal("shop.d", batch(0, 100))
+    if viewed:
+        (first,) = worker.load(blocks)
+        assert (first.outcome, "243" in first.reason) == ("retry", True), first
+    else:
+        answer_lost(worker, blocks)
+    assert (number(admin, "shop.d"), number(admin, "shop.sums")) == (100, 0)
+    (second,) = worker.load(blocks)
+    assert second.outcome == ("parked" if viewed else "loaded"), second
+    assert ("rows of the views behind it are not counted: shop.v" in second.reason) == viewed
+    assert number(admin, "shop.t") == 100
 
 
 T, V = ("shop", "t"), ("shop", "v")

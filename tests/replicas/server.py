@@ -35,6 +35,8 @@ UNSEEING, SEEING = "unseeing", "seeing"
 """Users of USER's password, who may do all but read `system.zookeeper`; SEEING as much of it as
 `relay doctor --grants` prints."""
 HOST = "127.0.0.1"
+ITSELF = "itself"
+"""A cluster of this replica alone."""
 _LISTEN = "SYSTEM START LISTEN"
 _ALL_BUT = ("GRANT ALL ON *.*", "REVOKE SELECT ON system.zookeeper")
 _OTHERS = {UNSEEING: _ALL_BUT, SEEING: (*_ALL_BUT, f"GRANT {SEES_LOGS} ON system.zookeeper")}
@@ -101,6 +103,8 @@ def configuration(one: Settings, directory: Path) -> str:
 <http_port>{one.http}</http_port><tcp_port>{one.tcp}</tcp_port>
 <users_config>{directory}/users.xml</users_config>
 <display_name>{one.name}</display_name>
+<remote_servers><{ITSELF}><shard><replica><host>{HOST}</host><port>{one.tcp}</port>
+<user>{USER}</user><password>{escape(one.password)}</password></replica></shard></{ITSELF}></remote_servers>
 <macros><shard>1</shard><replica>{one.name}</replica></macros>
 <zookeeper><node><host>{HOST}</host><port>{one.coordinator}</port></node>
 <session_timeout_ms>{one.session_ms}</session_timeout_ms>
