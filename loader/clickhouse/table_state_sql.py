@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from relay import names
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.table_engine import KEPT_SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from loader.core.table_rules import Counter
 
@@ -74,6 +75,12 @@ ON_ONE_REPLICA = (
 """Of these tables: how many replicated ones have no other replica."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
+
+
+def split_tables(tables: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return databases and names, in the order of the tables."""
+    pairs = [names.split_table(table) for table in sorted(tables)]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def databases_of(places: Iterable[str]) -> list[str]:

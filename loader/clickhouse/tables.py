@@ -21,6 +21,7 @@ from loader.clickhouse.table_state_sql import (
     SHAPE,
     STARTED,
     rows_of_blocks,
+    split_tables,
 )
 from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers
 from loader.clickhouse.unconfirmed_parts import (
@@ -33,7 +34,6 @@ from loader.clickhouse.unconfirmed_parts import (
 from loader.core.plan import InsertFacts
 from loader.core.table_rules import DEFAULTS, Nature, emptied, nature, window
 from loader.core.token_hashes import knows_tokens, surely_remembered
-from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.replicas import is_shared
@@ -152,7 +152,7 @@ class Tables:
 
     def _look(self, tables: Collection[str]) -> dict[str, Target]:
         """Look at as many as one question takes."""
-        databases, plain = _split(tables)
+        databases, plain = split_tables(tables)
         found = self._ask(
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
@@ -300,10 +300,9 @@ class Tables:
         Each replica forgets tokens for all, by the window that it has itself, and gives each part
         of its INSERTs as many entries as its version does.
         """
-        if not knows_tokens(target.version, claimed.versions):
-            return -1
+        altered = max([target.altered, *(one.altered for one in elsewhere)])
         # A window may have been another one meanwhile, which forgot tokens.
-        if claimed.may_precede(max([target.altered, *(one.altered for one in elsewhere)])):
+        if not knows_tokens(target.version, claimed.versions) or claimed.may_precede(altered):
             return -1
         there = ((one.window, one.version) for one in elsewhere if one.engine)
         every = [(target.nature.window, target.version), *there]
@@ -313,15 +312,17 @@ class Tables:
     def _room_behind(self, target: Target, repeat: Repeat) -> int:
         """Return how many parts may yet come while the tables behind remember what they have."""
         margin = partial(self._margin_of, target, repeat.claimed)
-        agree = partial(self._running.agree, repeat.table)
-        return room_behind(self.evidence, repeat, margin, agree)
+        return room_behind(
+            self.evidence, repeat, margin, partial(self._running.agree, repeat.table)
+        )
 
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""
         of = window(TableEngine(engine, full), self._window_defaults(engine))
-        if not knows_tokens(target.version, claimed.versions):
-            return -1
-        return surely_remembered(of, claimed.seconds, target.version, claimed.versions)
+        now, before = target.version, claimed.versions
+        return (
+            surely_remembered(of, claimed.seconds, now, before) if knows_tokens(now, before) else -1
+        )
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:
         """Return rows by block id, where the table has its column; `more`: SETTINGS."""
@@ -345,7 +346,7 @@ class Tables:
             of_kind = {t for t, one in natures.items() if one.window.counter == kind}
             if not of_kind:
                 continue
-            databases, plain = _split(of_kind)
+            databases, plain = split_tables(of_kind)
             rows = self._allowed(sql, databases=databases, names=plain)
             if rows is not None and kind == "parts":
                 found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
@@ -395,9 +396,3 @@ class Tables:
         settings = dict(self._few_rows) if few else {}
         asked = self._client.query(sql, parameters=parameters, settings=settings)
         return list(asked.result_rows)
-
-
-def _split(tables: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return databases and names, in the order of the tables."""
-    pairs = [names.split_table(table) for table in sorted(tables)]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
