@@ -216,6 +216,11 @@ class TroubledTables:
         self._ask("counted", bad=table == "d.bad")
         return {}
 
+    def counted_whole(
+        self, table: str, blocks: Collection[str], _: Nature
+    ) -> tuple[dict[str, int], str]:
+        return self.counted(table, blocks), ""
+
     def recorded(self, blocks: Collection[str], _: int) -> set[str]:
         self._ask("recorded", bad="app:d.bad:0:0:1" in blocks)
         return set()

@@ -290,9 +290,9 @@ def test_a_policy_that_goes_between_count_and_question_is_no_proof(
 ) -> None:
     """The count was made under it; whether rows are hidden is asked when it is gone."""
     table, blocks = interrupted(journal, admin, stamped=True)
-    count, hidden = Tables._count, [0]
+    counted, hidden = Tables.counted, [dict[str, int]()]
     monkeypatch.setattr(
-        Tables, "_count", lambda self, b, *more: hidden.pop() if hidden else count(self, b, *more)
+        Tables, "counted", lambda self, *of: hidden.pop() if hidden else counted(self, *of)
     )
     with working(as_user("whole")) as worker:
         (done,) = worker.load(blocks)

@@ -56,7 +56,7 @@ class FewAside:
     def next_aside(self, *_: object) -> Resting:
         return Resting({turn(one.block): 1 for one in self._next}, 0, self._next)
 
-    def entries(self, _: Sequence[Block]) -> dict[str, Any]:
+    def kept_entries(self, _: Sequence[Block]) -> dict[str, Any]:
         return {}
 
     def write(self, _: Sequence[Any]) -> None: ...

@@ -41,6 +41,7 @@ class Server:
         numbered: parts that came since the claim, by their numbers; None: this user may not ask.
         several: its replicas are more than one.
         alike: the view gives the same tokens on each of them.
+        unmasked: SETTINGS of a SELECT that counts rows.
     """
 
     full: str
@@ -49,6 +50,7 @@ class Server:
     numbered: int | None = 1
     several: bool = False
     alike: bool = True
+    unmasked: str = ""
 
     def ask(self, sql: str, _: int, **about: Any) -> list[Sequence[Any]] | None:
         if "arrayZip" not in sql:
@@ -70,6 +72,9 @@ class Server:
         return 0
 
     def hidden(self, _: str) -> str:
+        return ""
+
+    def filtered(self, _: str) -> str:
         return ""
 
     def elsewhere(self, _: object) -> bool:
@@ -95,11 +100,12 @@ def facts(
     asked = cast("Any", Tables(cast("Any", None), "_block", running=cast("Any", server)))
     asked.evidence = server
     asked._replica = lambda *_: ReplicaState(newest)
-    asked._count = lambda _: 0
+    asked.counted = lambda *_: {}
+    asked.counted_whole = lambda *_: ({}, "")
     asked._window_defaults = lambda _: {}
     of = nature(re.split(r"[ (]", full)[0], full, {}, views=("d.v",))
     target = Target({"_block": "String"}, 0, of, newest, version=VERSION)
-    entry = plan.Entry(plan.PREPARED, 1, "a", SINCE, stamped=True, rows=10)
+    entry = plan.Entry(plan.PREPARED, 1, "a", SINCE, stamped=True, rows=10, sent=plan.ALONE)
     run = plan.Run("b", 10, stamped=True, since=SINCE, all_stamped=True, earlier=(entry,))
     found: plan.InsertFacts = asked.facts(
         BLOCK, run, target, Claimed(seconds, NOW * 1_000, frozenset({before}))
