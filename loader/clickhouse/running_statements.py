@@ -67,11 +67,13 @@ _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
 _BOTH = f"SELECT replica_name, mapKeys(replica_is_active), (({_RUNNING}), ({_DEFINED})) {_OF_TABLE}"
 _ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
 _ALTERED_VIEWS = (
-    "SELECT arraySort(groupArray((database || '.' || name, toString(uuid), as_select))) "  # noqa: S608 - constants
+    "SELECT arraySort(groupArray((database || '.' || name, toString(uuid), as_select, "  # noqa: S608 - constants
+    f"if({ALTERED} > {STARTED} + 1, '', toString(serverUUID()))))) "
     "FROM system.tables WHERE database IN {databases:Array(String)} "
-    f"AND database || '.' || name IN {{views:Array(String)}} AND {ALTERED} >= {STARTED}"
+    f"AND database || '.' || name IN {{views:Array(String)}} AND {ALTERED} >= {STARTED} - 1"
 )
-"""Since the server was started: a token names these by their UUIDs, and others by their names."""
+"""Since the server was started: a token names these by their UUIDs, and others by their names.
+Within a second of the start nobody knows, so that it is a name which no other server has."""
 _VIEWS = f"SELECT replica_name, mapKeys(replica_is_active), ({_ALTERED_VIEWS}) {_OF_TABLE}"
 
 
