@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
@@ -23,11 +24,11 @@ from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, OF_GROUP, RECEIVE, RECEIVE_BYTES, Troubles
-from relay.kafka.errors import REFUSED, describe, ends_reading, lost_end, refusal
+from relay.kafka.errors import REFUSED, describe, ends_reading, is_final, lost_end, refusal
 from relay.kafka.reconnect import Bootstrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
@@ -98,6 +99,7 @@ class SourceMember:
         self.rebalanced = False
         self.read_to: dict[int, int] = {}
         self._fatal: KafkaError | None = None
+        self._over: KafkaError | None = None
         self._ids: set[str] = set()
         self._owned: frozenset[int] = frozenset()
         client = {**(watched or {}), **kafka_clients.consumer(settings)}
@@ -112,12 +114,23 @@ class SourceMember:
 
     def join(self) -> None:
         """Join the group, or ask it to assign anew; partitions come in a later poll."""
-        self.consumer.subscribe(
-            [self._topic],
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._revoked,
-        )
+        with self._explained_by_poll():
+            self.consumer.subscribe(
+                [self._topic],
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._revoked,
+            )
+
+    @contextmanager
+    def _explained_by_poll(self) -> Iterator[None]:
+        """Let the next poll raise what ended the client: these calls say only that it is over."""
+        try:
+            yield
+        except KafkaException as error:
+            if not is_final(error.args[0]):
+                raise
+            self._over = error.args[0]
 
     @property
     def assigned(self) -> frozenset[int]:
@@ -172,6 +185,8 @@ class SourceMember:
             for message in messages:
                 self._look_at(message)
             good = [message for message in messages if message.error() is None]
+        if self._over is not None:
+            raise self._as_error(self._over)
         if good:
             take(of_messages(good, self._tables))
         return len(messages)
@@ -240,7 +255,9 @@ class SourceMember:
             starts = {}
         self._bulk.own(starts)
         self.fetching.assigned(starts)
-        consumer.assign([self.fetching.place(index, offset) for index, offset in starts.items()])
+        with self._explained_by_poll():
+            begun = [self.fetching.place(index, offset) for index, offset in starts.items()]
+            consumer.assign(begun)
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True

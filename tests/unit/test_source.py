@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
 from relay.errors import ContractBroken, ErrorPage, Fenced, Refused
 from relay.intake import broker_limits
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
+from relay.intake.membership import MemberFenced
 from relay.intake.read_errors import AGAIN_SECONDS, OF_GROUP, Troubles
 from relay.intake.source import FULL_BYTES, SourceMember, poll_bytes
 from relay.kafka.errors import lost_end
@@ -61,7 +62,7 @@ class Heard:
 
 def source() -> Any:
     made = SourceMember.__new__(SourceMember)
-    made._topic, made._group, made._fatal = "rows", "shop.relay", None
+    made._topic, made._group, made._fatal, made._over = "rows", "shop.relay", None, None
     made.filled, made._bulk = 0.0, SimpleNamespace(begin=lambda **_: None)
     made._poll_bytes = 2 * FULL_BYTES
     made._bootstrap = SimpleNamespace(look=lambda _: None)
@@ -239,6 +240,43 @@ def test_other_errors_that_come_with_a_revocation_are_of_before(
 ) -> None:
     """Where a partition was lost, what was wrong with it is another member's business."""
     revoked(KafkaError._AUTO_OFFSET_RESET).poll(lambda _: None)
+
+
+class Ended:
+    """A client that was ended meanwhile: of what ended it, it says so much."""
+
+    def __init__(self, *errors: int) -> None:
+        self._errors = errors
+
+    def subscribe(self, *_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL, "Failed to set subscription"))
+
+    def consume(self, *_: object) -> list[Heard]:
+        return [Heard(code) for code in self._errors]
+
+
+@pytest.mark.parametrize("errors", [(), (KafkaError.FENCED_INSTANCE_ID,)])
+def test_what_ended_a_client_before_it_joins_again_is_raised_by_the_poll(
+    revoked: Callable[[int], Any], errors: tuple[int, ...]
+) -> None:
+    """It was status 70, as if by a bug: the member was fenced between a poll and the next join."""
+    made = revoked(0)
+    made.consumer = Ended(*errors)
+    made.join()
+    with pytest.raises(Fenced) as fenced:
+        made.poll(lambda _: None)
+    assert isinstance(fenced.value, MemberFenced) == bool(errors)
+
+
+def test_another_error_of_joining_is_none_of_the_poll(revoked: Callable[[int], Any]) -> None:
+    made = revoked(0)
+    made.consumer = SimpleNamespace(subscribe=refuse)
+    with pytest.raises(KafkaException):
+        made.join()
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
 
 
 class Having:
