@@ -7,7 +7,6 @@ by the hour gets many parts of one block, and one that other tables fill, too, g
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -149,17 +148,12 @@ def _taker(one: ReachedTable) -> str:
     if one.engine == _VIEW:
         return ".".join(view_target(one.database, one.name, one.uuid, one.create))
     _, _, arguments = one.full.partition("(")
-    names = [_named(item.strip()) for item in split_items(arguments)]
+    names = [unquoted(item.strip(), "`'") for item in split_items(arguments)]
     if one.engine == "Alias" and len(names) == 1:
         names.insert(0, one.database)
     at = _GIVES_TO.get(one.engine, len(names))
     pair = names[at : at + 2]
     return ".".join(pair) if len(pair) == 2 and all(pair) else ""
-
-
-def _named(argument: str) -> str:
-    """What an argument of an engine names, with quotes or without."""
-    return re.sub(r"\\(.)", r"\1", argument[1:-1]) if argument[:1] == "'" else unquoted(argument)
 
 
 class Repeat(NamedTuple):

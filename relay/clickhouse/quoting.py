@@ -53,9 +53,15 @@ def readable_user(user: str) -> str:
     return quoted(user) if user.upper() in _NO_USERS else readable_name(user)
 
 
-def unquoted(name: str) -> str:
-    """Return the identifier that a name in ClickHouse's SQL means, with backquotes or without."""
-    return re.sub(r"\\(.)", r"\1", name[1:-1]) if name.startswith("`") else name
+def unquoted(name: str, quotes: str = "`") -> str:
+    """Return the identifier that a name in ClickHouse's SQL means, with quotes or without.
+
+    Args:
+        name: as it stands there. ClickHouse itself writes backquotes.
+        quotes: the characters that may quote it.
+    """
+    is_quoted = name[:1] and name[:1] in quotes
+    return re.sub(r"\\(.)", r"\1", name[1:-1], flags=re.DOTALL) if is_quoted else name
 
 
 def table_parameters(table: str) -> dict[str, str]:

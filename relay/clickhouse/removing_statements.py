@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from relay.clickhouse.quoting import unquoted
 from relay.clickhouse.table_engine import deletes_rows
 
 Blocks = frozenset[str] | None
@@ -72,7 +73,6 @@ _TARGET = re.compile(
     rf"(?:IF\s+EXISTS\s+)?(?:({_NAME})\s*\.\s*)?({_NAME})",
     re.IGNORECASE,
 )
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 STOPPED_WAITING = (159, 236, 341, 394, 735, 999)
 """ClickHouse's errors that end a statement whose mutation is made: it took too long, the server
 stopped, the mutation failed or was killed, the statement was killed, its client went, or Keeper
@@ -190,12 +190,8 @@ def target(text: str, database: str) -> tuple[str, str]:
     found = _TARGET.match(_flat(text))
     if found is None:
         return "", ""
-    of, name = (_unquoted(text[slice(*found.span(group))]) for group in (1, 2))
+    of, name = (unquoted(text[slice(*found.span(group))], '`"') for group in (1, 2))
     return of or database, name
-
-
-def _unquoted(name: str) -> str:
-    return _ESCAPED.sub(r"\1", name[1:-1]) if name[:1] in {"`", '"'} else name
 
 
 def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:
