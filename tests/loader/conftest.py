@@ -49,6 +49,13 @@ def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def without_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader finds no INSERT of a block in the query log, as where another server ran it."""
+    no_log = server_records._STATEMENTS.replace("query_log", "no_query_log")
+    monkeypatch.setattr(server_records, "_STATEMENTS", no_log)
+
+
+@pytest.fixture
 def worker(journal: Journal, ledger: Ledger) -> Iterator[Worker]:
     worker = Worker(journal.settings())
     assert worker._ledger.name == ledger.name

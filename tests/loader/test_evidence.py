@@ -400,19 +400,17 @@ def test_without_logs_a_delete_that_the_server_has_forgotten(
 
 @pytest.mark.parametrize("took", [True, False])
 @pytest.mark.parametrize("how", ["ALTER TABLE {table} DELETE", "DELETE FROM {table}"])
+@pytest.mark.usefixtures("without_statements")
 def test_a_delete_that_was_killed_is_still_seen(
     journal: Journal,
     worker: Worker,
     client: Client,
     database: str,
-    monkeypatch: pytest.MonkeyPatch,
     how: str,
     *,
     took: bool,
 ) -> None:
     """A4: no system table has it, but the log its statement; one that was refused took nothing."""
-    no_log = server_records._STATEMENTS.replace("query_log", "no_query_log")
-    monkeypatch.setattr(server_records, "_STATEMENTS", no_log)
     more = f"PARTITION BY id >= 150 {window(0)}"
     table = create(client, f"{database}.edited", ", _block String", more=more)
     client.command(f"INSERT INTO {table} (id) VALUES (200)")

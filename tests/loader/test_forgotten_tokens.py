@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loader.clickhouse import server_records
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
 from tests.loader.test_evidence import CLEANS_SOON, create, number, until_settled, window
@@ -53,13 +52,12 @@ def test_deleted_rows_whose_token_is_cleaned_stay_deleted(
 
 
 @pytest.fixture(params=["logs", "part log", "no logs"])
-def decided(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def decided(request: pytest.FixtureRequest) -> str:
     """How a block ends that only a query log can decide, with what logs the loader may read."""
     if request.param == "no logs":
         request.getfixturevalue("without_logs")
     if request.param == "part log":
-        no_log = server_records._STATEMENTS.replace("query_log", "no_query_log")
-        monkeypatch.setattr(server_records, "_STATEMENTS", no_log)
+        request.getfixturevalue("without_statements")
     return "loaded" if request.param == "logs" else "parked"
 
 
@@ -132,18 +130,16 @@ def test_rows_that_others_took_away_behind_a_view_do_not_come_back(
 
 @pytest.mark.parametrize("point", ["after_prepare", "after_insert"])
 @pytest.mark.parametrize("kind", list(CANCELLING))
+@pytest.mark.usefixtures("without_statements")
 def test_what_no_merge_took_away_is_repeated(
     journal: Journal,
     worker: Worker,
     client: Client,
     database: str,
-    monkeypatch: pytest.MonkeyPatch,
     kind: str,
     point: str,
 ) -> None:
     """Negative control: a part log that shows no emptied part is enough for the token."""
-    no_log = server_records._STATEMENTS.replace("query_log", "no_query_log")
-    monkeypatch.setattr(server_records, "_STATEMENTS", no_log)
     table = f"{database}.{kind}"
     cancelling(client, table, kind, 100)
     client.command(f"SYSTEM STOP MERGES {table}")

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from relay.config.settings import Settings
 from relay.names import LEFT_OUT
 from relay.operate.verify import landing
 from relay.operate.verify.judge.anomaly import AnomalyKind
@@ -16,6 +15,7 @@ from relay.operate.verify.judge.ledger_history import History
 from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, Written
 from relay.operate.verify.judge.table_facts import TableFacts
 from relay.records_pb2 import Block
+from tests.verify import nowhere
 
 TABLE = "d.t"
 ALL = Reach(since_ms=1, until_ms=10**15)
@@ -88,15 +88,7 @@ def asking(
     for name, of in {"LandedRows": loading, "ServerLogs": loading, "TableAsking": facts}.items():
         monkeypatch.setattr(landing, name, lambda *_, of=of, **__: of)
     monkeypatch.setattr(landing, "time", clock)
-    settings = Settings.model_validate(
-        {
-            "app": "a",
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": "source"},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "/nowhere"},
-        }
-    )
+    settings = nowhere.settings("a")
     return landing.Landing(settings, {})
 
 

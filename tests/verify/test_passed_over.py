@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.config.settings import Settings
 from relay.config.settings_file import load
 from relay.operate.verify import deep
 from relay.operate.verify.judge.beginning import came_later
@@ -17,6 +16,7 @@ from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import PARTITIONS
 from tests.broker.test_source_grows import GROWN, all_taken, grow, recorded, starts_at
 from tests.loader import unsparked
+from tests.verify import nowhere
 from tests.verify.test_live import spoken
 from tests.verify.test_silent_partitions import LandedElsewhere, SomeBrokers
 
@@ -93,15 +93,7 @@ def test_a_new_partition_that_was_begun_at_its_end(
     """A relay that takes it for an old one, as source.start = "latest" says of those: 500 lost."""
     monkeypatch.setattr(deep, "TopicReader", lambda *_: SomeBrokers(set(), None))
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
-    settings = Settings.model_validate(
-        {
-            "app": "shop",
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": "source", "start": "latest"},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "/nowhere"},
-        }
-    )
+    settings = nowhere.settings("shop", start="latest")
     further = deep.Deep(settings)
     further.keep(0, 0, Commit(n=1, source_partitions=width))
     first = Commit(n=1, partition=1, previous_floor=500, floor=500, source_partitions=2)

@@ -14,13 +14,13 @@ import pytest
 from confluent_kafka import Message
 
 from relay import names
-from relay.config.settings import Settings
 from relay.config.settings_file import load
 from relay.operate.verify import deep
 from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.records_pb2 import Block, Commit, Share
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
+from tests.verify import nowhere
 from tests.verify.test_live import ran
 from tests.verify.test_silent_partitions import LandedElsewhere
 
@@ -98,15 +98,7 @@ def found(
     )
     monkeypatch.setattr(deep, "TopicReader", lambda *_: Logs(chunk, ends))
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
-    settings = Settings.model_validate(
-        {
-            "app": APP,
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": SOURCE},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "/nowhere"},
-        }
-    )
+    settings = nowhere.settings(APP)
     further = deep.Deep(settings)
     for partition in (0, 1):
         further.keep(partition, 0, Commit(n=1, partition=partition, written_at_ms=NOW - before))

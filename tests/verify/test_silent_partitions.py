@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Message
 
 from relay import names
-from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.operate.verify import deep
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.ledger_history import WaitingBlock
 from relay.operate.verify.read.topic import DeletedMeanwhile
 from relay.records_pb2 import Block, Commit, DeadLetters
+from tests.verify import nowhere
 
 APP, SOURCE = "shop", "source"
 DEAD = names.dead_topic(APP)
@@ -99,15 +99,7 @@ def audited(
     """The audit, the texts of what it found, and whom it asked."""
     monkeypatch.setattr(deep, "TopicReader", lambda *_: brokers)
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
-    settings = Settings.model_validate(
-        {
-            "app": APP,
-            "kafka": {"bootstrap": "127.0.0.1:1"},
-            "source": {"topic": SOURCE},
-            "clickhouse": {"url": "http://127.0.0.1:1"},
-            "loader": {"checkpoint": "/nowhere"},
-        }
-    )
+    settings = nowhere.settings(APP)
     further = deep.Deep(settings)
     for partition, commit in JOURNAL.items():
         further.keep(partition, 0, commit)
