@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
+    AdminClient,
     NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
@@ -69,6 +70,15 @@ def held(tmp_path: Path, server: Server) -> Path:
     change_password(server, "first")
     path = tmp_path / "kafka"
     path.write_text("first\n", encoding="utf-8")
+    config = {**kafka_clients.admin(brokers(server, path)), "error_cb": lambda _: None}
+
+    def is_known() -> bool:
+        with contextlib.suppress(KafkaException):
+            return bool(AdminClient(config).list_topics(timeout=5).brokers)
+        return False
+
+    # The controller answered; the broker takes the password from its log later.
+    wait_until(is_known, "the broker to know the password")
     return path
 
 

@@ -33,19 +33,23 @@ def hold_the_gil(seconds: float) -> None:
 
 
 def held(seconds: float) -> None:
-    """Print how often another thread ran meanwhile."""
-    ran = 0
+    """Print the longest time in seconds for which another thread stood still."""
+    longest, last = 0.0, time.monotonic()
 
-    def count() -> None:
-        nonlocal ran
+    def run() -> None:
+        nonlocal longest, last
         while True:
             time.sleep(0.01)
-            ran += 1
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
 
-    threading.Thread(target=count, daemon=True).start()
-    before = ran
+    threading.Thread(target=run, daemon=True).start()
+    begun = time.monotonic()
     hold_the_gil(seconds)
-    print(ran - before)
+    ended = time.monotonic()
+    while last < ended:
+        time.sleep(0.01)
+    print(min(longest, ended - begun))
 
 
 def guarded(seconds: float) -> None:

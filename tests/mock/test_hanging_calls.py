@@ -75,7 +75,7 @@ def test_the_call_of_the_test_above_does_hold_the_gil(ended: Ended) -> None:
     process = ended["held 1.0"]
 
     assert process.returncode == 0, process.stderr
-    assert int(process.stdout) <= 2  # of a hundred turns
+    assert float(process.stdout) > 0.9  # of the second
 
 
 def test_a_call_that_returns_in_time_leaves_no_timer_behind(ended: Ended) -> None:

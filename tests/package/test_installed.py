@@ -106,7 +106,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
     directory = tmp_path_factory.mktemp("built")
     shutil.copytree(ROOT, directory / "source", ignore=_left_in_a_checkout)
     build = [sys.executable, "-m", "build", "--outdir", directory, directory / "source"]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(build, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (sdist,), (wheel,) = directory.glob("*.tar.gz"), directory.glob("*.whl")
     return sdist, wheel

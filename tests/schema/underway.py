@@ -38,7 +38,10 @@ ROWS = 20
 PATIENCE = 120.0
 _IN_MESSAGE = 5
 _STATEMENTS = "SELECT elapsed, query FROM system.processes"
-_RUNNING = "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%'"
+_RUNNING = (
+    "SELECT count() FROM system.processes WHERE query LIKE 'INSERT%' "
+    "AND position(query, '{database}') > 0"
+)
 
 
 class Writer:

@@ -32,7 +32,8 @@ _CONFIG = """<clickhouse>
 <listen_host>127.0.0.1</listen_host><http_port>{port}</http_port>
 <logger><log>server.log</log><errorlog>err.log</errorlog><level>information</level></logger>
 <users_config>{users}</users_config>{logs}</clickhouse>"""
-_LOG = "<{name}><database>system</database><table>{name}</table></{name}>"
+_LOG = """<{name}><database>system</database><table>{name}</table>
+<flush_interval_milliseconds>{flush_ms}</flush_interval_milliseconds></{name}>"""
 _USERS = """<clickhouse><profiles><default/>
 <reading><readonly>1</readonly></reading></profiles><quotas><default/></quotas><users>
 <default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile>
@@ -83,13 +84,13 @@ def log_seconds(port: int) -> float:
 
 
 @contextlib.contextmanager
-def running(directory: Path) -> Iterator[int]:
-    """The server's HTTP port."""
+def running(directory: Path, flush_ms: int = 7_500) -> Iterator[int]:
+    """The server's HTTP port; it writes its logs every `flush_ms`, of itself."""
     (port,) = free_ports(1)
     users = directory / "users.xml"
     named = {"clerk": CLERK, "auditor": AUDITOR, "onlooker": ONLOOKER, "database": OFFICE}
     users.write_text(_USERS.format(**named))
-    logs = "".join(_LOG.format(name=name) for name in LOGS)
+    logs = "".join(_LOG.format(name=name, flush_ms=flush_ms) for name in LOGS)
     (directory / "config.xml").write_text(_CONFIG.format(port=port, users=users, logs=logs))
     with (directory / "out.log").open("wb") as out:
         process = subprocess.Popen(

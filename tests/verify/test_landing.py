@@ -758,7 +758,7 @@ def test_a_user_who_may_set_nothing(shop: Shop) -> None:
 
 def test_a_server_whose_records_are_gone(app: str, tmp_path: Path) -> None:
     """Without them a table without the block-id column has the ledger's word alone."""
-    with running(tmp_path) as port:
+    with running(tmp_path, flush_ms=600_000) as port:  # it is killed before it writes them
         shop = Shop(port, app)
         block = shop.block(shop.table(columns=BARE))
         shop.load(block)
