@@ -25,7 +25,7 @@ _NOTES = """\
 The programs of block-relay are in namespace {{ .Release.Namespace }}.
 
   kubectl --namespace {{ .Release.Namespace }} rollout status statefulset relay
-  kubectl --namespace {{ .Release.Namespace }} exec relay-0 -- \\
+  kubectl --namespace {{ .Release.Namespace }} exec deploy/verifier -- \\
     relay status /etc/relay/config/relay.toml
 """
 
