@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import error_code, failure, is_permanent
+from loader.clickhouse.client import error_code, failure, is_permanent, one_line
 from loader.clickhouse.table_state_sql import (
     DELETES,
     KEPT_MUTATIONS,
@@ -140,7 +140,7 @@ class ServerRecords:
 
         `place`: the table's database and name, as parameters of a statement.
         """
-        if not self._complete("part_log", since_ms):
+        if self._lacking("part_log", since_ms):
             return None
         rows = self.ask(_PARTS, since_ms, **place)
         return Parts(*map(int, rows[0])) if rows else None
@@ -199,7 +199,7 @@ class ServerRecords:
 
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
-        self._flushed()
+        self._flush()
         asked = (self.ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
         return {str(row[0]) for rows in asked for row in rows or ()}
 
@@ -215,7 +215,7 @@ class ServerRecords:
             table: the block's, as database.table.
             ledger: the ledger's; without these two no server can run one.
         """
-        self._flushed()
+        self._flush()
         found = self.ask(_STATEMENTS, since_ms, block=block)
         if found is None:
             return ServerRecord(
@@ -267,17 +267,16 @@ class ServerRecords:
             statements: kind of the entry, query id, rows that the statement was about to write, and
                 the error's code.
             since_ms: Unix time of the oldest claim.
-            table: as of `record`.
-            ledger: as of `record`.
+            table, ledger: as of `record`.
         """
         begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
         ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
         if begun - ended:
-            return "the log may lack the end of one"
+            return self._flush() or "the log may lack the end of one"
         if self._several or self.elsewhere({table, ledger}):
             return "another replica may have run one, whose log this is not"
-        if not self._complete("query_log", since_ms):
-            return self._lost() or "the log may lack some"
+        if lacking := self._lacking("query_log", since_ms):
+            return lacking
         if not ended:
             return ""
         # Rows are counted before they are given to any table: without one, nothing was begun.
@@ -285,7 +284,7 @@ class ServerRecords:
         if codes and (why := unlogged(self.ask, table, codes)):
             return f"those that failed may have written some rows: {why}"
         parts = self.ask(_MADE_PARTS, since_ms, queries=sorted(ended))
-        if parts and not int(parts[0][0]) and self._complete("part_log", since_ms):
+        if parts and not int(parts[0][0]) and not self._lacking("part_log", since_ms):
             return ""
         return self._lost() or "those that failed may have written some rows"
 
@@ -306,21 +305,24 @@ class ServerRecords:
             return "whether logs lost entries is not known (the user needs SELECT on system.events)"
         return "the server could not write all entries of its logs" if failed[0][0] else ""
 
-    def _complete(self, log: str, since_ms: int) -> bool:
-        if not self._flushed():
-            return False
+    def _lacking(self, log: str, since_ms: int) -> str:
+        """Return why a log may lack entries since the claim; "": it has all."""
+        if refused := self._flush():
+            return refused
         rows = self.ask(_COMPLETE.replace("LOG", log), since_ms)
-        return bool(rows and rows[0][0]) and not self._lost()
+        return self._lost() or ("" if rows and rows[0][0] else "the log may lack some")
 
-    def _flushed(self) -> bool:
-        """Have the server flush its logs; return whether it did."""
+    def _flush(self) -> str:
+        """Have the server write its logs; return why they may lack the last; "": it did."""
         try:
             self._client.command("SYSTEM FLUSH LOGS")
         except ClickHouseError as error:
-            if is_permanent(error):
-                return False  # this user may not
-            raise failure(error, "flushing the server's logs") from error
-        return True
+            if not is_permanent(error):
+                raise failure(error, "flushing the server's logs") from error
+            right = "the user needs GRANT SYSTEM FLUSH LOGS ON *.*"
+            why = right if error_code(error) == _DENIED else one_line(error)
+            return f"the log may lack some ({why})"
+        return ""
 
     def ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
         """Ask; return None if the server has no such table, or this user may not read it."""
@@ -353,7 +355,7 @@ def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str
         reasons.append("rows were updated or deleted since then")
     if parts is None and of.patched:
         reasons.append(
-            "whether rows were updated or deleted since then is not known (it has no part log)"
+            "whether rows were updated or deleted since then is not known (no whole part log)"
         )
     if deletes is None or deletes == FORGOTTEN:
         shown = f"system.mutations shows the last ones, by the setting {KEPT_SETTING}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader.clickhouse import client as clickhouse_client
-from loader.clickhouse.server_records import ServerRecords, why_fewer
+from loader.clickhouse.server_records import _STATEMENTS, ServerRecords, why_fewer
 from relay.config.server_settings import ClickHouse
 from tests.versions.engines import Engine, running
 from tests.versions.releases import NOW
@@ -88,6 +90,40 @@ def test_masked_rows_are_counted_where_the_user_may_ask(
     """What an old DELETE masked was taken for hidden rows, until a merge took it away."""
     with as_user(engine, user) as records:
         assert ("does not see all rows" in records.hidden(table)) is hides
+
+
+class Unflushed:
+    """Stands for a client whose user may read the logs, and not have them flushed."""
+
+    def __init__(self, error: str, *statements: tuple[object, ...]) -> None:
+        self._error, self._statements = error, statements
+
+    def command(self, _: str) -> None:
+        raise DatabaseError(self._error)
+
+    def query(self, sql: str, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(result_rows=self._statements if sql == _STATEMENTS else [(0, 0)])
+
+
+BEGUN = ("QueryStart", 0, "b,claim=c", "q", 1, 0)
+"""Of an INSERT whose end is not in the log yet."""
+DENIED = "Code: 497. DB::Exception: u: Not enough privileges. (ACCESS_DENIED)"
+RIGHT = "the log may lack some (the user needs GRANT SYSTEM FLUSH LOGS ON *.*)"
+
+
+@pytest.mark.parametrize("statements", [(), (BEGUN,)], ids=["none", "one that has begun"])
+def test_a_log_that_may_not_be_flushed_names_the_right(statements: tuple[Any, ...]) -> None:
+    """Red before: "the log may lack some", or the end of one, whatever the cause."""
+    records = ServerRecords(cast("Any", Unflushed(DENIED, *statements)), several=False)
+    found = records.record("b", {}, 0, TABLE, "relay.ledger")
+    assert (found.state, found.said.endswith(RIGHT)) == ("unclear", True), found
+
+
+def test_what_else_keeps_a_server_from_flushing_is_no_missing_right() -> None:
+    """Negative control."""
+    records = ServerRecords(cast("Any", Unflushed("Code: 48. No such thing")), several=False)
+    said = records.record("b", {}, 0, TABLE, "relay.ledger").said
+    assert said.endswith("the log may lack some (Code: 48. No such thing)"), said
 
 
 class Filtered:
