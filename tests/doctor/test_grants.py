@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,12 @@ from tests.config.test_kafka_clients import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
 
-ANYWHERE = {"CREATE TEMPORARY TABLE", "TABLE ENGINE", "SHOW ROW POLICIES"}
+ANYWHERE = {"CREATE TEMPORARY TABLE", "TABLE ENGINE", "SHOW ROW POLICIES", "SYSTEM FLUSH LOGS"}
+ROOT = Path(grants.__file__).parents[3]
+OPEN = {"tables", "columns", "databases", "settings"}
+"""System tables that need no grant: they show everybody what he may see."""
+_READS = re.compile(r"\b(?:FROM|JOIN) system\.([a-z_]+)")
+_STATEMENT = re.compile(r'"(SYSTEM [A-Z ]+)"')
 
 
 def doctor(directory: Path, *arguments: str) -> Result:
@@ -41,6 +47,34 @@ def test_every_right_is_for_something_of_this_app() -> None:
             assert database in {"shop", "relay", "system"}, granted
             if database == "system":
                 assert granted.privileges in {"SELECT", SEES_LOGS}
+
+
+@pytest.mark.parametrize(
+    ("role", "rooms"),
+    [
+        ("loader", ("loader", "relay/clickhouse")),
+        ("relay", ("relay/schema",)),
+        ("operator", ("relay/operate/view",)),
+    ],
+)
+def test_what_a_program_asks_of_the_server_itself_is_printed(
+    role: str, rooms: tuple[str, ...]
+) -> None:
+    """Each system table, and each SYSTEM statement: SYSTEM FLUSH LOGS was not."""
+    modules = [module for room in rooms for module in (ROOT / room).rglob("*.py")]
+    text = "\n".join(module.read_text(encoding="utf-8") for module in modules)
+    asked = {f"system.{name}" for name in set(_READS.findall(text)) - OPEN}
+    asked |= set(_STATEMENT.findall(text))
+    assert asked, "negative control"
+    (found,) = [one for one in grants.roles(settings(), ["shop.orders"]) if one.name == role]
+    printed = {name for right in found.clickhouse for name in (right.place, right.privileges)}
+    assert asked - printed == set()
+
+
+def test_to_have_the_logs_flushed_is_optional_and_says_what_it_is_for(tmp_path: Path) -> None:
+    text = doctor(tmp_path, "--grants", "--role", "loader").output
+    right = "GRANT SYSTEM FLUSH LOGS ON *.* TO default; -- optional: without it a log never proves"
+    assert right in text
 
 
 def test_the_ledgers_database_is_quoted_where_it_needs_quotes() -> None:

@@ -270,7 +270,7 @@ def test_it_works_without_what_is_called_optional(
     engine: Engine, admin: Client, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = worked(engine, admin, case, monkeypatch)
-    if case.missing.place in grants.EVIDENCE:  # who knows less parks rather than guess
+    if case.missing in grants.EVIDENCE:  # who knows less parks rather than guess
         assert said == "" or said.startswith(f"{TABLE}: parked: an earlier attempt ended"), said
     else:
         assert said == ""

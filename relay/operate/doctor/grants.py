@@ -28,14 +28,6 @@ READ_BY_LOADER = (
     "system.merge_tree_settings",
     "system.replicated_merge_tree_settings",
 )
-EVIDENCE = (
-    "system.parts",
-    "system.query_log",
-    "system.part_log",
-    "system.mutations",
-    "system.events",
-)
-"""What else the loader reads of what became of a block, where it may; it works without."""
 LOGS = ("part_log", "query_log")
 JUDGED_BY: Mapping[str, str] = {
     "query_log": "which INSERT wrote a block, who removed rows",
@@ -101,6 +93,20 @@ class Role:
     clickhouse: tuple[ClickHouseRight, ...]
 
 
+_MAY_PARK = "optional: without it a block whose INSERT got no answer may be parked"
+_UNPROVEN = (
+    "optional: without it a log never proves that an INSERT did not run, and the part log counts "
+    "as missing"
+)
+_READ = ("parts", "query_log", "part_log", "mutations", "events")
+EVIDENCE = (
+    *(ClickHouseRight("SELECT", f"system.{table}", note=_MAY_PARK) for table in _READ),
+    ClickHouseRight("SYSTEM FLUSH LOGS", "*.*", note=_UNPROVEN),
+)
+"""By what else the loader knows what became of a block; it works without, and parks more blocks.
+Of a log that was not flushed just now it does not know whether it has everything."""
+
+
 def roles(
     settings: Settings, tables: Collection[str] = (), version: Version | None = None
 ) -> list[Role]:
@@ -139,8 +145,7 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
         "TABLE ENGINE", "MergeTree", note="where table_engines_require_grant is set"
     )
     yield from _of_replicas("optional: for Replicated tables")
-    told = "optional: without it a block whose INSERT got no answer may be parked"
-    yield from (ClickHouseRight("SELECT", relation, note=told) for relation in EVIDENCE)
+    yield from EVIDENCE
     hides = "optional: lets relay doctor name the policies that hide rows"
     yield ClickHouseRight("SELECT", "system.row_policies", note=hides)
     yield ClickHouseRight(
