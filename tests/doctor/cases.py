@@ -533,6 +533,11 @@ CLICKHOUSE: dict[str, Case] = {
     "right-table": a_table(
         "no INSERT on shop.orders", "GRANT INSERT ON shop.orders TO loader", missing=("INSERT",)
     ),
+    "right-evidence": a_server(
+        "user loader has no SYSTEM FLUSH LOGS on *.*",
+        "GRANT SYSTEM FLUSH LOGS ON *.* TO loader",
+        evidence=(("SYSTEM FLUSH LOGS", "*.*"),),
+    ),
 }
 
 CASES: dict[str, Case] = {**KAFKA, **CLICKHOUSE}

@@ -350,6 +350,20 @@ def test_the_doctor_finds_each_of_the_loaders(engine: Engine, admin: Client) -> 
             assert f"GRANT {right.privileges} ON {right.place} TO {case.name}" in found
 
 
+def test_what_the_loader_works_without_is_a_note(engine: Engine, admin: Client) -> None:
+    """Red before: SYSTEM FLUSH LOGS was told by nobody, and system.parts was an error."""
+    cases = [one for one in OPTIONAL if one.role == "loader" and one.missing in grants.EVIDENCE]
+    assert len(cases) == len(grants.EVIDENCE)
+    for case in cases:
+        given = settings(case.name)
+        given = given.model_copy(update={"clickhouse": engine.reached_as(case.user)})
+        admin.command(f"DROP DATABASE IF EXISTS {given.loader.database}")
+        with contextlib.closing(ClickHouseQuestions(given)) as server:
+            found = [(one.code, one.mend) for one in rights.judge_clickhouse(server.look([TABLE]))]
+        right = f"{case.missing.privileges} ON {case.missing.place}"
+        assert found == [("right-evidence", f"GRANT {right} TO {case.name}")]
+
+
 ADDING = [case for case in NEEDED if case.missing.privileges == "ALTER ADD COLUMN"]
 
 

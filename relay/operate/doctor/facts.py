@@ -222,6 +222,9 @@ class ClickHouseFacts:
     as this user would not see the app's own."""
     missing: tuple[tuple[str, str], ...] = ()
     """Rights beyond those on tables that the user lacks: (right, on what)."""
+    evidence: tuple[tuple[str, str], ...] = ()
+    """Those that the user lacks by which the loader knows what became of a block; it works without
+    them."""
     clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
     version: str = ""

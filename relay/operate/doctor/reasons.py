@@ -151,6 +151,8 @@ WARNINGS: Mapping[str, str] = {
 NOTES: Mapping[str, str] = {
     "sample-empty": "there was no message of the producers to check",
     "unasked": "this could not be checked, so it may be wrong",
+    "right-evidence": "the loader works without this right, but knows less of what became of a "
+    "block whose INSERT got no answer, and may have to park it",
     "journal-retention": "a relay that was stopped for longer than this finds no journal record, "
     "and its start ends with status 6",
     "no-targets": "the doctor learns of a table only when its first message has arrived",

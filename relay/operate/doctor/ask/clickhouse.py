@@ -29,7 +29,7 @@ from relay.operate.doctor.facts import (
     TargetFacts,
     Unasked,
 )
-from relay.operate.doctor.grants import INPUT, READ_BY_LOADER
+from relay.operate.doctor.grants import EVIDENCE, INPUT, READ_BY_LOADER
 from relay.operate.doctor.judge import dependents
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH, REQUIRED
 from relay.operate.doctor.judge.dependents import SystemTable
@@ -41,6 +41,8 @@ from relay.schema.catalogue import connect, translated
 if TYPE_CHECKING:
     from relay.config.settings import Settings
 
+_EVIDENCE = "evidence"
+"""In the place of a table, whose name has a dot, of rights by which it is known what happened."""
 WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
     *INSERTED_WITH,
@@ -141,6 +143,7 @@ class ClickHouseQuestions:
             ledger=ledger,
             elsewhere=self._elsewhere() if ledger is None and database not in dark else None,
             missing=tuple(rights.get("", ())),
+            evidence=tuple(rights.get(_EVIDENCE, ())),
             clock=self._clock(),
             unasked=tuple(self._unasked),
             version=self._client.server_version or "",
@@ -269,13 +272,13 @@ class ClickHouseQuestions:
 
     def _rights(
         self,
-        tables: Collection[str],
+        tables: Mapping[str, TargetFacts],
         ledger: TargetFacts | None,
         more: Collection[str],
         *,
         known: bool,
     ) -> dict[str, list[Any]]:
-        """Rights that are missing: by target table, and of the rest as (right, place) under "".
+        """Rights that are missing: by target table; else as (right, place) under "" or _EVIDENCE.
 
         Which rights the ledger needs depends on whether it is there, if that is `known`.
         """
@@ -283,7 +286,10 @@ class ClickHouseQuestions:
         whole = f"{readable(self._settings.loader.database)}.*"
         rights = "INSERT", "SELECT", *more
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
-        wanted += [("", "SELECT", table) for table in (*READ_BY_LOADER, "system.parts")]
+        wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
+        wanted += [(_EVIDENCE, one.privileges, one.place) for one in EVIDENCE]
+        if any(TableEngine(one.engine).is_replicated for one in tables.values()):
+            wanted += [(_EVIDENCE, "SELECT", "system.replicas")]
         if ledger is not None:
             wanted += [("", right, place) for right in ("INSERT", "SELECT")]
             if _is_older(ledger):
@@ -305,7 +311,8 @@ class ClickHouseQuestions:
                 )
                 return {}
             if not granted:
-                missing.setdefault(key, []).append(right if key else (right, where))
+                lacks = right if key in tables else (right, where)
+                missing.setdefault(key, []).append(lacks)
         return missing
 
     def _clock(self) -> ClockOffset | None:

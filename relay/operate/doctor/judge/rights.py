@@ -109,13 +109,18 @@ def judge_clickhouse(
         for right in table.missing
     ]
     for right, place in (*on_tables, *facts.missing):
-        if not any(_needs(role, right, place) for role in roles):
-            continue
-        yield found(
-            "right-table",
-            f"user {facts.user} has no {right} on {place}",
-            f"GRANT {right} ON {place} TO {readable_user(facts.user)}",
-        )
+        if any(_needs(role, right, place) for role in roles):
+            yield _lacks("right-table", facts.user, right, place)
+    if "loader" in roles:
+        yield from (_lacks("right-evidence", facts.user, *one) for one in facts.evidence)
+
+
+def _lacks(code: str, user: str, right: str, place: str) -> Finding:
+    return found(
+        code,
+        f"user {user} has no {right} on {place}",
+        f"GRANT {right} ON {place} TO {readable_user(user)}",
+    )
 
 
 def _needs(role: str, right: str, place: str) -> bool:
