@@ -29,6 +29,7 @@ from relay.program.command import run_main
 from relay.records_pb2 import Block, LeftOut
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import create_topics, row_batch, wait_until
+from tests.broker.secured import printed_rights
 from tests.broker.test_source_grows import grow, width
 
 if TYPE_CHECKING:
@@ -256,8 +257,8 @@ def test_a_right_on_one_tables_topic(
 def test_block_topics_need_not_grow_with_the_source(
     pipeline: Pipeline, server: Authorized, client: Client
 ) -> None:
-    """The printed rights do not grow topics, so they are made as wide as the source is. One that a
-    person made narrow will do, and so will all where the source grows."""
+    """Without the right to grow topics they are made as wide as the source is. One that a person
+    made narrow will do, and so will all where the source grows."""
     pipeline.patience_seconds = 80.0  # the growth brings a rebalance of six seconds or more
     app, narrow = pipeline.app, f"{pipeline.database}.narrow"
     client.command(f"CREATE TABLE {narrow} AS {pipeline.table}")
@@ -282,6 +283,30 @@ def test_block_topics_need_not_grow_with_the_source(
     assert producer.flush(30) == 0
     pipeline.until(lambda: pipeline.rows() == pipeline.sent + Counter([900, 901]), "rows behind")
     assert pipeline.dead() == []
+    assert relay.poll() is None, pipeline.log(relay)
+
+
+def test_with_all_printed_rights_topics_grow(pipeline: Pipeline, server: Authorized) -> None:
+    """Red before: block topics were as wide as the source, and a relay ended as that grew."""
+    pipeline.patience_seconds = 80.0  # the growth brings a rebalance of six seconds or more
+    app, path = pipeline.app, config(pipeline, server)
+    settings = settings_file.load(path)
+    (role,) = [one for one in grants.roles(settings) if one.name == "relay"]
+    server.grant(printed_rights(list(grants.as_text(settings, role))))
+    relay = pipeline.start("a", path)
+    pipeline.send(range(10))
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows before")
+    assert width(pipeline, names.blocks_topic(app, pipeline.table)) == 1
+
+    wide = pipeline.partitions + 1
+    grow(pipeline, pipeline.source, wide)
+    pipeline.send(range(100, 110), partition=wide - 1)
+    pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows behind")
+    pipeline.until(
+        lambda: {width(pipeline, of(app)) for of in (names.journal_topic, names.dead_topic)}
+        == {wide},
+        "the growth of journal and dead letters",
+    )
     assert relay.poll() is None, pipeline.log(relay)
 
 

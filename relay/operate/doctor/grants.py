@@ -52,6 +52,7 @@ class KafkaRight:
         name: of the resource.
         prefixed: whether `name` is only its beginning.
         why: what it is for.
+        note: what it is good for where the role works without it, for people; empty: needed.
     """
 
     operation: str
@@ -59,6 +60,7 @@ class KafkaRight:
     name: str
     why: str
     prefixed: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role(
             "relay",
             "relay run",
-            tuple(_of_relay(settings)),
+            (*_of_relay(settings), *_optional_of_relay(settings)),
             tuple(_of_catalogue(databases)),
         ),
         Role(
@@ -259,6 +261,13 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
     yield KafkaRight("Create", "topic", f"{app}.", "if the topics do not exist yet", prefixed=True)
 
 
+def _optional_of_relay(settings: Settings) -> Iterator[KafkaRight]:
+    """What a relay works without; a feeder grows no topics."""
+    own = f"{settings.app}."
+    grows = "optional: block topics then begin narrow, and all topics grow with the source"
+    yield KafkaRight("Alter", "topic", own, "their growth", prefixed=True, note=grows)
+
+
 def _of_loading(settings: Settings) -> Iterator[KafkaRight]:
     app = settings.app
     yield KafkaRight("Read", "topic", names.journal_topic(app), "which blocks are sealed")
@@ -307,7 +316,9 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
     yield f"# {role.name}: {role.runs}"
     for right in role.kafka:
         brokers = _brokers(settings, right)
-        yield grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
+        note = f" # {right.note}" if right.note else ""
+        command = grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
+        yield f"{command}{note}"
     user = readable_user(settings.clickhouse.user)
     for one in role.clickhouse:
         note = f" -- {said}" if (said := _when(one)) else ""
@@ -334,6 +345,7 @@ def as_json(settings: Settings, role: Role) -> dict[str, object]:
                 "principal": principal(_brokers(settings, right)),
                 "bootstrap": _brokers(settings, right).bootstrap,
                 "why": right.why,
+                "when": right.note,
             }
             for right in role.kafka
         ],
