@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shlex
 import ssl
 import threading
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from relay.dev.layout import HOST
+from relay.operate.doctor.grants import CLUSTER
 from tests.broker.authorized import Authorized, Right, authorized
 
 if TYPE_CHECKING:
@@ -117,13 +119,17 @@ def printed_rights(lines: Sequence[str]) -> list[Right]:
         if tool != "kafka-acls":
             continue
         words.remove("--add")
+        if "--cluster" in words:  # there is one, without a name
+            words.insert(words.index("--cluster") + 1, CLUSTER)
         given = dict(zip(words[::2], words[1::2], strict=True))
         given.pop("--bootstrap-server")
         principal, operation = given.pop("--allow-principal"), given.pop("--operation")
         prefixed = given.pop("--resource-pattern-type", "literal") == "prefixed"
         ((kind, name),) = given.items()
-        resource = ResourceType[kind.removeprefix("--").replace("-", "_").upper()]
-        found.append(Right(AclOperation[operation.upper()], resource, name, prefixed, principal))
+        kind = "broker" if name == CLUSTER else kind.removeprefix("--")
+        resource = ResourceType[kind.replace("-", "_").upper()]
+        asked = AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
+        found.append(Right(asked, resource, name, prefixed, principal))
     return found
 
 

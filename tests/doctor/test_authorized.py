@@ -9,11 +9,13 @@ from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
 from relay import names
 from relay.config.settings import Settings
-from relay.operate.doctor import examine
+from relay.operate.doctor import examine, grants
 from relay.operate.doctor.examine import ExaminationScope
 from relay.operate.doctor.findings import exit_status
+from relay.operate.doctor.judge.rights import DATA_PATH
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
 from tests.broker.pipeline import create_topics
+from tests.broker.secured import printed_rights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +66,10 @@ def settings(app: str, bootstrap: str, password: str | None = None) -> Settings:
     )
 
 
-def examined(given: Settings, *, probe: bool = False) -> list[Finding]:
+def examined(given: Settings, *roles: str, probe: bool = False) -> list[Finding]:
     """Findings about Kafka; of ClickHouse there is none here."""
-    found = examine.examine(given, ExaminationScope(72 * 3600.0, probe=probe))
+    scope = ExaminationScope(72 * 3600.0, probe=probe, roles=roles or DATA_PATH)
+    found = examine.examine(given, scope)
     assert exit_status(found) == 4
     return [finding for finding in found if finding.code != "clickhouse-away"]
 
@@ -146,6 +149,20 @@ def test_each_missing_right_is_named_with_what_grants_it(server: Authorized, app
     found = examined(user)
     assert of(found, *RIGHTS) == set()
     assert [f.what for f in found if f.code == "unasked"] == [
+        "the brokers' clock: no request of Kafka's protocol returns it"
+    ]
+
+
+def test_with_the_printed_rights_the_settings_are_judged(server: Authorized, app: str) -> None:
+    """Red before: each was a note that this user may not ask, and the status was 0."""
+    make_topics(server, app)
+    user = settings(app, server.sasl, PASSWORD)
+    (role,) = [one for one in grants.roles(user) if one.name == "relay"]
+    server.grant(printed_rights(list(grants.as_text(user, role))))
+    found = examined(user, "relay")
+    assert of(found, *RIGHTS) == set()
+    assert {one.code for one in found} >= SET_AGAINST
+    assert [one.what for one in found if one.code == "unasked"] == [
         "the brokers' clock: no request of Kafka's protocol returns it"
     ]
 

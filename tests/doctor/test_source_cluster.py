@@ -58,7 +58,10 @@ def test_commands_name_the_cluster_that_they_are_for() -> None:
 
 def test_the_relays_rights_are_split() -> None:
     (relay,) = (role for role in grants.roles(ACROSS) if role.name == "relay")
-    lines = list(grants.as_text(ACROSS, relay))
+    every = list(grants.as_text(ACROSS, relay))
+    asked = [line for line in every if "DescribeConfigs --cluster" in line]
+    assert ["s:9092" in line for line in asked] == [False, True]
+    lines = [line for line in every if "# optional: " not in line]
     of_source = [line for line in lines if "s:9092" in line]
     assert len(of_source) == 2
     assert all("--topic rows" in line or "--group app.relay" in line for line in of_source)

@@ -28,6 +28,8 @@ READ_BY_LOADER = (
     "system.merge_tree_settings",
     "system.replicated_merge_tree_settings",
 )
+CLUSTER = "kafka-cluster"
+"""The name of the only resource of kind cluster."""
 LOGS = ("part_log", "query_log")
 JUDGED_BY: Mapping[str, str] = {
     "query_log": "which INSERT wrote a block, who removed rows",
@@ -48,11 +50,12 @@ class KafkaRight:
 
     Attributes:
         operation: as kafka-acls writes it.
-        kind: topic, group or transactional-id.
+        kind: topic, group, transactional-id or cluster.
         name: of the resource.
         prefixed: whether `name` is only its beginning.
         why: what it is for.
         note: what it is good for where the role works without it, for people; empty: needed.
+        at_source: whether the source's brokers are meant, where kind and name do not tell.
     """
 
     operation: str
@@ -61,6 +64,7 @@ class KafkaRight:
     why: str
     prefixed: bool = False
     note: str = ""
+    at_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     return [
         Role(
             "relay",
-            "relay run",
+            "relay run, relay doctor",
             (*_of_relay(settings), *_optional_of_relay(settings)),
             tuple(_of_catalogue(databases)),
         ),
@@ -262,10 +266,16 @@ def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
 
 
 def _optional_of_relay(settings: Settings) -> Iterator[KafkaRight]:
-    """What a relay works without; a feeder grows no topics."""
-    own = f"{settings.app}."
+    """What relay and doctor work without; a feeder grows no topics."""
+    own, source = f"{settings.app}.", settings.source.topic
     grows = "optional: block topics then begin narrow, and all topics grow with the source"
     yield KafkaRight("Alter", "topic", own, "their growth", prefixed=True, note=grows)
+    asks, why = "DescribeConfigs", "settings"
+    judges = "optional: relay doctor then judges the settings of brokers and topics"
+    for at_source in (False, True) if settings.crosses else (False,):
+        yield KafkaRight(asks, "cluster", CLUSTER, why, note=judges, at_source=at_source)
+    yield KafkaRight(asks, "topic", source, why, note=judges)
+    yield KafkaRight(asks, "topic", own, why, prefixed=True, note=judges)
 
 
 def _of_loading(settings: Settings) -> Iterator[KafkaRight]:
@@ -362,5 +372,6 @@ def as_json(settings: Settings, role: Role) -> dict[str, object]:
 
 
 def _brokers(settings: Settings, right: KafkaRight) -> Brokers:
-    """Return the brokers that need the right: for the group, those of the source."""
-    return settings.source_kafka if right.kind == "group" else settings.kafka_of(right.name)
+    """Return the brokers that need the right; the group is at those of the source."""
+    at_source = right.at_source or right.kind == "group"
+    return settings.source_kafka if at_source else settings.kafka_of(right.name)
