@@ -416,9 +416,10 @@ CLICKHOUSE: dict[str, Case] = {
     "decided-by": Case(
         lambda: of_clickhouse(clickhouse(), decided=True),
         "shop.orders: whether a block was inserted is decided by the server's answer to the "
-        "INSERT, then its deduplication token, inside the window of 10,000 parts, then a count "
-        "that finds all its rows by _block, then the server's logs of the statement, if it keeps "
-        "them; then a count that finds none of its rows",
+        "INSERT, then a count that finds all its rows by _block, then the server's logs, if they "
+        "have an INSERT of the block that succeeded, then its deduplication token, inside "
+        "the window of 10,000 parts, then the server's logs, if they show that none wrote "
+        "anything; then a count that finds none of its rows",
         "",
     ),
     "row-policy": a_table(

@@ -60,13 +60,14 @@ def judge_decided(
 ) -> Iterator[Finding]:
     """Yield the sentence for a table, as a finding."""
     steps = ["the server's answer to the INSERT"]
-    if kept.parts:
-        age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
-        steps.append(f"its deduplication token, inside the window of {kept.parts:,} parts{age}")
     why = uncountable(table, column)
     if not why:
         steps.append(f"a count that finds all its rows by {column}")
-    steps.append("the server's logs of the statement, if it keeps them")
+    steps.append("the server's logs, if they have an INSERT of the block that succeeded")
+    if kept.parts:
+        age = "" if kept.seconds is None else f" and {span(kept.seconds)}"
+        steps.append(f"its deduplication token, inside the window of {kept.parts:,} parts{age}")
+    steps.append("the server's logs, if they show that none wrote anything")
     last = (
         f"a count proves nothing: {'; '.join(why)}"
         if why
