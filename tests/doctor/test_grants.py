@@ -58,6 +58,7 @@ def test_every_right_is_for_something_of_this_app() -> None:
     [
         ("loader", ("loader", "relay/clickhouse")),
         ("relay", ("relay/schema",)),
+        ("verifier", ("relay/operate/verify",)),
         ("operator", ("relay/operate/view",)),
     ],
 )

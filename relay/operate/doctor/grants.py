@@ -250,6 +250,8 @@ def _of_judgement() -> Iterator[ClickHouseRight]:
     for table, known in JUDGED_BY.items():
         note = f"optional: {known}; --deep says what it does not judge without it"
         yield ClickHouseRight("SELECT", f"system.{table}", note=note)
+    keeps = "optional: how many mutations a table shows; without it --deep takes 100, the default"
+    yield ClickHouseRight("SELECT", "system.merge_tree_settings", note=keeps)
 
 
 def _of_relay(settings: Settings) -> Iterator[KafkaRight]:
