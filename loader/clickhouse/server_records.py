@@ -165,7 +165,7 @@ class ServerRecords:
         rows = self.ask(_REMOVING, since_ms, stamp=stamp, stopped=list(STOPPED_WAITING), **place)
         this = place["database"], place["name"]
         mine = (text for text, database in rows or () if target(text, database) == this)
-        return sum(any(True for _ in removed_by(text, stamp)) for text in mine)
+        return sum(any(True for _ in removed_by(text, stamp, stamped=True)) for text in mine)
 
     def hidden(self, table: str) -> str:
         """Return why this user may not see all rows of the table; "": it sees them.

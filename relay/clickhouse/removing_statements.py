@@ -80,24 +80,30 @@ did not answer. Some parts may be rewritten by then, and others later. A mutatio
 in no system table any more; its statement is in the query log."""
 
 
-def removed_by(text: str, block_column: str, *, ttl_only_moves: bool = False) -> Iterator[Blocks]:
+def removed_by(
+    text: str, block_column: str, *, ttl_only_moves: bool = False, stamped: bool = False
+) -> Iterator[Blocks]:
     """Yield, of each command that removes rows or takes their block's id from them, which blocks'.
 
     Args:
         text: of a statement, or of a mutation's commands.
         block_column: that holds block ids.
         ttl_only_moves: the table has a TTL, which deletes no rows: nor does its MATERIALIZE TTL.
+        stamped: only rows that carry the id of their block matter: a column that is added, or gets
+            the name, takes none.
     """
     for command in _commands(text):
-        if _removes(command, block_column, ttl_only_moves=ttl_only_moves):
+        if _removes(command, block_column, ttl_only_moves=ttl_only_moves, stamped=stamped):
             yield _only(command, block_column)
 
 
-def _removes(command: str, block_column: str, *, ttl_only_moves: bool) -> bool:
+def _removes(command: str, block_column: str, *, ttl_only_moves: bool, stamped: bool) -> bool:
     flat = _flat(command)
     if _UPDATE.match(flat):
         return bool(_assigned(command) & {block_column, _EXISTS})
     if column := _COLUMN.match(command):
+        if stamped and (column[1].upper() == "ADD" or column[3] == block_column):
+            return False  # that another command took the column before counts by itself
         takes_value = column[1].upper() not in {"MODIFY", "ALTER"} or _TTL.search(flat)
         return block_column in column.groups() and bool(takes_value)
     if ttl := _RULES.match(flat):

@@ -427,6 +427,24 @@ def test_a_delete_that_was_killed_is_still_seen(
     assert number(client, table) == (1 if took else 101)
 
 
+@pytest.mark.usefixtures("without_statements")
+def test_a_migration_that_finds_its_column_there_takes_no_row(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A4: a deployment kills the loader, and runs its statements once more.
+
+    Red before: the block was parked for a deletion that never was.
+    """
+    table = create(client, f"{database}.migrated", ", _block String", more=window(0))
+    (block,) = journal.seal(table, batch(0, 100))
+    killed(journal, [block], "after_prepare")
+    client.command(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS _block String")
+    others_insert(client, table)
+    (done,) = worker.load([block])
+    assert done.outcome == "loaded", done.reason
+    assert copies(client, table) == (100, 100)
+
+
 @pytest.mark.parametrize("said", ["", "26.1.2.1"])
 @pytest.mark.usefixtures("without_logs")
 def test_tokens_of_another_version_are_not_trusted(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from relay.clickhouse.removing_statements import STOPPED_WAITING, target
+from relay.clickhouse.removing_statements import STOPPED_WAITING, removed_by, target
 from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
 from relay.operate.verify.read.table_facts import TableAsking
@@ -143,6 +143,23 @@ def test_a_removal(text: str, blocks: set[str] | None) -> None:
 )
 def test_what_removes_no_rows(text: str) -> None:
     assert removal(7, text, "_block") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS _block String", False),
+        ("ALTER TABLE t ADD COLUMN _block String AFTER ttl", False),
+        ("ALTER TABLE t RENAME COLUMN IF EXISTS block TO _block", False),
+        ("ALTER TABLE t DROP COLUMN _block, ADD COLUMN _block String", True),
+        ("ALTER TABLE t RENAME COLUMN _block TO old, RENAME COLUMN block TO _block", True),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS _block String, DELETE WHERE id = 1", True),
+        ("ALTER TABLE t MODIFY COLUMN _block String TTL day + 1", True),
+    ],
+)
+def test_what_takes_its_block_from_a_row_that_has_one(text: str, *, takes: bool) -> None:
+    """Red before: a migration that finds the column there was taken for a deletion."""
+    assert bool(list(removed_by(text, "_block", stamped=True))) == takes
 
 
 def test_a_ttl_that_only_moves_is_materialized() -> None:
