@@ -19,7 +19,9 @@ from loader.clickhouse.client import error_code, failure, is_permanent, one_line
 from loader.clickhouse.table_state_sql import (
     DELETES,
     KEPT_MUTATIONS,
+    MOST_REMOVING,
     ON_ONE_REPLICA,
+    REMOVING,
     SHARED,
     databases_of,
 )
@@ -73,14 +75,6 @@ _STATEMENTS = (
     "ORDER BY event_time_microseconds"
 )
 """A server that is a shard has the comment, too, with what a Distributed table sends it."""
-_REMOVING = (
-    "SELECT query, current_database FROM system.query_log WHERE is_initial_query "  # noqa: S608 - constants
-    "AND (type = 'QueryFinish' OR exception_code IN {stopped:Array(Int32)}) "
-    f"AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1 AND position(query, {{name:String}}) "
-    "AND query_kind IN ('Alter', 'Delete', 'Update') AND (position(query, {stamp:String}) "
-    "OR positionCaseInsensitive(query, 'DELETE'))"
-)
-"""Statements that may have made a mutation: of one that was killed nothing else is left."""
 _MADE_PARTS = (
     "SELECT count() FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 "  # noqa: S608 - constants
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY}"
@@ -162,9 +156,12 @@ class ServerRecords:
 
     def _statements(self, place: Mapping[str, str], since_ms: int, stamp: str) -> int:
         """How many statements may have made such mutations, which may be killed since."""
-        rows = self.ask(_REMOVING, since_ms, stamp=stamp, stopped=list(STOPPED_WAITING), **place)
         this = place["database"], place["name"]
-        mine = (text for text, database in rows or () if target(text, database) == this)
+        asked = {"stamp": stamp, "stopped": list(STOPPED_WAITING), "place": ".".join(this), **place}
+        rows = self.ask(REMOVING, since_ms, **asked) or ()
+        if len(rows) == MOST_REMOVING:
+            return MOST_REMOVING  # one that was not read may have
+        mine = (text for text, database in rows if target(text, database) == this)
         return sum(any(True for _ in removed_by(text, stamp, stamped=True)) for text in mine)
 
     def hidden(self, table: str) -> str:

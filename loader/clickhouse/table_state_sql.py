@@ -45,7 +45,8 @@ SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854
 """SQL over the rows of system.columns: a hash of a table's columns."""
 ALTERED = "toUnixTimestamp(metadata_modification_time)"
 """SQL about a row of system.tables: Unix seconds of the last change of its definition."""
-_SINCE = "create_time >= fromUnixTimestamp64Milli({since:Int64}) - 1"
+_CLAIM = "fromUnixTimestamp64Milli({since:Int64})"
+_SINCE = f"create_time >= {_CLAIM} - 1"
 DELETES = (
     f"SELECT countIf({_SINCE} AND command NOT IN ('(DELETE WHERE 0)', 'DELETE WHERE 0') "  # noqa: S608 - constants
     "AND (command LIKE '%DELETE%' OR command LIKE '%_row_exists%' "
@@ -56,6 +57,21 @@ DELETES = (
 """Mutations since {since:Int64} of rows, or of the id of their block; an index of the ids takes
 none. Nor does what no row meets: `relay rewind` waits with it for the deletions before it. And how
 many finished ones the server shows, and when the oldest was made."""
+MOST_REMOVING = 1000
+REMOVING = (
+    "SELECT query, current_database FROM system.query_log WHERE is_initial_query "  # noqa: S608 - constants
+    "AND (type = 'QueryFinish' OR exception_code IN {stopped:Array(Int32)}) "
+    f"AND event_date >= toDate32({_CLAIM}) - 1 AND event_time >= {_CLAIM} - 1 "
+    r"AND query_kind IN ('Alter', 'Delete', 'Update') AND (match(query, '(?i)\\bDELETE\\b') "
+    "OR position(query, {stamp:String}) > 0) AND if(empty(tables), "
+    "position(query, {name:String}) > 0, arrayExists(one -> "
+    r"position(one, '\\') > 0 OR replaceAll(one, '`', '') = {place:String}, tables)) "
+    f"LIMIT {MOST_REMOVING}"
+)
+"""Statements that may have made such a mutation: of one that was killed nothing else is left.
+
+The log names the tables of one that did not fail, in quotes where a name needs them; of others it
+has only the text. Texts are long (up to 100 kB), so no more are read."""
 KEPT_MUTATIONS = (
     "SELECT engine, engine_full, "  # noqa: S608 - constants
     "(SELECT any(value) FROM system.merge_tree_settings WHERE name = '" + KEPT_SETTING + "') "

@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -21,7 +21,7 @@ from loader.blocks.insert_statement import send
 from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
 from loader.core import plan
-from relay.clickhouse.quoting import table_parameters
+from relay.clickhouse.quoting import quoted, table_parameters
 from relay.operate.rewind.tables import WAIT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second, batch, clock_passes
@@ -425,6 +425,53 @@ def test_a_delete_that_was_killed_is_still_seen(
     assert done.outcome == ("parked" if took else "loaded"), done.reason
     assert ("rows were deleted since" in done.reason) == took
     assert number(client, table) == (1 if took else 101)
+
+
+@pytest.mark.parametrize(
+    ("name", "escaped"), [("events", False), ("odd.one", False), ("table", False), ("a`b\\c", True)]
+)
+def test_statements_about_other_tables_are_not_read(
+    client: Client, database: str, monkeypatch: pytest.MonkeyPatch, name: str, *, escaped: bool
+) -> None:
+    """There may be many, each of 100 kB; those of the table itself are found, whatever its name.
+
+    Red before: all that had its name within another's were read, of each block, and none of a table
+    whose name has to be escaped.
+    """
+    table, beside = (f"{database}.{quoted(one)}" for one in (name, f"{name}_staging"))
+    for one in (table, beside):
+        create(client, one, ", _block String")
+    records, read = server_records.ServerRecords(client, several=False), list[Any]()
+    ask = records.ask
+
+    def noted(*given: Any, **asked: Any) -> Any:
+        rows = ask(*given, **asked)
+        read.extend(rows or ())
+        return rows
+
+    def told(*statements: str) -> int:
+        for statement in statements:
+            client.command(statement, settings={"mutations_sync": 1})
+        client.command("SYSTEM FLUSH LOGS")
+        return records._statements({"database": database, "name": name}, 0, "_block")
+
+    monkeypatch.setattr(records, "ask", noted)
+    assert told(f"DELETE FROM {beside} WHERE id = 1") == 0
+    assert escaped or read == []
+    updates = "UPDATE name = 'is_deleted' WHERE id = 1", "UPDATE _block = '' WHERE id = 1"
+    deletes = f"DELETE FROM {table} WHERE id = 1", f"alter table {table} delete where id = 2"
+    assert told(*deletes, *(f"ALTER TABLE {table} {one}" for one in updates)) == 3
+
+
+@pytest.mark.parametrize(("number", "removed"), [(999, False), (1000, True)])
+def test_where_there_are_more_statements_than_are_read(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, removed: bool
+) -> None:
+    """Any of the others may have removed rows."""
+    records = server_records.ServerRecords(cast("Any", None), several=False)
+    statement = "ALTER TABLE d.t UPDATE name = 'delete' WHERE 1", "d"
+    monkeypatch.setattr(records, "ask", lambda *_, **__: [statement] * number)
+    assert bool(records._statements({"database": "d", "name": "t"}, 0, "_block")) == removed
 
 
 @pytest.mark.usefixtures("without_statements")
