@@ -23,7 +23,7 @@ from loader.clickhouse.table_state_sql import (
     rows_of_blocks,
     split_tables,
 )
-from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers
+from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers, with_unseen
 from loader.clickhouse.unconfirmed_parts import (
     ReplicaState,
     count_fetched,
@@ -264,6 +264,7 @@ class Tables:
             margin = min(margin, inserted + room)
         if inserted == 0 and (room < 0 or of.hides_an_insert(margin, logged=parts is not None)):
             inserted = None
+        views = with_unseen(self.evidence.ask, block.table, of.views) if room < 0 else of.views
         takers = views_of_takers(self.evidence.ask, block.table) if of.forwards and counted else ()
         return InsertFacts(
             inserted=inserted,
@@ -271,7 +272,7 @@ class Tables:
             newest=newest,
             counted=counted,
             fewer=fewer,
-            views=(*of.views, *takers),
+            views=(*views, *takers),
             repeatable=of.repeatable and not removed,
             one_step=of.one_step,
             unconfirmed=unconfirmed,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Ask = Callable[..., list[Sequence[Any]] | None]
 
 KEEPS_NOTHING = "Null"
+UNSEEN = ", which is not seen here (the user may need SHOW TABLES on it)"
+"""Behind a name: whether it is a table that remembers tokens, and has views, is not known."""
 _UNBOUND = 1 << 62
 _GIVES_TO = {"Alias": 0, "Buffer": 0, "Distributed": 1}
 """Which of the engine's arguments is the database of the table that gets its rows; the next one is
@@ -115,6 +117,21 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
                     places.add(place)
 
 
+def with_unseen(ask: Ask, table: str, views: Sequence[str]) -> tuple[str, ...]:
+    """Return the table's views, and what this user does not see behind it, with the right for that.
+
+    Args:
+        ask: as of `reached`.
+        table: as database.table.
+        views: of the table.
+
+    Raises:
+        Unavailable, Refused: as `ask`.
+    """
+    hidden = {one.place: UNSEEN for one in reached(ask, table) if not one.engine}
+    return tuple(place + hidden.get(place, "") for place in dict.fromkeys([*views, *hidden]))
+
+
 def views_of_takers(ask: Ask, table: str) -> tuple[str, ...]:
     """Return the views that read what this table gives to others, or what is not known of them.
 
@@ -131,7 +148,7 @@ def views_of_takers(ask: Ask, table: str) -> tuple[str, ...]:
     while True:
         rows = ask(_TABLES, 0, tables=[place], databases=databases_of([place]))
         if not rows:
-            return (f"any of {place}, which is not seen here",)
+            return (f"any of {place}{UNSEEN}",)
         one = ReachedTable(*rows[0])
         if one.views and place != table:
             return tuple(".".join(view) for view in one.views)

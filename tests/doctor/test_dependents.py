@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relay.operate.doctor.judge.dependents import SystemTable, table
+from relay.operate.doctor.judge.dependents import SystemTable, table, unseen
 
 if TYPE_CHECKING:
     from relay.operate.doctor.judge.dependents import Rows
@@ -79,3 +79,22 @@ def test_a_view_into_a_table_that_this_user_may_not_see() -> None:
     found = table(rows(plain("t", "v"), hidden), "p", "t")
     assert found is not None
     assert [(one.into, one.into_name) for one in found.views] == [(None, "q.s")]
+
+
+@pytest.mark.parametrize(
+    ("behind", "lacking"),
+    [
+        ([], {("p", "v")}),
+        ([view("v", "CREATE MATERIALIZED VIEW p.v TO q.s AS SELECT 1")], {("q", "s")}),
+        (
+            [view("v", "CREATE MATERIALIZED VIEW p.v TO p.s AS SELECT 1"), plain("s", "w", "v")],
+            {("p", "w")},
+        ),
+        ([view("v", "CREATE MATERIALIZED VIEW p.v TO p.t AS SELECT 1")], set()),
+    ],
+)
+def test_what_is_behind_a_table_and_not_seen(
+    behind: list[SystemTable], lacking: set[tuple[str, str]]
+) -> None:
+    """Red before: a view that is hidden from this user was passed over without a word."""
+    assert set(unseen(rows(plain("t", "v"), *behind), "p", "t")) == lacking

@@ -138,6 +138,16 @@ def test_tables_are_named_quoted_or_left_open() -> None:
     assert grants.ANY_TABLE in [right.place for right in loader.clickhouse]
 
 
+@pytest.mark.parametrize("role", ["loader", "rewinder"])
+def test_a_loader_sees_what_is_behind_its_tables(role: str) -> None:
+    """Red before: what it does not see counts as without tokens, and blocks were parked."""
+    tables = ["a.b", "a.c", "d.e"]
+    (found,) = [one for one in grants.roles(settings(), tables) if one.name == role]
+    shown = [one for one in found.clickhouse if one.privileges == "SHOW TABLES"]
+    assert [one.place for one in shown] == ["a.*", "d.*"]
+    assert {one.note[:8] for one in shown} == {"optional"}
+
+
 def test_text_and_values_say_the_same(tmp_path: Path) -> None:
     text = doctor(tmp_path, "--grants", "--table", "shop.orders").output.splitlines()
     lines = doctor(tmp_path, "--grants", "--table", "shop.orders", "--json").output.splitlines()

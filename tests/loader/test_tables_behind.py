@@ -274,7 +274,7 @@ TO_T = CREATE.replace("d.m", "d.t")
         ),
         (
             [row("x", "Distributed('c', 'd', 't')")],
-            ("any of d.t, which is not seen here",),
+            ("any of d.t, which is not seen here (the user may need SHOW TABLES on it)",),
         ),
         # The database is the shards' own default.
         (
@@ -282,7 +282,7 @@ TO_T = CREATE.replace("d.m", "d.t")
             ("any of the tables behind d.x, a Distributed",),
         ),
         ([row("x", "StorageProxy")], ("any of the tables behind d.x, a StorageProxy",)),
-        ([], ("any of d.x, which is not seen here",)),
+        ([], ("any of d.x, which is not seen here (the user may need SHOW TABLES on it)",)),
     ],
 )
 def test_views_behind_a_table_that_gives_its_rows_to_others(

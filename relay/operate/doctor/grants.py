@@ -138,6 +138,9 @@ def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHou
     yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
     removing = "optional: for loader supersede, which relay rewind starts"
     yield from (ClickHouseRight("ALTER DELETE", target, note=removing) for target in targets)
+    behind = "optional: without it a block may be parked whose rows a view or another table gets"
+    places = _databases(targets)
+    yield from (ClickHouseRight("SHOW TABLES", place, note=behind) for place in places)
     yield ClickHouseRight("CREATE DATABASE, CREATE TABLE, ALTER ADD COLUMN, SELECT, INSERT", ledger)
     cleaning = "optional: for loader ledger clean --run"
     its_table = readable(f"{settings.loader.database}.ledger")
@@ -176,7 +179,7 @@ def _for(version: Version, role: Role) -> Role:
 def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [readable(table) for table in sorted(tables)] or [ANY_TABLE]
-    databases = list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
+    databases = _databases(targets)
     ledger = f"{readable(settings.loader.database)}.*"
     read_own = KafkaRight("Read", "topic", f"{app}.", "all its topics", prefixed=True)
     look = KafkaRight("Describe", "group", names.group_id(app), "members and floors")
@@ -232,6 +235,11 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             tuple(_of_catalogue(databases)),
         ),
     ]
+
+
+def _databases(targets: Iterable[str]) -> list[str]:
+    """All that is in the databases of these tables, as SQL."""
+    return list(dict.fromkeys(f"{target.rpartition('.')[0]}.*" for target in targets))
 
 
 def _of_catalogue(databases: Iterable[str]) -> Iterator[ClickHouseRight]:

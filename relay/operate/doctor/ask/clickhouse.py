@@ -120,6 +120,7 @@ class ClickHouseQuestions:
             if name not in unread
         }
         there = {name: table for name, table in found.items() if table is not None}
+        self._note_unseen(rows, there)
         ledger = dependents.table(rows, database, "ledger")
         rights = self._rights(there, ledger, more_rights, known=database not in dark)
         policies = self._policies() if there or ledger else []
@@ -149,6 +150,16 @@ class ClickHouseQuestions:
             version=self._client.server_version or "",
             servers=self._servers(),
         )
+
+    def _note_unseen(
+        self, rows: Mapping[tuple[str, str], SystemTable], tables: Collection[str]
+    ) -> None:
+        """Note what gets rows of these tables and is not seen, of which nothing is judged."""
+        for name in tables:
+            for place in map(".".join, dependents.unseen(rows, *names.split_table(name))):
+                mend = f"GRANT SHOW TABLES ON {readable(place)} TO {readable_user(self._user)}"
+                why = f"{place} is gone, or hidden from this user"
+                self._unasked.append(Unasked(f"what is behind {name}", why, mend))
 
     def _elsewhere(self) -> tuple[str, ...] | None:
         """Databases whose ledgers have entries of the app; None where its own might be hidden."""

@@ -45,6 +45,25 @@ def table(rows: Rows, database: str, name: str) -> TargetFacts | None:
     return replace(_alone(row), views=tuple(_views(rows, row, set())))
 
 
+def unseen(rows: Rows, database: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the views, and tables that they fill, to which rows of a table go and which `rows` lack.
+
+    They are hidden from this user, or gone since. Nothing is judged of them.
+    """
+    places, seen = [(database, name)], set[tuple[str, str]]()
+    while places:
+        place = places.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if (row := rows.get(place)) is None:
+            yield place
+            continue
+        places += row.dependents
+        if row.engine == "MaterializedView":
+            places.append(view_target(row.database, row.name, row.uuid, row.create))
+
+
 def _alone(row: SystemTable) -> TargetFacts:
     return TargetFacts(row.engine, row.engine_full, row.partition_key, create=row.create)
 
