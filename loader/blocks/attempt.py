@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loader.clickhouse.client import TableRefused
+from loader.clickhouse.client import ReplicaSilent, TableRefused
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
@@ -116,10 +116,17 @@ def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
     try:
         work()
     except (Unavailable, TableRefused) as error:
-        about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
+        answer = _failed(error)
         for attempt, effect in zip(attempts, before, strict=True):
             if attempt.effect is effect:
-                attempt.answer(plan.NoAnswer(error.message, about))
+                attempt.answer(answer)
+
+
+def _failed(error: Unavailable | TableRefused) -> plan.NoAnswer:
+    if isinstance(error, ReplicaSilent):  # the next block of the table need not meet it
+        return plan.NoAnswer(error.message, cause=RetryCause.STILL_RUNNING)
+    about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
+    return plan.NoAnswer(error.message, about)
 
 
 def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:

@@ -28,6 +28,10 @@ class TableRefused(Refused):
     """ClickHouse or Kafka refuses what one table needs; the others' blocks go on."""
 
 
+class ReplicaSilent(Unavailable):
+    """A replica gives no answer, without which one block is not decided; other blocks go on."""
+
+
 def connect(settings: ClickHouse, timeout: float) -> HttpClient:
     """Return a client without session, whose requests end after `timeout` seconds.
 

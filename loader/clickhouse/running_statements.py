@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import failure, one_line
+from loader.clickhouse.client import ReplicaSilent, failure, one_line
 from loader.clickhouse.table_state_sql import ALTERED, STARTED, databases_of
 from loader.core.table_rules import DEFAULTS, Window, window
 from relay import names
@@ -186,16 +186,12 @@ class Running:
             return self._of_app_behind(self._balancer, about, tables)
         if self._alone:
             return Runs(frozenset(self._ask_the_only_one(_OF_APP, about)[0][0]))
-        blocks, answered = set[str](), []
-        for one in self._replicas:
-            found = one.ask(_OF_APP, about)
-            if not isinstance(found, str):
-                answered.append(one)
-                blocks |= set(found[0][0])
-        if len(answered) == len(self._replicas):
-            return Runs(frozenset(blocks))
+        answered, rows, silent = self._each(_OF_APP, about)
+        blocks = frozenset(block for (some,) in rows for block in some)
+        if not silent:
+            return Runs(blocks)
         unknown = {t for t in tables if not _only_replicas(answered, table_parameters(t))}
-        return Runs(frozenset(blocks), frozenset(unknown))
+        return Runs(blocks, frozenset(unknown))
 
     def agree(self, table: str, views: Collection[str]) -> bool:
         """Return whether rows by way of these views have the same token on whichever replica.
@@ -207,6 +203,9 @@ class Running:
         Args:
             table: that the views are behind.
             views: as database.view.
+
+        Raises:
+            ReplicaSilent: a replica gave no answer.
         """
         if self._alone:
             return True
@@ -214,11 +213,16 @@ class Running:
         about = {"databases": databases_of(views), "views": sorted(views), **place}
         if self._balancer is not None:
             met, missing = self._met(self._balancer, about, _VIEWS)
-            altered = [] if missing else [found for _, found in met or ()]
+            altered, silent = [found for _, found in met or ()], [missing] if missing else []
         else:
-            rows = [one.ask(f"SELECT ({_ALTERED_VIEWS})", about) for one in self._replicas]
-            altered = [found[0][0] for found in rows if not isinstance(found, str)]
-            altered = altered if len(altered) == len(rows) else []
+            _, rows, silent = self._each(f"SELECT ({_ALTERED_VIEWS})", about)
+            altered = [found for (found,) in rows]
+        if silent:
+            # Also of one that the coordinator knows no more: the INSERT may have been its own.
+            raise ReplicaSilent(
+                f"{'; '.join(silent)}: it may give rows by way of a view another token. If it is "
+                "gone for good, drop it, and start the loader without its address in clickhouse.url"
+            )
         return bool(altered) and all(found == altered[0] for found in altered)
 
     def _of_app_behind(self, balancer: _AskedServer, about: About, tables: Collection[str]) -> Runs:
@@ -244,19 +248,26 @@ class Running:
             raise failure(error, "asking which statements run") from error
 
     def _on_any(self, about: About) -> Still:
-        answered, silent, definitions = [], [], []
+        answered, rows, silent = self._each(f"SELECT ({_RUNNING}), ({_DEFINED})", about)
+        for one, (running, _) in zip(answered, rows, strict=True):
+            if running:
+                return _runs(one.url)
+        if silent and not _only_replicas(answered, about):
+            return _unknown(*silent)
+        every = (Definition(*defined) for _, defined in rows)  # all empty where it has no table
+        return Still(running=False, definitions=tuple(every))
+
+    def _each(self, sql: str, about: About) -> tuple[list[_AskedServer], list[Any], list[str]]:
+        """Who answered, the row that each gave, and why others gave none."""
+        answered, rows, silent = [], [], []
         for one in self._replicas:
-            found = one.ask(f"SELECT ({_RUNNING}), ({_DEFINED})", about)
+            found = one.ask(sql, about)
             if isinstance(found, str):
                 silent.append(f"replica {one.url} does not answer ({found})")
-            elif found[0][0]:
-                return _runs(one.url)
             else:
                 answered.append(one)
-                definitions.append(Definition(*found[0][1]))  # all empty where it has no table
-        if not silent or _only_replicas(answered, about):
-            return Still(running=False, definitions=tuple(definitions))
-        return _unknown(*silent)
+                rows.append(found[0])
+        return answered, rows, silent
 
     def _behind(self, balancer: _AskedServer, about: About) -> Still:
         met, missing = self._met(balancer, about, _BOTH, enough=lambda answer: bool(answer[0]))

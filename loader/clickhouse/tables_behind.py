@@ -209,9 +209,9 @@ def room_behind(
         agree: whether rows by way of these views have the same token on whichever replica.
 
     Raises:
-        Unavailable, Refused: as `evidence`.
+        Unavailable, Refused: as `evidence` and `agree`.
     """
-    rooms, claimed = [_UNBOUND], repeat.claimed
+    rooms, claimed, ways = [_UNBOUND], repeat.claimed, set[str]()
     for one in reached(evidence.ask, repeat.table):
         if one.place == repeat.table or one.engine == KEEPS_NOTHING:
             continue
@@ -230,10 +230,13 @@ def room_behind(
             return -1
         if evidence.deletes(one.location, claimed.at_ms, repeat.stamp):
             return -1  # a part that a mutation empties goes, and its token with it
-        if engine.is_replicated and not agree(one.ways):
-            return -1
+        if engine.is_replicated:
+            ways.update(one.ways)
         rooms.append(margin(one.engine, one.full) - came)
-    return min(rooms)
+    room = min(rooms)
+    if room >= 0 and ways and not agree(ways):  # once, and last: each replica is asked
+        return -1
+    return room
 
 
 def _came(evidence: ServerRecords, one: ReachedTable, repeat: Repeat) -> int | None:

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from loader.blocks.attempt import Attempt, guarded
+from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.running_statements import Running, Still
 from loader.clickhouse.server_records import Parts
 from loader.clickhouse.tables import Tables, Target
-from loader.clickhouse.tables_behind import views_of_takers
+from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers
 from loader.clickhouse.unconfirmed_parts import ReplicaState
 from loader.core import plan
+from loader.core.retry_cause import RetryCause
 from loader.core.table_rules import nature
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 BLOCK = Block(id="app:d.t:0:0:0", table="d.t")
 CREATE = "CREATE MATERIALIZED VIEW d.v TO d.m (`id` Int64) AS SELECT id FROM d.t"
@@ -40,7 +43,7 @@ class Server:
         parts: what the part log has of it since the claim; None: the log may lack some.
         numbered: parts that came since the claim, by their numbers; None: this user may not ask.
         several: its replicas are more than one.
-        alike: the view gives the same tokens on each of them.
+        alike: the view gives the same tokens on each of them; None: one of them does not answer.
         unmasked: SETTINGS of a SELECT that counts rows.
     """
 
@@ -49,7 +52,7 @@ class Server:
     parts_of_it: Parts | None = None
     numbered: int | None = 1
     several: bool = False
-    alike: bool = True
+    alike: bool | None = True
     unmasked: str = ""
 
     def ask(self, sql: str, _: int, **about: Any) -> list[Sequence[Any]] | None:
@@ -85,6 +88,8 @@ class Server:
 
     def agree(self, table: str, views: Sequence[str]) -> bool:
         assert (table, list(views)) == ("d.t", ["d.v"])
+        if self.alike is None:
+            raise ReplicaSilent("replica r does not answer")
         return self.alike
 
 
@@ -187,6 +192,51 @@ def test_another_replica_may_give_a_view_another_token(server: Server, *, repeat
     assert (found.inserted <= found.margin) == repeated
 
 
+def test_a_replica_without_an_answer_is_waited_for() -> None:
+    """The block was parked, as if that replica gave the view's rows another token."""
+    run, effect = plan.start("b", 10, stamped=True)
+    attempt = Attempt(BLOCK, run, effect, None, ())
+
+    def ask() -> None:
+        facts(Server(REPLICATED, several=True, alike=None), newest=SINCE + 1, full=REPLICATED)
+
+    guarded([attempt], ask)
+    assert isinstance(attempt.effect, plan.Done)
+    assert attempt.effect == plan.Done("retry", "replica r does not answer")
+    assert attempt.effect.cause is RetryCause.STILL_RUNNING
+
+
+def test_replicas_are_asked_once_and_only_where_it_decides() -> None:
+    """However many tables are behind; each question is a dozen connections through a balancer."""
+    to_n = CREATE.replace("d.v", "d.w").replace("d.m", "d.n")
+    rows = [
+        row("t", REPLICATED, ("d", "v"), ("d", "w")),
+        row("v", "MaterializedView", create=CREATE),
+        row("w", "MaterializedView", create=to_n),
+        row("m", REPLICATED),
+        row("n", REPLICATED),
+    ]
+
+    asked: list[list[str]] = []
+
+    def ask(_: str, __: int, *, tables: list[str], databases: list[str]) -> Sequence[Any]:
+        assert databases == ["d"]
+        return [one for one in rows if f"d.{one[1]}" in tables]
+
+    def agree(views: Collection[str]) -> bool:
+        asked.append(sorted(views))
+        return True
+
+    claimed = Claimed(60.0, NOW * 1_000, frozenset({VERSION}))
+    repeat = Repeat("d.t", "_block", claimed, inserted=1, untouched=False)
+    server = cast("Any", Server(REPLICATED, parts_of_it=Parts(1, 0)))
+    server.ask = ask
+    assert room_behind(server, repeat, lambda *_: 10, agree) == 9
+    assert asked == [["d.v", "d.w"]]
+    assert room_behind(server, repeat, lambda *_: 0, agree) < 0  # m has forgotten it
+    assert len(asked) == 1
+
+
 class Replicas:
     """Stand for connections to replicas, behind one address or not."""
 
@@ -230,7 +280,7 @@ def test_whether_replicas_agree_on_a_views_tokens(
 
 
 @pytest.mark.parametrize("balanced", [True, False])
-def test_a_replica_that_does_not_answer_agrees_to_nothing(*, balanced: bool) -> None:
+def test_a_replica_that_does_not_answer_is_named(*, balanced: bool) -> None:
     running = cast("Any", Running(cast("Any", None)))
     assert running.agree("d.t", ["d.v"])  # nobody else is asked
     running._alone = False
@@ -238,7 +288,9 @@ def test_a_replica_that_does_not_answer_agrees_to_nothing(*, balanced: bool) -> 
         running._balancer = Replicas([], "no answer")
     else:
         running._replicas = [Replicas([]), Replicas("no answer")]
-    assert not running.agree("d.t", ["d.v"])
+    named = r"replica r1 \(no answer\)" if balanced else "replica http://r does not answer"
+    with pytest.raises(ReplicaSilent, match=f"{named}.*: it may give rows .* another token"):
+        running.agree("d.t", ["d.v"])
 
 
 def row(name: str, full: str, *views: tuple[str, str], create: str = "") -> Sequence[Any]:
