@@ -26,6 +26,7 @@ from loader.clickhouse.table_state_sql import (
 from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers, with_unseen
 from loader.clickhouse.unconfirmed_parts import (
     ReplicaState,
+    compare_counts,
     count_fetched,
     replica_state,
     why_unconfirmed,
@@ -250,10 +251,10 @@ class Tables:
             shrank = "its newest parts disappeared" if 0 <= newest < since else ""
             fewer = why_fewer(block.table, [of.vanish, removed, shrank], self.evidence)
             if not fewer:
-                again, lacks = self.counted_whole(*mine, of, self.evidence.unmasked)
-                unconfirmed = unconfirmed or lacks
-                if not lacks and again.get(block.id, 0) != counted:
-                    fewer = "queries now show other rows of it than a moment ago, or masked ones"
+                whole = self.counted_whole(*mine, of, self.evidence.unmasked)
+                again = partial(self.counted, *mine)
+                fewer, others = compare_counts(block.id, counted or 0, whole, again)
+                unconfirmed = unconfirmed or others
         room, untouched = 0, inserted == 0 and not of.loses_parts(logged=parts is not None)
         if deletes:
             # A part that a mutation empties goes with its token; the newest's counter, too.

@@ -21,7 +21,7 @@ from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
 from relay.clickhouse.replica_log import MAY_HAVE_READ_LOG, READ_WHOLE_LOG, SEES_LOGS, empty_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from loader.clickhouse.ledger import Claimed
 
@@ -178,6 +178,36 @@ def _why_behind(
     return (
         "may not have read the first entry of its replication log (the user needs "
         f"{SEES_LOGS} on system.zookeeper to tell)"
+    )
+
+
+def compare_counts(
+    block: str,
+    counted: int,
+    whole: tuple[Mapping[str, int], str],
+    count: Callable[[], Mapping[str, int]],
+) -> tuple[str, str]:
+    """Return why a count of fewer rows than a block has proves nothing, and why others may come.
+
+    "": it proves it, and none come. Masked rows stay masked; what was fetched between the two
+    counts is shown from then on.
+
+    Args:
+        block: its id.
+        counted: its rows, as queries show them.
+        whole: what was counted next, masked rows too, as of `count_fetched`.
+        count: counts once more as at first.
+
+    Raises:
+        Unavailable, Refused: as `count`.
+    """
+    again, lacks = whole
+    if lacks or again.get(block, 0) == counted:
+        return "", lacks
+    came = count().get(block, 0) > counted
+    return (
+        "queries now show other rows of it than a moment ago, or masked ones",
+        "more of its rows came while they were counted" if came else "",
     )
 
 

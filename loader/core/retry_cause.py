@@ -27,7 +27,7 @@ class RetryCause(StrEnum):
     """The replica that was asked has not made an ALTER that others have."""
     UNCONFIRMED = "unconfirmed"
     """The rows are there, and the replica does not know yet whether Keeper has them; or some are
-    missing, and it has still to fetch parts."""
+    missing, and it has still to fetch parts, or fetched some just now."""
     OTHERS_INSERTED = "others inserted"
     """So much was inserted by others that the table may have forgotten the block's token."""
     NO_TABLE = "no table"

@@ -13,6 +13,7 @@ from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.unconfirmed_parts import (
     LOOKED_SECONDS,
     ReplicaState,
+    compare_counts,
     count_fetched,
     replica_state,
     why_unconfirmed,
@@ -101,6 +102,38 @@ def test_whether_a_replica_has_fetched_all(
     found, said = count_fetched(lambda _, **__: next(answers), "SELECT", "d.t", ["b", "c"])
     assert (found, why in said) == ({} if why else {"b": 4}, True)
     assert bool(said) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("counted", "whole", "last", "proves", "why"),
+    [
+        (40, ({"b": 40}, ""), None, True, ""),
+        (0, ({}, ""), None, True, ""),
+        (40, ({}, "behind"), None, True, "behind"),
+        (40, ({"b": 100}, ""), {"b": 40}, False, ""),  # masked ones
+        (40, ({}, ""), {}, False, ""),  # they went
+        (0, ({"b": 100}, ""), {"b": 100}, False, "came while"),
+        (0, ({"b": 60}, ""), {"b": 100}, False, "came while"),
+        (40, ({"b": 100}, ""), {"b": 60}, False, "came while"),  # others of them are masked
+    ],
+)
+def test_rows_that_come_between_two_counts_are_no_masked_ones(
+    counted: int,
+    whole: tuple[dict[str, int], str],
+    last: dict[str, int] | None,
+    why: str,
+    *,
+    proves: bool,
+) -> None:
+    """A replica fetched them just then, and the block was parked."""
+
+    def count() -> dict[str, int]:
+        assert last is not None, "it is not counted again"
+        return last
+
+    fewer, others = compare_counts("b", counted, whole, count)
+    assert (bool(fewer), bool(others)) == (not proves, bool(why))
+    assert why in others
 
 
 def test_who_may_not_ask_what_a_replica_has_fetched() -> None:

@@ -4,12 +4,13 @@ proves nothing, as its table has forgotten the block's token."""
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.tables import Tables
 from loader.core.positions import Unsure
 from loader.core.retry_cause import RetryCause
 from loader.journal.startup import ledger_of
@@ -75,3 +76,31 @@ def test_a_replica_that_has_fetched_all_is_believed(
     with contextlib.closing(Worker(journal.settings(url=rig.replicas[0].url))) as worker:
         answer_lost(worker, [block], sent=False)
         assert outcomes(worker.load([block])) == ["loaded"]
+
+
+def test_rows_that_come_while_they_are_counted(
+    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second count had them: they were taken for masked ones, and the block was parked."""
+    table = f"d{app}.t"
+    rig.make(table, STAMPED, f"ORDER BY id {NO_WINDOW}")
+    first, second, _ = rig.replicas
+    journal.quorum = None
+    (block,) = journal.seal(table, batch(0, ROWS))
+    with contextlib.closing(Worker(journal.settings(url=first.url))) as worker:
+        answer_lost(worker, [block])
+    settings = journal.settings(url=second.url)
+    for one in (table, f"{settings.loader.database}.ledger"):
+        second.command(f"SYSTEM SYNC REPLICA {one}")
+    count, early = Tables.counted, iter([dict[str, int]()])
+
+    def counted(tables: Tables, *asked: Any) -> dict[str, int]:
+        shown = next(early, None)  # before they came
+        return count(tables, *asked) if shown is None else shown
+
+    monkeypatch.setattr(Tables, "counted", counted)
+    with contextlib.closing(Worker(settings)) as worker:
+        (found,) = worker.load([block])
+        assert (found.outcome, found.cause) == ("retry", RetryCause.UNCONFIRMED), found
+        assert outcomes(worker.load([block])) == ["loaded"]
+    assert second.rows(f"SELECT count() FROM {table}") == [(ROWS,)]
