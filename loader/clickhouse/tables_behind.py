@@ -211,11 +211,14 @@ def room_behind(
     Raises:
         Unavailable, Refused: as `evidence` and `agree`.
     """
-    rooms, claimed, ways = [_UNBOUND], repeat.claimed, set[str]()
+    rooms, claimed, ways, shared = [_UNBOUND], repeat.claimed, set[str](), False
     for one in reached(evidence.ask, repeat.table):
-        if one.place == repeat.table or one.engine == KEEPS_NOTHING:
-            continue
         engine = TableEngine(one.engine)
+        if one.place == repeat.table:
+            shared = engine.is_replicated  # else all rows come by this server
+            continue
+        if one.engine == KEEPS_NOTHING:
+            continue
         if not engine.is_merge_tree:  # it has no tokens, or is not seen
             return -1
         if repeat.untouched and not one.partition:
@@ -234,7 +237,7 @@ def room_behind(
             ways.update(one.ways)
         rooms.append(margin(one.engine, one.full) - came)
     room = min(rooms)
-    if room >= 0 and ways and not agree(ways):  # once, and last: each replica is asked
+    if room >= 0 and shared and ways and not agree(ways):  # once, and last: it asks each replica
         return -1
     return room
 

@@ -45,6 +45,7 @@ class Server:
         several: its replicas are more than one.
         alike: the view gives the same tokens on each of them; None: one of them does not answer.
         unmasked: SETTINGS of a SELECT that counts rows.
+        first: engine_full of d.t.
     """
 
     full: str
@@ -54,15 +55,16 @@ class Server:
     several: bool = False
     alike: bool | None = True
     unmasked: str = ""
+    first: str = "MergeTree ORDER BY id"
 
     def ask(self, sql: str, _: int, **about: Any) -> list[Sequence[Any]] | None:
         if "arrayZip" not in sql:
             if "system.parts" in sql:
                 return None if self.numbered is None else [(self.numbered,)]
             return [("d", "v", "", CREATE)]
-        engine = re.split(r"[ (]", self.full)[0]
+        first, engine = (re.split(r"[ (]", full)[0] for full in (self.first, self.full))
         rows = [
-            ("d", "t", "MergeTree", "", "", [("d", "v")], "MergeTree ORDER BY id", "", ALTERED),
+            ("d", "t", first, "", "", [("d", "v")], self.first, "", ALTERED),
             ("d", "v", "MaterializedView", "", CREATE, [], "", "", ALTERED),
             ("d", "m", engine, "", "", [], self.full, self.partition, ALTERED),
         ]
@@ -102,6 +104,7 @@ def facts(
     before: str = VERSION,
 ) -> plan.InsertFacts:
     """What the loader knows of a block of which d.t shows no row."""
+    server.first = full
     asked = cast("Any", Tables(cast("Any", None), "_block", running=cast("Any", server)))
     asked.evidence = server
     asked._replica = lambda *_: ReplicaState(newest)
@@ -190,6 +193,13 @@ def test_another_replica_may_give_a_view_another_token(server: Server, *, repeat
     found = facts(server, newest=SINCE + 1, full=f"{REPLICATED}, of = 't'")
     assert found.inserted == 1
     assert (found.inserted <= found.margin) == repeated
+
+
+def test_rows_that_all_come_by_one_server_have_its_tokens() -> None:
+    """Under a quorum replicas of the block's table were looked for, and that has none: parked."""
+    found = facts(Server(REPLICATED, alike=False, several=True), newest=SINCE + 1, full=REMEMBERS)
+    assert found.inserted == 1
+    assert found.margin >= 1
 
 
 def test_a_replica_without_an_answer_is_waited_for() -> None:
