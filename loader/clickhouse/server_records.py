@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import error_code, failure, is_permanent, one_line
+from loader.clickhouse.client import (
+    ReplicaSilent,
+    error_code,
+    failure,
+    is_permanent,
+    one_line,
+)
 from loader.clickhouse.table_state_sql import (
     DELETES,
     KEPT_MUTATIONS,
@@ -293,6 +299,8 @@ class ServerRecords:
         if not (replicated := int(kinds[0][1])):
             return False
         alone = self.ask(ON_ONE_REPLICA, 0, tables=list(tables))
+        if alone and alone[0][1]:
+            raise ReplicaSilent("Keeper does not say whether another server has the same rows")
         return not alone or int(alone[0][0]) < replicated
 
     def _lost(self) -> str:

@@ -85,10 +85,11 @@ SHARED = (
 )
 """Of these tables: how many share their rows in the cloud, and how many are replicated."""
 ON_ONE_REPLICA = (
-    "SELECT count() FROM system.replicas "
-    "WHERE database || '.' || table IN {tables:Array(String)} AND total_replicas = 1"
+    "SELECT countIf(total_replicas = 1), countIf(total_replicas = 0) FROM system.replicas "
+    "WHERE database || '.' || table IN {tables:Array(String)}"
 )
-"""Of these tables: how many replicated ones have no other replica."""
+"""Of these tables: how many replicated ones have no other replica, and of how many Keeper gives no
+answer, which counts the replicas."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

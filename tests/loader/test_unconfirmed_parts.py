@@ -5,11 +5,14 @@ tests/replicas/test_unconfirmed.py asks a real one.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Claimed
+from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.unconfirmed_parts import (
     LOOKED_SECONDS,
     ReplicaState,
@@ -134,6 +137,32 @@ def test_rows_that_come_between_two_counts_are_no_masked_ones(
     fewer, others = compare_counts("b", counted, whole, count)
     assert (bool(fewer), bool(others)) == (not proves, bool(why))
     assert why in others
+
+
+@pytest.mark.parametrize(
+    ("kinds", "alone", "others"),
+    [
+        ((0, 0), None, False),
+        ((1, 0), None, True),  # what is shared
+        ((0, 1), (1, 0), False),
+        ((0, 2), (1, 0), True),
+        ((0, 1), (0, 1), None),
+    ],
+)
+def test_whether_another_server_has_the_rows_is_keepers_to_say(
+    kinds: tuple[int, int], alone: tuple[int, int] | None, *, others: bool | None
+) -> None:
+    """Without its answer another one seemed to have them, and the block was parked."""
+    answers = iter(filter(None, [kinds, alone]))
+    client: Any = SimpleNamespace(
+        query=lambda *_, **__: SimpleNamespace(result_rows=[next(answers)])
+    )
+    asked = ServerRecords(client, several=False)
+    if others is None:
+        with pytest.raises(ReplicaSilent, match="Keeper does not say"):
+            asked.elsewhere({"d.t"})
+    else:
+        assert asked.elsewhere({"d.t"}) == others
 
 
 def test_who_may_not_ask_what_a_replica_has_fetched() -> None:

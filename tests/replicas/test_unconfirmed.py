@@ -11,13 +11,15 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from loader.blocks.worker import Worker
 from loader.clickhouse import unconfirmed_parts
+from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Ledger
+from loader.clickhouse.server_records import ServerRecords
 from loader.core.entries import NewEntry
 from loader.core.plan import PARKED, PREPARED, Entry
 from loader.core.retry_cause import RetryCause
@@ -202,6 +204,23 @@ def test_a_part_without_an_entry_in_the_log_is_not_inserted_again(
     assert confirmed(replica, filled) == ROWS + others
     assert second.outcome == "parked", second
     assert ("error 394" if kill else "UNKNOWN_STATUS_OF_INSERT") in second.reason
+
+
+def test_keeper_says_who_else_has_the_rows(alone: Rig, replica: Replica, app: str) -> None:
+    """While it was away, another replica seemed to have them, whose log nobody here has."""
+    table = f"d{app}.t"
+    alone.make(table, COLUMNS, "ORDER BY id")
+    with contextlib.closing(replica.client()) as client:
+        asked = ServerRecords(cast("Any", client), several=False)
+        assert not asked.elsewhere({table})
+        alone.lose_coordinator()
+        try:
+            with pytest.raises(ReplicaSilent, match="Keeper does not say"):
+                asked.elsewhere({table})
+        finally:
+            alone.return_coordinator()
+            alone.await_active()
+        assert not asked.elsewhere({table})
 
 
 def seen_by_the_driver(settings: Settings, ledger: Ledger, block: Block) -> bool:
