@@ -55,11 +55,18 @@ MARK = (
     f"GROUP BY app, table, block HAVING {_NOW} = {_HELD}))"
 )
 """Appends a row of {state:String} for each block whose claim holds."""
-_LEFT_OUT = f"arrayMap(block -> concat(block, '{LEFT_OUT}'), {{blocks:Array(String)}})"
+_SETTLED = (
+    "FROM LEDGER WHERE app = {app:String} AND table IN {tables:Array(String)} "
+    "AND block IN arrayConcat({blocks:Array(String)}, "
+    f"arrayMap(block -> concat(block, '{LEFT_OUT}'), {{blocks:Array(String)}})) "
+    "AND state != 'prepared'"
+)
 AGAIN = (
-    "INSERT INTO LEDGER SELECT DISTINCT * FROM LEDGER "  # noqa: S608 - constants
-    "WHERE app = {app:String} AND table IN {tables:Array(String)} AND state != 'prepared' "
-    f"AND block IN arrayConcat({{blocks:Array(String)}}, {_LEFT_OUT}) AND {{all:UInt64}} IN "
+    f"INSERT INTO LEDGER SELECT DISTINCT * {_SETTLED} AND ({_FINAL} OR (block, attempt) IN "  # noqa: S608 - constants
+    f"(SELECT block, max(attempt) {_SETTLED} GROUP BY block)) AND {{all:UInt64}} IN "
     f"(SELECT uniqExact(block) {_OF_BLOCKS} AND state != 'prepared')"
 )
-"""Appends what settles blocks once more, with what is left out of them, if it is there of all."""
+"""Appends what settles blocks once more, with what is left out of them, if it is there of all.
+
+Nothing that settled them before: a block that stands aside has a row of each try, and would have
+each of these once more with every further one."""

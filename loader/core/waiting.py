@@ -30,7 +30,8 @@ SELECT table, block, argMax(state, {_ORDER}) AS st,
     argMaxIf(record != '', {_ORDER}, {RESTS}) AS told,
     argMaxIf(reason, {_ORDER}, {RESTS}) AS why,
     argMaxIf(state, {_ORDER}, {RESTS}) AS rested, rested = 'aside' AS rest,
-    groupUniqArrayIf(claim, state = 'prepared') AS claims, countIf(state = 'aside') AS nth,
+    groupUniqArrayIf(claim, state = 'prepared') AS claims,
+    uniqExactIf(attempt, state = 'aside') AS nth,
     toUnixTimestamp64Milli(maxIf(at, {RESTS})) AS last,
     if(rest, toUnixTimestamp64Milli(minIf(at, state = 'aside')), last) AS since
 FROM LEDGER WHERE app = {{app:String}} AND state != 'position' AND WHICH GROUP BY table, block

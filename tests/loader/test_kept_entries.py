@@ -55,7 +55,7 @@ def test_what_settles_a_block_is_written_once_more(
     """With what was left out of it; and once, of a block that is looked at again and again."""
     settled = ["loaded", f"loaded{LEFT_OUT}", "parked", "aside"]
     before, counts = ledger.entries(blocks), ledger.counts()
-    waiting = [(one.block.id, one.reason, one.since_ms) for one in ledger.waiting()]
+    waiting = ledger.waiting()
     assert ledger.kept_entries(blocks) == before
     assert copies(client, ledger) == dict.fromkeys(settled, 1)
     monkeypatch.setattr(Ledger, "_may_drop", lambda _: True)
@@ -67,7 +67,7 @@ def test_what_settles_a_block_is_written_once_more(
         id_: set(of) for id_, of in before.items()
     }
     assert ledger.counts() == counts
-    assert [(one.block.id, one.reason, one.since_ms) for one in ledger.waiting()] == waiting
+    assert ledger.waiting() == waiting
 
 
 def test_rows_that_were_dropped_meanwhile_are_read_again(
@@ -87,3 +87,25 @@ def test_rows_that_were_dropped_meanwhile_are_read_again(
     assert copies(client, ledger).keys() == {"loaded", f"loaded{LEFT_OUT}", "parked"}
     assert set(copies(client, ledger).values()) == {1}
     assert [one.state for one in ledger.kept_entries(blocks)[blocks[-1].id]] == [PREPARED]
+
+
+def test_a_block_that_is_tried_again_and_again_has_few_rows(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every try that fails sets it aside anew, and wrote once more all that the tries before had.
+
+    It does so for days, where this user may not ask whether the replica may drop rows.
+    """
+    monkeypatch.setattr(Ledger, "_may_drop", lambda _: True)
+    aside, tries = block(ledger, "aside"), 20
+    for attempt in range(1, 2 * tries, 2):
+        ledger.kept_entries([aside])
+        ledger.write([NewEntry(aside, Entry(PREPARED, attempt, f"c{attempt}", rows=10))])
+        ledger.kept_entries([aside])
+        reason = f"too many parts, try {attempt}"
+        over = Entry(ASIDE, attempt + 1, f"a{attempt}", reason=reason, rows=10)
+        ledger.write([NewEntry(aside, over)])
+    # Each a claim, what set it aside, and that once more.
+    assert len(ledger.entries([aside])[aside.id]) == 3 * tries - 1
+    (waits,) = ledger.waiting()
+    assert (waits.tries, waits.reason) == (tries, reason)
