@@ -162,13 +162,11 @@ class Forgotten:
         unseen.update(blocks)
         if not target.stamped(self._stamp):
             return set()
-        return self._or_all(blocks, partial(self._counted_whole, table, target, blocks))
+        return self._or_all(blocks, partial(self._counted_whole, target, blocks))
 
-    def _counted_whole(
-        self, table: str, target: Target, blocks: Mapping[str, Block]
-    ) -> Collection[str]:
+    def _counted_whole(self, target: Target, blocks: Mapping[str, Block]) -> Collection[str]:
         """Those with rows; all of them where rows may come that a replica has still to fetch."""
-        counted, behind = self._tables.counted_whole(table, blocks, target.nature)
+        counted, behind = self._tables.counted_whole(list(blocks.values()), target.nature)
         return blocks if behind else counted
 
     def _has_rows(self, table: str) -> bool:

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from loader.clickhouse.client import (
-    ReplicaSilent,
-    error_code,
-    failure,
-    is_permanent,
-    one_line,
-)
+from loader.clickhouse.client import ReplicaSilent, error_code, failure, is_permanent, one_line
 from loader.clickhouse.table_state_sql import (
     DELETES,
     KEPT_MUTATIONS,

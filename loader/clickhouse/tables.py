@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from loader.clickhouse.ledger import Claimed
     from loader.clickhouse.running_statements import Definition
-    from loader.core.plan import Run
+    from loader.core.plan import Human, Run
     from relay.records_pb2 import Block
 
 _CLOCK_SECONDS = 1
@@ -251,7 +251,7 @@ class Tables:
             shrank = "its newest parts disappeared" if 0 <= newest < since else ""
             fewer = why_fewer(block.table, [of.vanish, removed, shrank], self.evidence)
             if not fewer:
-                whole = self.counted_whole(*mine, of, self.evidence.unmasked)
+                whole = self.counted_whole([block], of, self.evidence.unmasked, run.human)
                 again = partial(self.counted, *mine)
                 fewer, others = compare_counts(block.id, counted or 0, whole, again)
                 unconfirmed = unconfirmed or others
@@ -333,13 +333,13 @@ class Tables:
         return dict(row[0] for rows in asked for row in rows)
 
     def counted_whole(
-        self, table: str, blocks: Collection[str], of: Nature, more: str = ""
+        self, blocks: Sequence[Block], of: Nature, more: str = "", human: Human = "nothing"
     ) -> tuple[dict[str, int], str]:
-        """Return the same, and why the server that counted may lack rows still; "": it has all."""
+        """Return the same of a table's blocks, and why others may be still to come; "": none."""
+        table, ask = blocks[0].table, partial(self._allowed, few=False)
         if of.window.counter != "log":
-            return self.counted(table, blocks, more), ""
-        ask = partial(self._allowed, few=False)
-        return count_fetched(ask, rows_of_blocks(table, self._block_column, more), table, blocks)
+            return self.counted(table, [block.id for block in blocks], more), ""
+        return count_fetched(ask, rows_of_blocks(table, self._block_column, more), blocks, human)
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""

@@ -12,18 +12,22 @@ come: that it shows fewer than a block has proves nothing.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.table_state_sql import LOG_COUNTER, THIS_TABLE
+from loader.core.entries import earliest
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
 from relay.clickhouse.replica_log import MAY_HAVE_READ_LOG, READ_WHOLE_LOG, SEES_LOGS, empty_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from loader.clickhouse.ledger import Claimed
+    from loader.core.plan import Human
+    from relay.records_pb2 import Block
 
     Ask = Callable[..., list[Sequence[Any]] | None]
 
@@ -53,16 +57,39 @@ _UNKNOWN = (
     "whether the replica keeps its rows, and has fetched all of them, is not known (the user needs "
     "SELECT on system.replicas)"
 )
+_DATES_SECONDS = 27 * 3600
+"""By how much the date of a queue's entry may be wrong. ClickHouse keeps it as text without a time
+zone, in that of the server or session that inserts, and reads it in that of the one that asks."""
+FRUITLESS_SECONDS = 3600
+"""After an INSERT: for its part, if it cannot be fetched by then, a person's word does not wait."""
+_AGAIN_SECONDS, _PAUSE_SECONDS = 0.5, 0.05
+"""That a replica is asked again: where others insert all the time it has seldom fetched all."""
 _FETCHED = f"""
 SELECT
     (SELECT groupArray(({READ_WHOLE_LOG}, {MAY_HAVE_READ_LOG}, zookeeper_name, zookeeper_path))
      FROM system.replicas WHERE {THIS_TABLE}),
-    (SELECT sum(inserts_in_queue) FROM system.replicas WHERE {THIS_TABLE}),
+    (SELECT groupArray(one) FROM (QUEUE)),
     (SELECT groupArray(one) FROM (ROWS))
 """  # noqa: S608 - constants
 """ClickHouse answers the subqueries one after the other: the log is read whole, no part of what was
 in it is left to fetch, and these are the rows then. One statement, so that one server answers,
 whichever stands behind the address. An entry stays in the queue until its part is there."""
+_DATED_QUEUE = f"""
+SELECT (new_part_name, toString(create_time, 'UTC')) AS one FROM system.replication_queue
+WHERE {THIS_TABLE} AND type IN ('GET_PART', 'ATTACH_PART')
+    AND (toUnixTimestamp(create_time) >= {{since:Int64}} OR toUnixTimestamp(create_time) = 0)
+    AND NOT ({{vain:Int64}} >= 0 AND last_exception != '' AND create_time <= now() - {{vain:Int64}})
+ORDER BY create_time LIMIT 1
+"""  # noqa: S608 - constants
+"""The oldest part to fetch of those that may have rows of the blocks. An entry has the date of the
+INSERT. One that a replica makes itself, for a part that it lost or as it is new, has that of the
+part in Keeper, which is not older than its rows, or none. So what is dated before the blocks were
+sealed, such as a part that a replica has which is gone, has none of theirs."""
+_WHOLE_QUEUE = f"""
+SELECT (oldest_part_to_get, toString(inserts_oldest_time, 'UTC')) AS one
+FROM system.replicas WHERE {THIS_TABLE} AND inserts_in_queue > 0
+"""  # noqa: S608 - constants
+"""The oldest part to fetch of all, for a user who may not read system.replication_queue."""
 
 
 class ReplicaState(NamedTuple):
@@ -132,26 +159,31 @@ def why_unconfirmed(
 
 
 def count_fetched(
-    ask: Ask, counting: str, table: str, blocks: Collection[str]
+    ask: Ask, counting: str, blocks: Sequence[Block], human: Human
 ) -> tuple[dict[str, int], str]:
     """Count rows by block id, and return why the replica that did may have others to fetch.
 
-    "": it has all that was inserted before, so that none are missing. What others insert just now
-    is in its queue for a moment, too: ask again.
+    "": it has all that was inserted before, so that none are missing.
 
     Args:
         ask: as of `replica_state`.
         counting: loader.clickhouse.table_state_sql.rows_of_blocks.
-        table: as database.table.
-        blocks: ids.
+        blocks: of one table.
+        human: what is said of them. A person's word does not wait for a part which is an hour old
+            and cannot be fetched, as no replica that runs has it.
 
     Raises:
         Unavailable, Refused: as `ask`.
     """
-    sql = _FETCHED.replace("ROWS", counting)
+    told = human in {"absent", "loaded", "discard"}
+    asked: dict[str, Any] = {
+        "since": min(earliest(block) for block in blocks) // 1000 - _DATES_SECONDS,
+        "vain": FRUITLESS_SECONDS if told else -1,
+        **table_parameters(blocks[0].table),
+    }
     found: dict[str, int] = {}
-    for some in in_urls(blocks, len):
-        rows = ask(sql, blocks=some, **table_parameters(table))
+    for some in in_urls([block.id for block in blocks], len):
+        rows = _look(ask, counting, {**asked, "blocks": some})
         if rows is None:
             return {}, _UNKNOWN
         ((replicas, queued, counted),) = rows
@@ -162,12 +194,35 @@ def count_fetched(
     return found, ""
 
 
+def _look(ask: Ask, counting: str, asked: dict[str, Any]) -> list[Sequence[Any]] | None:
+    """Return how the replica is, and what it counts; None where this user may not ask."""
+    for queue in (_DATED_QUEUE, _WHOLE_QUEUE):
+        sql = _FETCHED.replace("QUEUE", queue).replace("ROWS", counting)
+        until = time.monotonic() + _AGAIN_SECONDS
+        while (rows := ask(sql, **asked)) is not None:
+            ((replicas, queued, _),) = rows
+            passes = replicas and (queued or not any(replicas[0][:2]))
+            if not passes or time.monotonic() >= until:
+                return rows
+            time.sleep(_PAUSE_SECONDS)
+    return None
+
+
 def _why_behind(
-    ask: Ask, queued: int, has_read: int, may_have_read: int, keeper: str, path: str
+    ask: Ask,
+    queued: Sequence[tuple[str, str]],
+    has_read: int,
+    may_have_read: int,
+    keeper: str,
+    path: str,
 ) -> str:
     """Return what a replica lacks of what others inserted; "": nothing."""
     if queued:
-        return "has still to fetch parts"
+        part, since = queued[0]
+        return (
+            f"has still to fetch parts, {part} since {since} UTC for the longest "
+            "(system.replication_queue tells why)"
+        )
     if has_read:
         return ""
     if not may_have_read:

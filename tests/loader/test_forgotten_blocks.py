@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -216,10 +216,8 @@ class TroubledTables:
         self._ask("counted", bad=table == "d.bad")
         return {}
 
-    def counted_whole(
-        self, table: str, blocks: Collection[str], _: Nature
-    ) -> tuple[dict[str, int], str]:
-        return self.counted(table, blocks), ""
+    def counted_whole(self, blocks: Sequence[Block], _: Nature) -> tuple[dict[str, int], str]:
+        return self.counted(blocks[0].table, [block.id for block in blocks]), ""
 
     def recorded(self, blocks: Collection[str], _: int) -> set[str]:
         self._ask("recorded", bad="app:d.bad:0:0:1" in blocks)

@@ -5,15 +5,18 @@ tests/replicas/test_unconfirmed.py asks a real one.
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loader.clickhouse import unconfirmed_parts
 from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.server_records import ServerRecords
 from loader.clickhouse.unconfirmed_parts import (
+    FRUITLESS_SECONDS,
     LOOKED_SECONDS,
     ReplicaState,
     compare_counts,
@@ -23,9 +26,12 @@ from loader.clickhouse.unconfirmed_parts import (
     why_unlooked,
 )
 from loader.core.table_rules import nature
+from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from loader.core.plan import Human
 
 CHECKS = "has still to check a part"
 
@@ -81,28 +87,65 @@ def test_why_rows_may_go(doubt: str, recent: Sequence[Sequence[Any]] | None, why
 
 PLACE = ("default", "/t")
 READ, MAY_BE_EMPTY, UNREAD = (1, 0, *PLACE), (0, 1, *PLACE), (0, 0, *PLACE)
+DATE = "2026-11-01 10:20:30"
+QUEUED = [("all_5_5_0", DATE)]
+SEALED_MS = 1_700_000_000_000
+BLOCKS = [Block(id=name, table="d.t", sealed_at_ms=SEALED_MS + n) for n, name in enumerate("bc")]
 
 
+class AskedReplica:
+    """Answers that are made up, in turn, the last one for ever; and what was asked.
+
+    `denied`: a table that this user may not read.
+    """
+
+    def __init__(
+        self,
+        answers: Sequence[Sequence[Any]],
+        empty: Sequence[Sequence[Any]] | None = None,
+        denied: str = "",
+    ) -> None:
+        self._answers, self._empty, self._denied = list(answers), empty, denied
+        self.asked: list[dict[str, Any]] = []
+
+    def __call__(self, sql: str, **asked: Any) -> Any:
+        if self._denied and self._denied in sql:
+            return None
+        if "system.zookeeper" in sql:
+            return self._empty
+        self.asked.append(asked)
+        return [self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica is not asked again."""
+    monkeypatch.setattr(unconfirmed_parts, "_AGAIN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("state", "queued", "empty", "why"),
     [
-        (READ, 0, None, ""),
-        (READ, 1, None, "still to fetch parts"),
-        (UNREAD, 0, None, "has not read its replication log"),
-        (UNREAD, 1, None, "still to fetch parts"),
+        (READ, [], None, ""),
+        (READ, QUEUED, None, f"still to fetch parts, all_5_5_0 since {DATE} UTC"),
+        (UNREAD, [], None, "has not read its replication log"),
+        (UNREAD, QUEUED, None, "still to fetch parts"),
         # Both of an empty log, and of one with a single entry that is not read.
-        (MAY_BE_EMPTY, 0, [("/t",)], ""),
-        (MAY_BE_EMPTY, 0, [], "may not have read the first entry"),
-        (MAY_BE_EMPTY, 0, None, "on system.zookeeper"),
-        (None, 0, None, ""),  # a SharedMergeTree
+        (MAY_BE_EMPTY, [], [("/t",)], ""),
+        (MAY_BE_EMPTY, [], [], "may not have read the first entry"),
+        (MAY_BE_EMPTY, [], None, "on system.zookeeper"),
+        (None, [], None, ""),  # a SharedMergeTree
     ],
 )
 def test_whether_a_replica_has_fetched_all(
-    state: tuple[object, ...] | None, queued: int, empty: Sequence[Sequence[Any]] | None, why: str
+    state: tuple[object, ...] | None,
+    queued: Sequence[tuple[str, str]],
+    empty: Sequence[Sequence[Any]] | None,
+    why: str,
 ) -> None:
-    """The second question is whether its log is empty."""
-    answers = iter([[([state] if state else [], queued, [("b", 4)])], empty])
-    found, said = count_fetched(lambda _, **__: next(answers), "SELECT", "d.t", ["b", "c"])
+    replica = AskedReplica([([state] if state else [], queued, [("b", 4)])], empty)
+    found, said = count_fetched(replica, "SELECT", BLOCKS, "nothing")
     assert (found, why in said) == ({} if why else {"b": 4}, True)
     assert bool(said) == bool(why)
 
@@ -166,8 +209,57 @@ def test_whether_another_server_has_the_rows_is_keepers_to_say(
 
 
 def test_who_may_not_ask_what_a_replica_has_fetched() -> None:
-    found, said = count_fetched(answering(None), "SELECT", "d.t", ["b"])
+    found, said = count_fetched(answering(None), "SELECT", BLOCKS, "nothing")
     assert (found, "SELECT on system.replicas" in said) == ({}, True)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(("queued", "why"), [([], ""), (QUEUED, "still to fetch parts")])
+def test_who_may_not_read_the_queue_is_told_of_all_that_is_in_it(
+    queued: Sequence[tuple[str, str]], why: str
+) -> None:
+    replica = AskedReplica([([READ], queued, [("b", 4)])], denied="system.replication_queue")
+    found, said = count_fetched(replica, "SELECT", BLOCKS, "nothing")
+    assert (found, why in said, bool(said)) == ({} if why else {"b": 4}, True, bool(why))
+
+
+@pytest.mark.parametrize(
+    ("human", "vain"),
+    [
+        ("nothing", -1),
+        ("retry", -1),
+        ("dead", -1),  # also a loader's own
+        *((human, FRUITLESS_SECONDS) for human in ("absent", "loaded", "discard")),
+    ],
+)
+def test_what_of_a_queue_may_have_rows_of_the_blocks(human: Human, vain: int) -> None:
+    """Of entries before the first block was sealed, none, wherever clocks and time zones are off.
+
+    And where a person says what is there, none that the replica has tried to fetch for long.
+    """
+    replica = AskedReplica([([READ], [], [])])
+    assert count_fetched(replica, "SELECT", BLOCKS, human) == ({}, "")
+    (asked,) = replica.asked
+    assert (asked["vain"], asked["blocks"]) == (vain, ["b", "c"])
+    hours = (SEALED_MS // 1000 - asked["since"]) / 3600
+    assert 26 < hours < 48  # from UTC+14 to UTC-12, and two clocks
+
+
+@pytest.mark.parametrize("busy", [([READ], QUEUED, []), ([UNREAD], [], [])])
+def test_a_replica_that_others_insert_into_all_the_time_is_asked_again(
+    busy: Sequence[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has fetched all for a moment at a time, and a block waited for one of these."""
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks), sleep=lambda _: None)
+    monkeypatch.setattr(unconfirmed_parts, "time", clock)
+    monkeypatch.setattr(unconfirmed_parts, "_AGAIN_SECONDS", 5)
+    whole = [READ], [], [("b", 4)]
+    replica = AskedReplica([busy, busy, whole])
+    assert count_fetched(replica, "SELECT", BLOCKS, "nothing") == ({"b": 4}, "")
+    behind = AskedReplica([busy])
+    assert count_fetched(behind, "SELECT", BLOCKS, "nothing")[1]
+    assert len(behind.asked) == 5
 
 
 @pytest.mark.parametrize(

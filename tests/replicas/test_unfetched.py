@@ -4,11 +4,13 @@ proves nothing, as its table has forgotten the block's token."""
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from loader.blocks.worker import Worker
+from loader.clickhouse import unconfirmed_parts
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.tables import Tables
 from loader.core.positions import Unsure
@@ -21,12 +23,18 @@ from tests.loader.test_work import outcomes
 from tests.replicas.journal import STAMPED
 
 if TYPE_CHECKING:
+    from loader.core.plan import Human
+    from relay.records_pb2 import Block
     from tests.replicas.journal import Replicated
     from tests.replicas.rig import Rig
 
 pytestmark = pytest.mark.long  # three servers and their coordinator, half a minute
 
 ROWS = 100
+DAYS_MS = 2 * 86_400_000
+"""More than by what the dates of a replica's queue may be wrong."""
+TO_FETCH = "still to fetch parts"
+TRIED = "SELECT count() > 0 FROM system.replication_queue WHERE last_exception != ''"
 NO_WINDOW = "SETTINGS replicated_deduplication_window = 0"
 
 
@@ -63,6 +71,63 @@ def test_rows_that_a_replica_has_still_to_fetch_are_waited_for(
     for one in rig.replicas:
         one.command(f"SYSTEM SYNC REPLICA {table}")
         assert one.rows(f"SELECT count() FROM {table}") == [(ROWS + others,)], one.name
+
+
+def test_parts_from_before_a_block_was_sealed_are_not_waited_for(
+    rig: Rig, journal: Replicated, app: str
+) -> None:
+    """A replica waited for ever for a part that a dead one has, and each block waited with it."""
+    table = f"d{app}.t"
+    rig.make(table, STAMPED, f"ORDER BY id {NO_WINDOW}")
+    first, second, _ = rig.replicas
+    second.command(f"SYSTEM STOP FETCHES {table}")
+    first.command(f"INSERT INTO {table} VALUES (-1, 'other', '')")
+    journal.quorum = None
+    today, later = journal.seal(table, batch(0, ROWS), batch(ROWS, ROWS))
+    later.sealed_at_ms += DAYS_MS
+    with contextlib.closing(Worker(journal.settings(url=second.url))) as worker:
+        answer_lost(worker, [today, later], sent=False)
+        second.command(f"INSERT INTO {table} VALUES (-2, 'own', '')")  # the counter tells nothing
+        wait_until(lambda: TO_FETCH in worker.load([today])[0].reason, "the log's entry")
+        assert outcomes(worker.load([later])) == ["loaded"]
+        (found,) = worker.load([today])
+    assert (found.outcome, found.cause) == ("retry", RetryCause.UNCONFIRMED), found
+    assert re.search(f"{TO_FETCH}, \\S+ since [0-9: -]{{19}} UTC", found.reason), found
+
+
+def test_a_part_that_cannot_be_fetched_does_not_keep_a_person_from_deciding(
+    rig: Rig, journal: Replicated, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No replica that runs has it: the wait for it had no end, whatever a person said."""
+    table = f"d{app}.t"
+    rig.make(table, STAMPED, f"ORDER BY id {NO_WINDOW}")
+    first, second, third = rig.replicas
+    for one in (second, third):
+        one.command(f"SYSTEM STOP FETCHES {table}")
+    first.command(f"INSERT INTO {table} VALUES (-1, 'other', '')")
+    journal.quorum = None
+    given_up, inserted = journal.seal(table, batch(0, ROWS), batch(ROWS, ROWS))
+    with contextlib.closing(Worker(journal.settings(url=second.url))) as worker:
+        answer_lost(worker, [given_up, inserted], sent=False)
+        second.command(f"INSERT INTO {table} VALUES (-2, 'own', '')")  # the counter tells nothing
+        first.kill()
+        for one in (second, third):
+            one.command(f"SYSTEM START FETCHES {table}")
+        failed = f"{TRIED} AND table = 't' AND database = 'd{app}'"
+        wait_until(lambda: second.rows(failed) == [(1,)], "a fetch that fails")
+        said: dict[Human, Block] = {"discard": given_up, "absent": inserted}
+        for human, block in said.items():  # it may pass by itself yet
+            (found,) = worker.load([block], human=human)
+            assert (found.outcome, found.cause) == ("retry", RetryCause.UNCONFIRMED), found
+        monkeypatch.setattr(unconfirmed_parts, "FRUITLESS_SECONDS", 0)
+        assert outcomes(worker.load([inserted], human="retry")) == ["retry"]
+        ends = [outcomes(worker.load([block], human=h)) for h, block in said.items()]
+    assert ends == [["discarded"], ["loaded"]]
+    first.start()
+    rig.await_active()
+    for one in rig.replicas:
+        one.command(f"SYSTEM SYNC REPLICA {table}")
+        assert one.rows(f"SELECT count() FROM {table}") == [(ROWS + 2,)], one.name
 
 
 def test_a_replica_that_has_fetched_all_is_believed(
