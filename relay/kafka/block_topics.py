@@ -1,9 +1,8 @@
 """Finds or creates the block topic of each table, and remembers which tables have none and why.
 
 Receives tables, gives the topic of each. What the brokers say against one table's topic is that
-table's affair: its messages become dead letters with the reason, and the others' rows go on. So it
-is if the topic cannot be made or grown now, or a partition of it is dark: it takes no records, as
-brokers with its copies are away. Then the table's messages wait.
+table's affair: its messages become dead letters with the reason. While it cannot be made or grown,
+or a partition of it is dark (no broker takes records there), they wait. The others' rows go on.
 """
 
 from __future__ import annotations
@@ -113,8 +112,8 @@ class BlockTopics:
         """Find those of these tables' topics that are there; none is made."""
         of = {table: names.blocks_topics(self._app, table) for table in tables}
         absent, ready = self._topics.look_for({name for either in of.values() for name in either})
-        for table, (plain, _) in of.items():
-            topic = names.blocks_topic(self._app, table) if plain in absent else plain
+        for table, (plain, dashed) in of.items():
+            topic = dashed if plain in absent else plain
             if topic in ready:
                 self._found[table] = topic
 
@@ -162,18 +161,17 @@ class BlockTopics:
         """As `ensure`; return the tables for which the brokers could not do so now, and why."""
         refused: dict[str, ConfigError | Refused] = {}
         silent: dict[str, Unavailable] = {}
-        wanted = {
-            names.blocks_topic(self._app, table): names.blocks_topics(self._app, table)
-            for table in tables
-            if table not in self._refused
-        }
-        absent = (
-            self._topics.make_block_topics(wanted, self._least) if len(wanted) > 1 else set[str]()
-        )
+        of = {table: names.blocks_topics(self._app, table) for table in tables}
+        new = of.keys() - self._refused.keys()  # of what was refused, each says why by itself
+        absent = set[str]()
+        if len(new) > 1:
+            wanted = {names.blocks_topic(self._app, table): of[table] for table in new}
+            absent = self._topics.make_block_topics(wanted, self._least)
+        elif of:
+            absent, _ = self._topics.look_for({name for either in of.values() for name in either})
         begun = self._clock()
         # Those that are there first: they need no broker that makes topics.
-        is_absent = {t: absent.issuperset(names.blocks_topics(self._app, t)) for t in tables}
-        for table in sorted(tables, key=lambda t: (is_absent[t], t)):
+        for table in sorted(tables, key=lambda t: (absent.issuperset(of[t]), t)):
             if silent and self._clock() - begun > _SINGLY_SECONDS:
                 silent[table] = next(iter(silent.values()))
                 continue
@@ -361,14 +359,16 @@ class BlockTopics:
     def _ensured(self, table: str, absent: Collection[str]) -> str:
         """Create the table's block topic if it is missing; return its name.
 
-        `absent`: names that no topic had a moment ago. A table that has a topic by its plain name,
-        as earlier versions gave it, keeps that.
+        `absent`: names that no topic had a moment ago. A table keeps the topic that it has by the
+        other name: from an earlier version, or because another table's was in the way.
         """
         plain, dashed = names.blocks_topics(self._app, table)
         wanted = names.blocks_topic(self._app, table)
-        as_before = wanted == dashed and plain not in absent
-        if as_before and self._topics.describe(plain) is not None:
-            wanted = plain
+        if wanted == dashed:
+            if plain not in absent and self._topics.describe(plain) is not None:
+                wanted = plain
+        elif plain in absent and dashed not in absent and self._topics.look_for({dashed})[1]:
+            wanted = dashed
         try:
             self._topics.ensure_block_topic(wanted, self._least)
         except Refused as error:

@@ -109,6 +109,24 @@ def test_topics_of_many_tables(bootstrap: str, app: str) -> None:
     assert looks == [40, 1], "all of them at once, and the one that has its plain name"
 
 
+@pytest.mark.parametrize("beside", [[], ["shop.t"]], ids=["alone", "with-another"])
+def test_a_dashed_topic_is_found_and_no_plain_one_made(
+    bootstrap: str, app: str, beside: list[str]
+) -> None:
+    """As another table's was in the way when it was made. Whether it is so still only a controller
+    says, which may be away."""
+    admin, source = AdminClient({"bootstrap.servers": bootstrap}), f"{app}.source"
+    dashed = names.blocks_topics(app, "shop.my_t")[1]
+    create_topics(admin, NewTopic(source, PARTITIONS, 1), NewTopic(dashed, PARTITIONS, 1))
+    topics = looking_at(bootstrap, app, source)
+    topics.source()
+    asked = counted(topics)
+    found = BlockTopics(app, topics)
+    found.ensure(["shop.my_t", *beside])
+    assert found.of("shop.my_t") == dashed
+    assert asked == [1 for _ in beside]
+
+
 @pytest.mark.parametrize("times", [2, 5])
 def test_one_that_is_listed_late_is_not_created_again(bootstrap: str, app: str, times: int) -> None:
     """A broker learns of a new topic a moment after the controller has answered."""

@@ -308,7 +308,7 @@ def test_topics_that_cannot_be_had_now_take_a_small_share(count: int, *, narrow:
     assert now - back < 90
 
 
-@pytest.mark.parametrize("table", ["a.d", "a_b.c"])
+@pytest.mark.parametrize("table", ["a.d", "a_b.c", "a.b_c"])
 def test_a_topic_that_is_there_waits_for_no_controller(table: str) -> None:
     """Its table's first message comes while another topic cannot be made. Red before: it waited
     for the next try to make that, four times as long as the last one had taken."""
@@ -329,8 +329,41 @@ def test_a_topic_that_is_there_waits_for_no_controller(table: str) -> None:
     assert found.have({"a.b", table, "a.c"}) == {"a.b", "a.c"}
     assert found.of(table) == topics.there[-1]
     assert found.have({"a.b", table, "a.c"}) == {"a.b", "a.c"}
-    assert topics.looked == [{plain, dashed, *names.blocks_topics("app", "a.c")}], "once"
+    assert topics.looked[1:] == [{plain, dashed, *names.blocks_topics("app", "a.c")}], "once"
     assert topics.tried == [TOPIC["a.b"]], "nothing is made"
+
+
+@pytest.mark.parametrize("beside", [set(), {"a.b"}], ids=["alone", "with-others"])
+def test_a_topic_that_had_to_be_dashed_is_found_without_a_controller(beside: set[str]) -> None:
+    """Red before: only a controller that refuses the plain name led to the dashed one, so the table
+    waited until one was back."""
+    plain, dashed = names.blocks_topics("app", "a.b_c")
+    topics = Topics(dashed, says={plain: AWAY, TOPIC["a.b"]: AWAY})
+    found = of(topics)
+    assert found.have({"a.b_c", *beside}) == beside
+    assert found.of("a.b_c") == dashed
+    assert plain not in topics.tried
+
+
+def test_a_dashed_topic_that_may_be_written_now_is_found_without_a_controller() -> None:
+    plain, dashed = names.blocks_topics("app", "a.b_c")
+    no = Refused("may not write", "grant it", code=KafkaError.POLICY_VIOLATION)
+    topics = Topics("app.blocks.a_b.c", dashed, says={dashed: no})
+    found = of(topics)
+    found.ensure(["a.b_c"])
+    assert "may not write" in found.refusal("a.b_c")
+    topics.says = {plain: AWAY}
+    found.retry()
+    assert (found.of("a.b_c"), found.refusal("a.b_c")) == (dashed, "")
+
+
+def test_a_dashed_name_of_which_this_user_may_know_nothing_is_left_alone() -> None:
+    """Negative control: the right may be for the plain name alone, and nothing is in its way."""
+    plain, dashed = names.blocks_topics("app", "a.b_c")
+    no = Refused("may not describe", "grant it", code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    found = of(Topics(dashed, says={dashed: no}))
+    found.ensure(["a.b_c"])
+    assert found.of("a.b_c") == plain
 
 
 def test_a_topic_that_is_there_and_may_not_be_written_is_judged_in_its_turn() -> None:
