@@ -803,6 +803,24 @@ def test_a_person_who_found_the_rows(shop: Shop) -> None:
     assert f"{gone.id} is loaded, but the server recorded 0 rows of 10" in text
 
 
+def test_a_person_who_found_the_rows_of_one_of_two(shop: Shop) -> None:
+    """Their view failed in one INSERT: of the other block it is a gap, whatever they said."""
+    table = shop.table()
+    shop.view(table, "n UInt64, CONSTRAINT few CHECK n < 5")
+    block, said = shop.block(table), shop.block(table)
+    shop.claim(block, said)
+    with pytest.raises(Exception, match="VIOLATED_CONSTRAINT"):
+        shop.insert(block, said)
+    shop.mark(block, said, state="parked", reason="it could not be told")
+    shop.mark(said, reason=names.SAID_LOADED)
+    shop.mark(block)
+    kinds, text = shop.judge(block, said)
+    assert kinds == [AnomalyKind.GAP], text
+    lacks = f"view {table}_view failed with error 469 and no later INSERT brought it the rows"
+    assert f"block {block.id} is loaded, but {lacks}" in text
+    assert f"{table}: {lacks}: only a person says that it is loaded: 1 block ({said.id})" in text
+
+
 def test_a_block_is_not_late_for_what_the_questions_take(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

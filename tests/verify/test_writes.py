@@ -210,6 +210,37 @@ def test_a_person_who_decided_about_a_view() -> None:
     assert judged(viewed(first, history=replace(said, said=False)))[0] == [AnomalyKind.GAP]
 
 
+SAID = replace(LOADED, asked=True, said=True)
+WORD = "only a person says that it is loaded"
+
+
+def of_which_b_is_said(*statements: Statement, facts: TableFacts = PLAIN) -> TableWrites:
+    of = table(*statements, names=(A, B))
+    return replace(of, facts=facts, ledger={A: LOADED, B: SAID})
+
+
+def test_a_person_who_decided_about_one_block_of_a_failed_view() -> None:
+    """Red before: the line named the other block and no view, and nothing told what it lacks."""
+    failed = replace(statement(2_000, 20, 20, A, B, finished=False), views={V: ViewRun(False, 252)})
+    of = replace(of_which_b_is_said(failed, facts=VIEWED), counted={A: 10, B: 10})
+    lacks = f"view {V} failed with error 252 and no later INSERT brought it the rows"
+    line = f"{T}: {lacks}: {WORD}: 1 block ({B})"
+    assert judged(of) == ([AnomalyKind.GAP], f"block {A} is loaded, but {lacks}\n{line}")
+    assert judged(replace(of, ledger=dict.fromkeys((A, B), SAID))) == ([], line.replace(B, A))
+
+
+@pytest.mark.parametrize("facts", [PLAIN, MERGING])
+def test_a_person_who_decided_about_rows_of_one_block(facts: TableFacts) -> None:
+    """The other was inserted alone since: it lacks nothing, whatever theirs does."""
+    failed = vanished(1_000, 0, A, B, finished=False)
+    line = f"{T}: the server did not record all of its rows: {WORD}: 1 block ({B})"
+    alone = statement(2_000, 10, 10, A)
+    assert judged(of_which_b_is_said(failed, alone, facts=facts)) == ([], line)
+    found, text = judged(of_which_b_is_said(failed, facts=facts))
+    assert found == [AnomalyKind.GAP]
+    assert text == f"block {A} is loaded, but the server recorded 0 rows of 10\n{line}"
+
+
 @pytest.mark.parametrize(
     ("removed", "history", "kinds"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.anomaly import AnomalyKind
@@ -55,6 +56,18 @@ class TableWrites:
     def history(self, block: str) -> History:
         """Return what the ledger says of the block."""
         return self.ledger.get(block, NOTHING)
+
+
+class _Lack(NamedTuple):
+    """What the record lacks of some blocks.
+
+    Attributes:
+        text: of these.
+        of_any: in words that are the same for blocks of any size, so that one line tells of many.
+    """
+
+    text: str
+    of_any: str
 
 
 class Writes:
@@ -150,22 +163,22 @@ class Writes:
         return removals[-1] if removals else None
 
     def _lost(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """Rows that the record lacks of loaded blocks; where a person called them so, a line."""
+        """What the record lacks of loaded blocks; of those that a person called so, a line."""
         histories = {block: self._table.history(block) for block in group.blocks}
         if any(one.state != "loaded" for one in histories.values()):
             return
-        found = list(self._lacking(group, histories))
-        if found and any(one.said for one in histories.values()):
-            self._tally.add(
-                "the server did not record all of its rows: only a person says that it is loaded",
-                min(group.blocks),
-            )
-        else:
-            yield from found
+        said = {block for block, one in histories.items() if one.said}
+        # With a tally of its own: what is not judged is told below, of the blocks that are left.
+        lack = self._lacking(group, UnjudgedTally(self._table.name)) if said else None
+        if lack:
+            self._tally.add(f"{lack.of_any}: only a person says that it is loaded", min(said))
+            group = StatementGroup(group.blocks - said, group.statements)
+        lack = self._lacking(group, self._tally)
+        if lack:
+            text = f"{_named(group)} is loaded, but {lack.text}"
+            yield UnplacedAnomaly(AnomalyKind.GAP, text, self._partition(group))
 
-    def _lacking(
-        self, group: StatementGroup, histories: Mapping[str, History]
-    ) -> Iterator[UnplacedAnomaly]:
+    def _lacking(self, group: StatementGroup, tally: UnjudgedTally) -> _Lack | None:
         """Fewer rows in parts than the blocks have, or a view that got none of them."""
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
@@ -173,20 +186,15 @@ class Writes:
         engine = self._table.facts.definition
         if not self._were_counted(group) and whole and engine.is_merge_tree:
             few = not self._came(group) if engine.merges_rows else rows < whole
-            doubt = few and self._doubt(histories)
+            doubt = few and self._doubt(group)
             if few and not doubt:
-                yield UnplacedAnomaly(
-                    AnomalyKind.GAP,
-                    f"{_named(group)} is loaded, but the server recorded {rows} rows of {whole}",
-                    self._partition(group),
-                )
-                return
+                text = f"the server recorded {rows} rows of {whole}"
+                return _Lack(text, "the server did not record all of its rows")
             if doubt:
-                self._tally.add(
-                    f"{doubt}: only the ledger says that it is loaded", min(group.blocks)
-                )
-        if self._table.facts.views and whole:
-            yield from self._views(group, histories)
+                tally.add(f"{doubt}: only the ledger says that it is loaded", min(group.blocks))
+        if self._table.facts.views and whole and (text := self._views(group, tally)):
+            return _Lack(text, text)
+        return None
 
     def _came(self, group: StatementGroup) -> bool:
         """Whether an INSERT brought each block: as a part, or to be merged into nothing.
@@ -206,49 +214,44 @@ class Writes:
         """Whether counting has judged all of their rows."""
         return self._table.counted is not None and group.blocks.isdisjoint(self._table.excused)
 
-    def _views(
-        self, group: StatementGroup, histories: Mapping[str, History]
-    ) -> Iterator[UnplacedAnomaly]:
+    def _views(self, group: StatementGroup, tally: UnjudgedTally) -> str:
+        """Return what a view behind the table lacks; empty: nothing is known to lack."""
         runs = [one.views for one in group.statements if one.views is not None]
         for view in sorted({name for one in runs for name in one}):
             of_view = [one[view] for one in runs if view in one]
             if any(one.done for one in of_view):
                 continue
             if _taken_away(view, group):
-                self._tally.add(
+                tally.add(
                     f"view {view} failed with error {of_view[-1].code}, and was dropped or "
                     "replaced since, or this user may not see it: what it lacks is not judged",
                     min(group.blocks),
                 )
             else:
-                yield UnplacedAnomaly(
-                    AnomalyKind.GAP,
-                    f"{_named(group)} is loaded, but view {view} failed with error "
-                    f"{of_view[-1].code} and no later INSERT brought it the rows",
-                    self._partition(group),
+                return (
+                    f"view {view} failed with error {of_view[-1].code} and no later INSERT "
+                    "brought it the rows"
                 )
-                return
         if any(one.finished and one.rows for one in group.statements):
-            return
-        doubt = self._doubt(histories, marked_after_start=True)
+            return ""
+        behind = ", ".join(self._table.facts.views)
+        doubt = self._doubt(group, marked_after_start=True)
         if doubt:
-            behind = ", ".join(self._table.facts.views)
-            self._tally.add(f"{doubt}: what {behind} got is not judged", min(group.blocks))
-            return
+            tally.add(f"{doubt}: what {behind} got is not judged", min(group.blocks))
+            return ""
         codes = sorted({one.code for one in group.statements if one.code})
         with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
-            f"{_named(group)} is loaded, but the server recorded no finished INSERT of "
-            f"it{with_error}, so {', '.join(self._table.facts.views)} may lack its rows",
-            self._partition(group),
+        return (
+            f"the server recorded no finished INSERT of it{with_error}, so {behind} may lack its "
+            "rows"
         )
 
-    def _doubt(self, histories: Mapping[str, History], *, marked_after_start: bool = False) -> str:
-        for block, history in histories.items():
-            sealed = self._table.blocks[block].sealed_at_ms
+    def _doubt(self, group: StatementGroup, *, marked_after_start: bool = False) -> str:
+        for block in group.blocks:
             doubt = self._table.recorded.reach.doubt(
-                sealed, history.loaded_ms, marked_after_start=marked_after_start
+                self._table.blocks[block].sealed_at_ms,
+                self._table.history(block).loaded_ms,
+                marked_after_start=marked_after_start,
             )
             if doubt:
                 return doubt
