@@ -16,6 +16,8 @@ seconds=${ROLL_OUT_SECONDS:-600}
 doctor=batch.kubernetes.io/job-name=doctor
 part_of=app.kubernetes.io/part-of=block-relay
 program=app.kubernetes.io/name
+is_ready='{.status.conditions[?(@.type=="Ready")].status}'
+config='.spec.volumes[?(@.name=="config")].configMap.name'
 
 kubectl() {
   command "${KUBECTL:-kubectl}" "$@"
@@ -91,22 +93,46 @@ apply_in_order() {
   done
 }
 
+# The app that a ConfigMap's relay.toml names above its tables; nothing where it cannot be told.
+app_in() {
+  [ -z "$1" ] ||
+    in_namespace get configmap "$1" --ignore-not-found --output 'jsonpath={.data.relay\.toml}' |
+    sed -n -e '/^[[:space:]]*\[/q' \
+      -e "s/^[[:space:]]*app[[:space:]]*=[[:space:]]*[\"']\([^\"']*\).*/\1/p"
+}
+
+# Whether one of these pods is ready and of the overlay's app, or of one that cannot be told: each
+# is `status of Ready:name of its ConfigMap`.
+one_is_ready() {
+  for pod in $1; do
+    case $pod in
+      True:*)
+        app=$(app_in "${pod#True:}")
+        if [ -z "$wanted" ] || [ -z "$app" ] || [ "$app" = "$wanted" ]; then
+          return 0
+        fi
+        ;;
+    esac
+  done
+  return 1
+}
+
 kubectl apply --kustomize "$(dirname "$0")/namespace"
 require_secrets
 ask_doctor
-# A loader is ready only when a relay has made the journal, so the first time it cannot be waited for.
-# The pods say it: relays that a new version is to mend may all be unready beside a loader that runs,
-# and a StatefulSet that was deleted with --cascade=orphan, and is made anew, counts none at first.
-ready=$(in_namespace get pods --selector "$program in (relay, loader)" --output \
-  jsonpath='{.items[*].status.conditions[?(@.type=="Ready")].status}')
-case $ready in
-  *True*)
-    apply_in_order
-    ;;
-  *)
-    echo "roll-out: neither relay nor loader is ready, so everything is applied at once"
-    kubectl apply --kustomize "$overlay"
-    ;;
-esac
+# A loader is ready only when a relay has made its app's journal, so the first time, and the first
+# time under a new app name, it cannot be waited for. What runs for another app reads nothing that
+# this one's relays write. The pods say it: relays that a new version is to mend may all be unready
+# beside a loader that runs, and a StatefulSet that was deleted with --cascade=orphan, and is made
+# anew, counts none at first.
+wanted=$(app_in "$(in_namespace get job doctor --output "jsonpath={.spec.template$config}")")
+pods=$(in_namespace get pods --selector "$program in (relay, loader)" --output \
+  "jsonpath={range .items[*]}$is_ready:{$config}{\"\n\"}{end}")
+if one_is_ready "$pods"; then
+  apply_in_order
+else
+  echo "roll-out: neither relay nor loader of this app is ready, so everything is applied at once"
+  kubectl apply --kustomize "$overlay"
+fi
 wait_for_pods "$part_of"
 echo "roll-out: every pod runs as applied"

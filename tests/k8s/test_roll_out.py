@@ -1,7 +1,7 @@
 """k8s/roll-out.sh: again and again, part after part, no further than a doctor that fails.
 
 A program in kubectl's place keeps what a server would: which Secrets and Jobs there are, that a
-Job cannot be changed, and how the doctor ends.
+Job cannot be changed, how the doctor ends, and that a loader is ready when its app has a journal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ state = Path({state!r})
 words = [w for w in sys.argv[1:] if w not in ("--namespace", "block-relay")]
 with (state / "calls").open("a") as calls:
     print(*words, file=calls)
-ends = (state / "ends").read_text()
+ends, app = (state / "ends").read_text(), (state / "app").read_text()
 job = state / "job"
 match words:
     case ["get", "secret", name, *_]:
@@ -40,13 +40,22 @@ match words:
         if job.exists():
             sys.exit("The Job doctor is invalid: spec.template: field is immutable")
         job.write_text(ends)
-    case ["apply", *_]:
-        pass
+    case ["apply", _, where, *selector]:
+        everything = where.endswith("overlays/small") and not selector
+        if everything or selector[1:] == ["app.kubernetes.io/name=relay"]:
+            with (state / "journals").open("a") as journals:
+                print(app, file=journals)
     case ["get", "pods", "--selector", wanted, *_] if " in (" in wanted:
         if (state / "away").exists():
             sys.exit("Unable to connect to the server")
         pods = [line.split() for line in (state / "pods").read_text().splitlines()]
-        print(*(is_ready for name, is_ready in pods if name in wanted))
+        for name, is_ready, of in pods:
+            if name in wanted:
+                print(is_ready, of, sep=":")
+    case ["get", "configmap", name, "--ignore-not-found", *_]:
+        print((state / name).read_text() if (state / name).exists() else "")
+    case ["get", "job", _, _, output] if "volumes" in output:
+        print((state / "config").read_text())
     case ["get", "job", *_]:
         print("SuccessCriteriaMet" if ends == "Complete" else "FailureTarget")
         print(ends)
@@ -59,7 +68,9 @@ match words:
         print(*(one for one in every if one.endswith(name)))
     case ["rollout", "status", what, *_]:
         stuck = state / "stuck"
-        sys.exit(1 if stuck.exists() and stuck.read_text() == what else 0)
+        if stuck.exists() and stuck.read_text() == what:
+            sys.exit(1)
+        sys.exit("loader" in what and app not in (state / "journals").read_text().split())
 '''
 
 
@@ -74,11 +85,19 @@ class Cluster:
         self.kubectl.write_text(PLAYED.format(python=sys.executable, state=str(directory)))
         self.kubectl.chmod(0o755)
         self.doctor_ends("Complete")
+        (directory / "journals").write_text("shop\n")
+        self.overlay_has("shop", "relay-config-0", 'app = "shop"\n')
         self.pods_are_ready(relay="True", loader="True")
 
-    def pods_are_ready(self, **pods: str) -> None:
+    def overlay_has(self, app: str, config: str, toml: str) -> None:
+        """Its configuration, under this name."""
+        (self.state / "app").write_text(app)
+        (self.state / "config").write_text(config)
+        (self.state / config).write_text(toml)
+
+    def pods_are_ready(self, config: str = "relay-config-0", **pods: str) -> None:
         """Which there are, by program, with the status of the condition Ready."""
-        lines = [f"{program} {status}" for program, status in pods.items()]
+        lines = [f"{program} {status} {config}" for program, status in pods.items()]
         (self.state / "pods").write_text("\n".join(lines))
 
     def doctor_ends(self, how: str) -> None:
@@ -178,7 +197,7 @@ def test_nothing_waits_for_a_loader_where_none_was_ready(
     (cluster.state / "stuck").write_text("statefulset.apps/loader")
     done = cluster.roll_out()
     assert done.returncode == 1, "the wait at the end"
-    assert "neither relay nor loader is ready" in done.stdout
+    assert "neither relay nor loader of this app is ready" in done.stdout
     before = cluster.calls("apply", "rollout")
     assert before.index("apply --kustomize") < min(
         before.index(call) for call in before if call.startswith("rollout")
@@ -201,6 +220,43 @@ def test_the_order_is_kept_beside_whatever_runs(cluster: Cluster, pods: dict[str
     assert not {"apply --kustomize", f"apply --kustomize{OF.format('relay')}"}.intersection(
         cluster.calls("apply")
     )
+
+
+NEW = 'app = "shop2"  # was "shop"\n\n[kafka]\napp = "shop"\n'
+
+
+@pytest.mark.parametrize("relay", ["False", "True"], ids=["relays-that-ended", "relays-that-run"])
+def test_a_new_app_waits_for_no_loader_before_its_relays(cluster: Cluster, relay: str) -> None:
+    """Its journal is theirs to make. Red before: no loader of it got ready, in any run."""
+    cluster.pods_are_ready(relay=relay, loader="True")
+    cluster.overlay_has("shop2", "relay-config-1", NEW)
+    done = cluster.roll_out()
+    assert done.returncode == 0, done.stderr
+    assert "neither relay nor loader of this app is ready" in done.stdout
+    cluster.pods_are_ready("relay-config-1", relay="False", loader="True")
+    assert cluster.roll_out().returncode == 0
+    assert f"apply --kustomize{OF.format('relay')}" in cluster.calls("apply"), "in order again"
+
+
+@pytest.mark.parametrize(
+    ("toml", "there"),
+    [
+        ("  app='shop' # as before\n[kafka]\n", True),
+        ('"app" = "shop"\n[kafka]\napp = "other"\n', True),
+        ('app = "shop2"\n', False),
+    ],
+    ids=["in-other-words", "not-understood", "its-pods-have-a-map-that-is-gone"],
+)
+def test_an_app_is_new_only_where_both_are_known(
+    cluster: Cluster, toml: str, *, there: bool
+) -> None:
+    """Else the order is kept, which is right for the same app."""
+    cluster.overlay_has("shop", "relay-config-1", toml)
+    if not there:
+        (cluster.state / "relay-config-0").unlink()
+    assert cluster.roll_out().returncode == 0
+    assert f"apply --kustomize{OF.format('relay')}" in cluster.calls("apply")
+    assert "apply --kustomize" not in cluster.calls("apply")
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_relays(
