@@ -162,13 +162,14 @@ class BlockTopics:
         refused: dict[str, ConfigError | Refused] = {}
         silent: dict[str, Unavailable] = {}
         of = {table: names.blocks_topics(self._app, table) for table in tables}
-        new = of.keys() - self._refused.keys()  # of what was refused, each says why by itself
+        wanted = {names.blocks_topic(self._app, t): of[t] for t in of.keys() - self._refused.keys()}
         absent = set[str]()
-        if len(new) > 1:
-            wanted = {names.blocks_topic(self._app, table): of[table] for table in new}
-            absent = self._topics.make_block_topics(wanted, self._least)
-        elif of:
-            absent, _ = self._topics.look_for({name for either in of.values() for name in either})
+        if of:
+            absent = (
+                self._topics.make_block_topics(wanted, self._least)
+                if len(wanted) > 1
+                else self._topics.look_for({name for either in of.values() for name in either})[0]
+            )
         begun = self._clock()
         # Those that are there first: they need no broker that makes topics.
         for table in sorted(tables, key=lambda t: (absent.issuperset(of[t]), t)):
@@ -359,8 +360,7 @@ class BlockTopics:
     def _ensured(self, table: str, absent: Collection[str]) -> str:
         """Create the table's block topic if it is missing; return its name.
 
-        `absent`: names that no topic had a moment ago. A table keeps the topic that it has by the
-        other name: from an earlier version, or because another table's was in the way.
+        `absent`: names that no topic had just now. A topic that it has by the other name is kept.
         """
         plain, dashed = names.blocks_topics(self._app, table)
         wanted = names.blocks_topic(self._app, table)
