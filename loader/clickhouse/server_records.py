@@ -261,10 +261,10 @@ class ServerRecords:
         "": the logs have every one that any server ran, each ended, and without a part.
 
         Args:
-            statements: kind of the entry, query id, rows that the statement was about to write, and
-                the error's code.
+            statements: of each entry the kind, query id, rows about to be written, error code.
             since_ms: Unix time of the oldest claim.
-            table, ledger: as of `record`.
+            table: as of `record`.
+            ledger: as of `record`.
         """
         begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
         ended = {query for kind, query, *_ in statements if kind != "QueryStart"}

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     Ask = Callable[..., list[Sequence[Any]] | None]
 
 KEEPS_NOTHING = "Null"
-UNSEEN = ", which is not seen here (the user may need SHOW TABLES on it)"
+SHOWN_BY = "(the user may need SHOW TABLES on it)"
+UNSEEN = f", which is not seen here {SHOWN_BY}"
 """Behind a name: whether it is a table that remembers tokens, and has views, is not known."""
 _UNBOUND = 1 << 62
 _GIVES_TO = {"Alias": 0, "Buffer": 0, "Distributed": 1}
@@ -233,8 +234,7 @@ def room_behind(
             return -1
         if evidence.deletes(one.location, claimed.at_ms, repeat.stamp):
             return -1  # a part that a mutation empties goes, and its token with it
-        if engine.is_replicated:
-            ways.update(one.ways)
+        ways.update(one.ways if engine.is_replicated else ())
         rooms.append(margin(one.engine, one.full) - came)
     room = min(rooms)
     if room >= 0 and shared and ways and not agree(ways):  # once, and last: it asks each replica

@@ -12,7 +12,6 @@ come: that it shows fewer than a block has proves nothing.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loader.clickhouse.table_state_sql import LOG_COUNTER, THIS_TABLE
@@ -62,8 +61,6 @@ _DATES_SECONDS = 27 * 3600
 zone, in that of the server or session that inserts, and reads it in that of the one that asks."""
 FRUITLESS_SECONDS = 3600
 """After an INSERT: for its part, if it cannot be fetched by then, a person's word does not wait."""
-_AGAIN_SECONDS, _PAUSE_SECONDS = 0.5, 0.05
-"""That a replica is asked again: where others insert all the time it has seldom fetched all."""
 _FETCHED = f"""
 SELECT
     (SELECT groupArray(({READ_WHOLE_LOG}, {MAY_HAVE_READ_LOG}, zookeeper_name, zookeeper_path))
@@ -163,7 +160,8 @@ def count_fetched(
 ) -> tuple[dict[str, int], str]:
     """Count rows by block id, and return why the replica that did may have others to fetch.
 
-    "": it has all that was inserted before, so that none are missing.
+    "": it has all that was inserted before, so that none are missing. What others insert just now
+    is in its queue for a moment, too: ask again.
 
     Args:
         ask: as of `replica_state`.
@@ -183,8 +181,11 @@ def count_fetched(
     }
     found: dict[str, int] = {}
     for some in in_urls([block.id for block in blocks], len):
-        rows = _look(ask, counting, {**asked, "blocks": some})
-        if rows is None:
+        for queue in (_DATED_QUEUE, _WHOLE_QUEUE):
+            sql = _FETCHED.replace("QUEUE", queue).replace("ROWS", counting)
+            if (rows := ask(sql, blocks=some, **asked)) is not None:
+                break
+        else:
             return {}, _UNKNOWN
         ((replicas, queued, counted),) = rows
         found |= dict(counted)
@@ -192,20 +193,6 @@ def count_fetched(
         if doubt := _why_behind(ask, queued, *replicas[0]) if replicas else "":
             return {}, f"rows of it are missing, but the replica that was asked {doubt}"
     return found, ""
-
-
-def _look(ask: Ask, counting: str, asked: dict[str, Any]) -> list[Sequence[Any]] | None:
-    """Return how the replica is, and what it counts; None where this user may not ask."""
-    for queue in (_DATED_QUEUE, _WHOLE_QUEUE):
-        sql = _FETCHED.replace("QUEUE", queue).replace("ROWS", counting)
-        until = time.monotonic() + _AGAIN_SECONDS
-        while (rows := ask(sql, **asked)) is not None:
-            ((replicas, queued, _),) = rows
-            passes = replicas and (queued or not any(replicas[0][:2]))
-            if not passes or time.monotonic() >= until:
-                return rows
-            time.sleep(_PAUSE_SECONDS)
-    return None
 
 
 def _why_behind(
@@ -262,7 +249,7 @@ def compare_counts(
     came = count().get(block, 0) > counted
     return (
         "queries now show other rows of it than a moment ago, or masked ones",
-        "more of its rows came while they were counted" if came else "",
+        "more of its rows are shown than a moment ago" if came else "",
     )
 
 

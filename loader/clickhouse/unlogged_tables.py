@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loader.clickhouse.tables_behind import KEEPS_NOTHING, UNSEEN, reached
+from loader.clickhouse.tables_behind import KEEPS_NOTHING, SHOWN_BY, reached
 from relay.clickhouse.table_engine import TableEngine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def unlogged(ask: Ask, table: str, codes: Collection[int] = ()) -> str:
     for one in reached(ask, table):
         engine = TableEngine(one.engine)
         if not one.engine:
-            return f"the part log may tell nothing of {one.place}{UNSEEN}"
+            return f"whether {one.place} is a MergeTree is not known {SHOWN_BY}"
         if engine.is_replicated and (given_up := _GIVEN_UP.intersection(codes)):
             return f"{one.place} is a {one.engine}, {_UNASKED.format(min(given_up))}"
         if one.engine != KEEPS_NOTHING and not engine.is_merge_tree:

@@ -62,7 +62,7 @@ _SETTLED = (
     "AND state != 'prepared'"
 )
 AGAIN = (
-    f"INSERT INTO LEDGER SELECT DISTINCT * {_SETTLED} AND ({_FINAL} OR (block, attempt) IN "  # noqa: S608 - constants
+    f"INSERT INTO LEDGER SELECT DISTINCT * {_SETTLED} AND ({_FINAL} OR (block, attempt) IN "
     f"(SELECT block, max(attempt) {_SETTLED} GROUP BY block)) AND {{all:UInt64}} IN "
     f"(SELECT uniqExact(block) {_OF_BLOCKS} AND state != 'prepared')"
 )

@@ -303,8 +303,9 @@ def test_with_all_printed_rights_topics_grow(pipeline: Pipeline, server: Authori
     pipeline.send(range(100, 110), partition=wide - 1)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows behind")
     pipeline.until(
-        lambda: {width(pipeline, of(app)) for of in (names.journal_topic, names.dead_topic)}
-        == {wide},
+        lambda: (
+            {width(pipeline, of(app)) for of in (names.journal_topic, names.dead_topic)} == {wide}
+        ),
         "the growth of journal and dead letters",
     )
     assert relay.poll() is None, pipeline.log(relay)

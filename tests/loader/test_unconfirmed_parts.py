@@ -5,13 +5,11 @@ tests/replicas/test_unconfirmed.py asks a real one.
 
 from __future__ import annotations
 
-import itertools
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loader.clickhouse import unconfirmed_parts
 from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.server_records import ServerRecords
@@ -94,18 +92,18 @@ BLOCKS = [Block(id=name, table="d.t", sealed_at_ms=SEALED_MS + n) for n, name in
 
 
 class AskedReplica:
-    """Answers that are made up, in turn, the last one for ever; and what was asked.
+    """An answer that is made up; and what was asked.
 
     `denied`: a table that this user may not read.
     """
 
     def __init__(
         self,
-        answers: Sequence[Sequence[Any]],
+        answer: Sequence[Any],
         empty: Sequence[Sequence[Any]] | None = None,
         denied: str = "",
     ) -> None:
-        self._answers, self._empty, self._denied = list(answers), empty, denied
+        self._answer, self._empty, self._denied = answer, empty, denied
         self.asked: list[dict[str, Any]] = []
 
     def __call__(self, sql: str, **asked: Any) -> Any:
@@ -114,16 +112,9 @@ class AskedReplica:
         if "system.zookeeper" in sql:
             return self._empty
         self.asked.append(asked)
-        return [self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]]
+        return [self._answer]
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica is not asked again."""
-    monkeypatch.setattr(unconfirmed_parts, "_AGAIN_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(
     ("state", "queued", "empty", "why"),
     [
@@ -144,7 +135,7 @@ def test_whether_a_replica_has_fetched_all(
     empty: Sequence[Sequence[Any]] | None,
     why: str,
 ) -> None:
-    replica = AskedReplica([([state] if state else [], queued, [("b", 4)])], empty)
+    replica = AskedReplica(([state] if state else [], queued, [("b", 4)]), empty)
     found, said = count_fetched(replica, "SELECT", BLOCKS, "nothing")
     assert (found, why in said) == ({} if why else {"b": 4}, True)
     assert bool(said) == bool(why)
@@ -158,9 +149,9 @@ def test_whether_a_replica_has_fetched_all(
         (40, ({}, "behind"), None, True, "behind"),
         (40, ({"b": 100}, ""), {"b": 40}, False, ""),  # masked ones
         (40, ({}, ""), {}, False, ""),  # they went
-        (0, ({"b": 100}, ""), {"b": 100}, False, "came while"),
-        (0, ({"b": 60}, ""), {"b": 100}, False, "came while"),
-        (40, ({"b": 100}, ""), {"b": 60}, False, "came while"),  # others of them are masked
+        (0, ({"b": 100}, ""), {"b": 100}, False, "are shown than"),
+        (0, ({"b": 60}, ""), {"b": 100}, False, "are shown than"),
+        (40, ({"b": 100}, ""), {"b": 60}, False, "are shown than"),  # others of them are masked
     ],
 )
 def test_rows_that_come_between_two_counts_are_no_masked_ones(
@@ -213,12 +204,11 @@ def test_who_may_not_ask_what_a_replica_has_fetched() -> None:
     assert (found, "SELECT on system.replicas" in said) == ({}, True)
 
 
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("queued", "why"), [([], ""), (QUEUED, "still to fetch parts")])
 def test_who_may_not_read_the_queue_is_told_of_all_that_is_in_it(
     queued: Sequence[tuple[str, str]], why: str
 ) -> None:
-    replica = AskedReplica([([READ], queued, [("b", 4)])], denied="system.replication_queue")
+    replica = AskedReplica(([READ], queued, [("b", 4)]), denied="system.replication_queue")
     found, said = count_fetched(replica, "SELECT", BLOCKS, "nothing")
     assert (found, why in said, bool(said)) == ({} if why else {"b": 4}, True, bool(why))
 
@@ -237,29 +227,12 @@ def test_what_of_a_queue_may_have_rows_of_the_blocks(human: Human, vain: int) ->
 
     And where a person says what is there, none that the replica has tried to fetch for long.
     """
-    replica = AskedReplica([([READ], [], [])])
+    replica = AskedReplica(([READ], [], []))
     assert count_fetched(replica, "SELECT", BLOCKS, human) == ({}, "")
     (asked,) = replica.asked
     assert (asked["vain"], asked["blocks"]) == (vain, ["b", "c"])
     hours = (SEALED_MS // 1000 - asked["since"]) / 3600
     assert 26 < hours < 48  # from UTC+14 to UTC-12, and two clocks
-
-
-@pytest.mark.parametrize("busy", [([READ], QUEUED, []), ([UNREAD], [], [])])
-def test_a_replica_that_others_insert_into_all_the_time_is_asked_again(
-    busy: Sequence[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has fetched all for a moment at a time, and a block waited for one of these."""
-    ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: next(ticks), sleep=lambda _: None)
-    monkeypatch.setattr(unconfirmed_parts, "time", clock)
-    monkeypatch.setattr(unconfirmed_parts, "_AGAIN_SECONDS", 5)
-    whole = [READ], [], [("b", 4)]
-    replica = AskedReplica([busy, busy, whole])
-    assert count_fetched(replica, "SELECT", BLOCKS, "nothing") == ({"b": 4}, "")
-    behind = AskedReplica([busy])
-    assert count_fetched(behind, "SELECT", BLOCKS, "nothing")[1]
-    assert len(behind.asked) == 5
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def table(rows: Rows, database: str, name: str) -> TargetFacts | None:
 
 
 def unseen(rows: Rows, database: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the views, and tables that they fill, to which rows of a table go and which `rows` lack.
+    """Yield the views, and tables that they fill, which get rows of a table and `rows` lack.
 
     They are hidden from this user, or gone since. Nothing is judged of them.
     """
