@@ -18,10 +18,8 @@ from loader.blocks.worker import Worker
 from loader.core.entries import NewEntry
 from loader.core.plan import PREPARED, Entry
 from loader.journal.startup import ledger_of
-from relay.operate.doctor import grants
-from relay.operate.doctor.versions import parsed
 from tests.broker.pipeline import wait_until
-from tests.doctor.test_users import ROWS, Fetched, block, settings, single
+from tests.doctor.test_users import ROWS, Fetched, block, of_role, settings
 from tests.loader.blocks import clock_passes
 from tests.loader.test_evidence import number, summed
 from tests.loader.test_insert_groups import running_now
@@ -38,9 +36,8 @@ def table_of(user: str) -> str:
 
 
 def user(name: str) -> User:
-    every = grants.roles(settings(name), [table_of(name)], parsed(NOW.engine))
-    (role,) = [one for one in every if one.name == "loader"]
-    given = [f"GRANT {one.privileges} ON {one.place}" for one in single(role.clickhouse)]
+    printed = of_role("loader", name, [table_of(name)])
+    given = [f"GRANT {one.privileges} ON {one.place}" for one in printed]
     if name == DOES_NOT:
         given.remove("GRANT SYSTEM FLUSH LOGS ON *.*")
     return User(name, name, tuple(given))

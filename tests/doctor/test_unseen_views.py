@@ -20,10 +20,8 @@ from loader.core.entries import NewEntry
 from loader.core.plan import PREPARED, Entry
 from loader.journal.startup import ledger_of
 from relay.config.settings import Settings
-from relay.operate.doctor import grants
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
-from relay.operate.doctor.versions import parsed
-from tests.doctor.test_users import ROWS, Fetched, block, settings, single
+from tests.doctor.test_users import ROWS, Fetched, block, of_role, settings
 from tests.loader.test_evidence import number, summed
 from tests.versions.engines import Engine, running
 from tests.versions.releases import NOW
@@ -42,9 +40,8 @@ def view_of(user: str) -> str:
 
 
 def user(name: str) -> User:
-    every = grants.roles(settings(name), [table_of(name)], parsed(NOW.engine))
-    (role,) = [one for one in every if one.name == "loader"]
-    given = [f"GRANT {one.privileges} ON {one.place}" for one in single(role.clickhouse)]
+    printed = of_role("loader", name, [table_of(name)])
+    given = [f"GRANT {one.privileges} ON {one.place}" for one in printed]
     given.remove("GRANT SHOW ROW POLICIES ON *.*")
     if name == DOES_NOT:
         given.remove("GRANT SHOW TABLES ON shop.*")

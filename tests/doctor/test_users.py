@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +72,9 @@ def single(rights: tuple[ClickHouseRight, ...]) -> list[ClickHouseRight]:
     ]
 
 
-def of_role(role: str, name: str) -> list[ClickHouseRight]:
+def of_role(role: str, name: str, tables: Collection[str] = (TABLE,)) -> list[ClickHouseRight]:
     """What is printed for the role in user `name`'s settings."""
-    every = grants.roles(settings(name), [TABLE], parsed(NOW.engine))
+    every = grants.roles(settings(name), tables, parsed(NOW.engine))
     (found,) = [one for one in every if one.name == role]
     return single(found.clickhouse)
 

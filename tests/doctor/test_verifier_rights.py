@@ -17,10 +17,9 @@ from clickhouse_connect.driver.client import Client
 from loader.clickhouse import ledger_table
 from relay import names
 from relay.operate.doctor import grants
-from relay.operate.doctor.versions import parsed
 from relay.operate.verify.landing import Landing
 from relay.records_pb2 import Block
-from tests.doctor.test_users import NOW, settings, single
+from tests.doctor.test_users import NOW, of_role, settings
 from tests.versions.engines import Engine, running
 from tests.versions.users import STRICT, User
 
@@ -36,10 +35,9 @@ MISSING["all but mutations"] = tuple(one for one in EVERY if one != "mutations")
 def user_without(what: str) -> User:
     name = f"without_{what.replace(' ', '_')}"
     taken = {f"system.{log}" for log in MISSING[what]}
-    every = grants.roles(settings(name), TABLES, parsed(NOW.engine))
-    (role,) = [one for one in every if one.name == "verifier"]
-    given = [one for one in single(role.clickhouse) if one.place not in taken]
-    assert len(given) == len(single(role.clickhouse)) - len(taken)
+    every = of_role("verifier", name, TABLES)
+    given = [one for one in every if one.place not in taken]
+    assert len(given) == len(every) - len(taken)
     return User(name, name, tuple(f"GRANT {one.privileges} ON {one.place}" for one in given))
 
 
