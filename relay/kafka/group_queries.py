@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
+    from relay.config.kafka_clients import ClientSettings
     from relay.config.settings import Brokers
 
 _LASTING_SECONDS = 10.0
@@ -122,7 +123,7 @@ class Groups:
         if self._lasting:
             answer = self._of_child(question, about)
         else:
-            self._own = self._own or _Client(self._brokers, self._seconds)
+            self._own = self._own or _Client(kafka_clients.admin(self._brokers), self._seconds)
             answer = self._own.ask(question, about)
         if isinstance(answer, _Refusal):
             # No broker's answer: such a client may never get another one. And one that asks a
@@ -151,7 +152,8 @@ class Groups:
         self._connection, theirs = context.Pipe()
         self._child = context.Process(
             target=_serve,
-            args=(theirs, self._brokers, self._seconds, log.in_use()),
+            # Not the settings themselves: to import what they are made of takes most of its start.
+            args=(theirs, kafka_clients.admin(self._brokers), self._seconds, log.in_use()),
             daemon=True,
         )
         self._child.start()
@@ -181,9 +183,9 @@ def _nobody(why: str) -> _Refusal:
 class _Client:
     """Asks by itself."""
 
-    def __init__(self, brokers: Brokers, seconds: float) -> None:
+    def __init__(self, of_cluster: ClientSettings, seconds: float) -> None:
         self._heard, self._seconds = Heard(), seconds
-        config: dict[str, Any] = {**kafka_clients.admin(brokers), "error_cb": self._heard.listen}
+        config: ClientSettings = {**of_cluster, "error_cb": self._heard.listen}
         self._client, self._renewal = AdminClient(config), Renewal(config)
 
     def ask(self, question: Callable[..., Any], about: tuple[object, ...]) -> Any:
@@ -203,14 +205,14 @@ class _Client:
 
 def _serve(
     connection: Connection[Any, Any],
-    brokers: Brokers,
+    of_cluster: ClientSettings,
     seconds: float,
     log_in_use: bool | None,  # noqa: FBT001 - of relay.log
 ) -> None:
     """Answer until the other end is closed; runs in the child, and logs as its parent does."""
     log.as_parent(log_in_use)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who ends this
-    client = _Client(brokers, seconds)
+    client = _Client(of_cluster, seconds)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             connection.send(client.ask(*connection.recv()))

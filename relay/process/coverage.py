@@ -18,7 +18,7 @@ from relay.config import kafka_clients
 from relay.kafka.group_queries import Groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from relay.config.settings import Settings
 
@@ -63,9 +63,17 @@ class Coverage:
         """Note that the group gave an assignment."""
         self._at = self._clock() + self._pause
 
-    def left_over(self) -> frozenset[int]:
-        """Return the partitions that nobody has; none if no look is due or no broker answers."""
+    def left_over(self, owned: Collection[int], partitions: int) -> frozenset[int]:
+        """Return the partitions that nobody has; none if no look is due or no broker answers.
+
+        Args:
+            owned: partitions of this member.
+            partitions: how many the source had when it took them over.
+        """
         if self._at is None or self._clock() < self._at:
+            return frozenset()
+        if owned and len(owned) >= partitions:  # to ask would start a process, for nothing
+            self._at, self._pause = None, FIRST_SECONDS
             return frozenset()
         try:
             found = self._asked()

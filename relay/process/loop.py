@@ -179,7 +179,7 @@ class RelayProcess:
             ends = self._source.fetching.ends(asked)
             read_to = self._source.read_to
             self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends, read_to))
-        if left := self._coverage.left_over():
+        if left := self._coverage.left_over(self._state.partitions, self._state.source_partitions):
             log.warning(
                 "no relay of the group has some source partitions, joining again",
                 extra={"partitions": sorted(left)},

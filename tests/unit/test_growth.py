@@ -12,7 +12,7 @@ from relay.errors import Refused, Unavailable
 from relay.kafka import topics as topics_module
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import TopicFacts, Topics
-from relay.process.coverage import left_over
+from relay.process.coverage import FIRST_SECONDS, Coverage, left_over
 from relay.program.waiting import FIRST_PAUSE_SECONDS
 from tests import reach
 
@@ -41,6 +41,38 @@ def test_partitions_that_nobody_has() -> None:
     assert left_over(4, [[0], [1, 2]]) == {3}
     assert left_over(2, [[0, 1, 2]]) == frozenset()
     assert left_over(2, []) == {0, 1}
+
+
+class Unasked(Coverage):
+    """Whose group leaves partition 3 to nobody, and who counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(reach.nobody(), lambda: self.now)
+        self.now, self.asked = 0.0, 0
+
+    def _asked(self) -> frozenset[int] | None:
+        self.asked += 1
+        return frozenset({3})
+
+
+def test_who_has_every_partition_does_not_start_a_process_to_ask_who_has_them() -> None:
+    coverage = Unasked()
+    coverage.rebalanced()
+    coverage.now += FIRST_SECONDS
+    assert coverage.left_over({0, 1, 2}, 3) == frozenset()
+    assert coverage.asked == 0
+    coverage.rebalanced()
+    coverage.now += FIRST_SECONDS
+    assert coverage.left_over({0, 1, 2}, 4) == {3}  # the source has grown
+    assert coverage.asked == 1
+
+
+def test_who_has_no_partition_asks() -> None:
+    coverage = Unasked()
+    coverage.rebalanced()
+    coverage.now += FIRST_SECONDS
+    assert coverage.left_over((), 0) == {3}
+    assert coverage.asked == 1
 
 
 class Narrow(Topics):
