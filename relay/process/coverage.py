@@ -72,11 +72,9 @@ class Coverage:
         """
         if self._at is None or self._clock() < self._at:
             return frozenset()
-        if owned and len(owned) >= partitions:  # to ask would start a process, for nothing
-            self._at, self._pause = None, FIRST_SECONDS
-            return frozenset()
+        has_all = owned and not left_over(partitions, [owned])
         try:
-            found = self._asked()
+            found = frozenset() if has_all else self._asked()  # which starts a process
         except KafkaException as error:
             log.warning(
                 "cannot ask the group which relay has which source partition",
