@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 WAIT_SECONDS = 120.0
 VISIBLE_SECONDS = 10.0
+LOG_LINES = 40
+"""Of each process that a failed test shows."""
 _MOVING = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -138,6 +140,7 @@ checkpoint = "{self.directory}/checkpoint"
                 stdout=output,
                 env={
                     **os.environ,
+                    "PYTHONFAULTHANDLER": "1",
                     "RELAY_FAILPOINT": failpoint,
                     "UNGUARDED_GROUP": f"{self.app}.relay",
                 },
@@ -163,6 +166,15 @@ checkpoint = "{self.directory}/checkpoint"
         path: Path = process.log  # type: ignore[attr-defined]
         return path.read_text(encoding="utf-8")
 
+    def end_of(self, process: subprocess.Popen[bytes], seconds: float) -> int:
+        """The status that the relay ends with; where it does not end, its stacks are in its log."""
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.wait(30)
+            raise
+
     def until(self, condition: Callable[[], bool], what: str, seconds: float | None = None) -> None:
         """Wait for a condition; fail at once where a relay ended with an error of its own."""
 
@@ -174,6 +186,7 @@ checkpoint = "{self.directory}/checkpoint"
         wait_until(holds, what, seconds or self.patience_seconds)
 
     def stop_all(self) -> None:
+        """End what still runs, and print every log: pytest shows it where the test failed."""
         for process in self.processes:
             if process.poll() is None:
                 members = psutil.Process(process.pid).children(recursive=True)
@@ -183,6 +196,9 @@ checkpoint = "{self.directory}/checkpoint"
                 for member in members:
                     with contextlib.suppress(psutil.NoSuchProcess):
                         member.kill()
+        for path in sorted(self.directory.glob("*.log")):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            print(f"-- {path.name}", *lines[-LOG_LINES:], sep="\n")
 
     def send(self, ids: Sequence[int], partition: int = 0, *, per_message: int = 1) -> None:
         """Rows with these ids, committed to the source."""

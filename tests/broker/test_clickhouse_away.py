@@ -100,7 +100,7 @@ def test_one_message_for_an_unknown_table_stops_no_other(
         pipeline.send(range(20 + 10 * partition, 30 + 10 * partition), partition)
     pipeline.until(lambda: pipeline.rows().total() == 30, "rows of a table known before")
     first.send_signal(signal.SIGTERM)
-    assert first.wait(60) == 0, pipeline.log(first)
+    assert pipeline.end_of(first, 60) == 0
     floor = pipeline.floor(0)
 
     second = pipeline.start("a", config)
@@ -116,7 +116,7 @@ def test_one_message_for_an_unknown_table_stops_no_other(
     ((_, headers),) = pipeline.dead()
     assert "unknown table away.typo" in headers["reason"]
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0, pipeline.log(second)
+    assert pipeline.end_of(second, 60) == 0
 
 
 @pytest.mark.timeout(240)

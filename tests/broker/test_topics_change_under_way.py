@@ -93,7 +93,7 @@ def test_a_source_made_anew_and_longer_than_the_position(pipeline: Pipeline) -> 
     stops_at_another_source(pipeline, config)
 
     accept = pipeline.watch("accept", config, "--run", "--why", "a test")
-    assert accept.wait(60) == 0, pipeline.log(accept)
+    assert pipeline.end_of(accept, 60) == 0
     pipeline.start("a", config)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "each message of both, once")
 
@@ -242,7 +242,7 @@ def test_field_numbers_that_are_lost_are_not_given_anew(
 def said(pipeline: Pipeline, config: Path, *command: object) -> str:
     """What `relay schema` prints."""
     done = pipeline.watch("schema", *command, "--config", config)  # type: ignore[arg-type]
-    assert done.wait(60) == 0, pipeline.log(done)
+    assert pipeline.end_of(done, 60) == 0
     return pipeline.log(done)
 
 

@@ -31,7 +31,7 @@ def test_a_topic_with_more_copies_than_brokers_stops_no_other(
     pipeline.send(range(10))
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows before")
     first.send_signal(signal.SIGTERM)
-    assert first.wait(60) == 0, pipeline.log(first)
+    assert pipeline.end_of(first, 60) == 0
 
     copies = pipeline.config(wait_for_servers_seconds=0.0)
     copies.write_text(path.read_text().replace("[kafka]", "[kafka]\nreplication = 3"))
@@ -46,7 +46,7 @@ def test_a_topic_with_more_copies_than_brokers_stops_no_other(
     assert pipeline.floor(0) == 10, "the first message that waits"
     assert pipeline.floor(1) == 10
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0, pipeline.log(second)
+    assert pipeline.end_of(second, 60) == 0
 
     pipeline.start("a", path)
     pipeline.exactly_once()

@@ -80,7 +80,7 @@ def test_sigterm_leaves_within_seconds_with_status_0(pipeline: Pipeline) -> None
     assert not pipeline.rows()
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(60) == 0
+    assert pipeline.end_of(process, 60) == 0
     assert pipeline.rows() == pipeline.sent, "what was buffered is not sealed"
     assert pipeline.floor(0) == 11
     pipeline.exactly_once()
@@ -143,7 +143,7 @@ def test_another_source_topic(pipeline: Pipeline, partitions: int) -> None:
     said = f"the journal is of topic '{pipeline.source}', and source.topic is '{other}'"
     assert (status, said in log) == (2, True), log
     accept = pipeline.watch("accept", wrong, "--run", "--why", "a test")
-    assert accept.wait(60) == 2
+    assert pipeline.end_of(accept, 60) == 2
     assert said in pipeline.log(accept)
     pipeline.processes.clear()  # what ended with status 2 was meant to
     pipeline.start("a", right)

@@ -72,7 +72,7 @@ def ran(pipeline: Pipeline) -> Path:  # noqa: F811
         pipeline.send(range(start, start + 50), partition=start // 50 % 2)
     pipeline.exactly_once()
     second.send_signal(signal.SIGTERM)
-    assert second.wait(30) == 0
+    assert pipeline.end_of(second, 30) == 0
     return config
 
 
@@ -285,7 +285,7 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
     )
     status, _, anomalies = once(config, "--deep")
     relay.send_signal(signal.SIGTERM)
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     assert status == 1
     # No loader runs: on a slow machine the last rows wait long enough to be told of as well.
     kinds = [anomaly["kind"] for anomaly in anomalies if anomaly["kind"] != "late"]
@@ -305,7 +305,7 @@ def test_a_program_that_writes_into_the_apps_topics(pipeline: Pipeline) -> None:
         pipeline.send(range(start, start + 50), partition=start // 50 % 2)
     pipeline.exactly_once()
     relay.send_signal(signal.SIGTERM)
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     producer.produce(journal, b'{"a":1}', partition=0)
     assert producer.flush(30) == 0
     for options, expected in (((), ["foreign"]), (("--deep",), ["foreign", "torn"])):
@@ -323,5 +323,5 @@ def test_a_program_that_writes_into_the_apps_topics(pipeline: Pipeline) -> None:
     said = f"{journal}[0] has a message at offset"
     assert (tail.returncode, said in tail.stderr) == (6, True), tail.stderr
     relay = pipeline.start("a", config)
-    assert relay.wait(60) == 6
+    assert pipeline.end_of(relay, 60) == 6
     assert said in pipeline.log(relay)

@@ -25,7 +25,7 @@ def sealed(pipeline: Pipeline, config: Path, ids: range) -> str:  # noqa: F811
     pipeline.send(ids)
     pipeline.until(lambda: (pipeline.floor(0) or 0) >= ids.stop, "their floor")
     relay.terminate()
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     return next(b.topic for commit in pipeline.journal()[0] for b in commit.blocks)
 
 
@@ -86,7 +86,7 @@ def test_letters_of_relays_have_to_be_there(pipeline: Pipeline) -> None:  # noqa
     relay = pipeline.start("a", config)
     pipeline.until(lambda: len(pipeline.dead()) == 1, "its letter")
     relay.terminate()
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     assert deep(config) == ("", [])
 
     topic = names.dead_topic(pipeline.app)

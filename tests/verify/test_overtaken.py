@@ -183,7 +183,7 @@ def suspended(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[F
         pipeline.send(range(start, start + 50), partition=start // 50 % 2)
         pipeline.exactly_once()
     relay.send_signal(signal.SIGTERM)
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     yield followed
     followed.reader.close()
 

@@ -219,7 +219,7 @@ def set_back(pipeline: Pipeline, config: Path) -> str:  # noqa: F811
     pipeline.send(range(350, 400), partition=1)
     pipeline.exactly_once()
     relay.terminate()
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     place_group(pipeline, places)
     return "but the journal was at n="
 

@@ -273,7 +273,7 @@ def sealed_apart(pipeline: Pipeline) -> Path:  # noqa: F811
         pipeline.exactly_once()
     assert pipeline.floor(0) == 0
     relay.terminate()
-    assert relay.wait(30) == 0
+    assert pipeline.end_of(relay, 30) == 0
     unsparked.load(load(config))
     return config
 
