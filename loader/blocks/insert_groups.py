@@ -30,14 +30,15 @@ import pyarrow as pa
 
 from loader.blocks.attempt import guarded
 from loader.blocks.fetch import Damaged
-from loader.blocks.insert_statement import insert, without_an_example
+from loader.blocks.insert_statement import insert
 from loader.clickhouse.replica_lag import differs, lag
 from loader.clickhouse.unseen_columns import unseen
 from loader.core import plan
+from loader.core.bad_messages import without_an_example
 from loader.core.block_size import rows_size
 from loader.core.left_out import is_divisible
 from loader.core.retry_cause import RetryCause
-from relay.clickhouse.errors import About
+from relay.clickhouse.errors import About, is_surely_a_value
 from relay.failpoints import reached
 from relay.schema.types.column_type import CLICKHOUSE_TYPE
 
@@ -298,10 +299,15 @@ def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
 
 
 def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
-    """Have a refused block parked as a whole if its messages cannot be left out one by one."""
-    if isinstance(answer, plan.Rejected) and not attempt.divisible:
-        return without_an_example(answer.reason)
-    return answer
+    """Have a refused block parked as a whole if its messages cannot be left out one by one.
+
+    Or wait, where that is not surely for values: one that is refused without those that were left
+    out, too.
+    """
+    if not isinstance(answer, plan.Rejected):
+        return answer
+    again = bool(attempt.run.rejected) and not is_surely_a_value(answer.reason)
+    return without_an_example(answer.reason) if again or not attempt.divisible else answer
 
 
 def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:

@@ -24,7 +24,7 @@ from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay import names
 from relay.clickhouse.error_text import error_line
-from relay.clickhouse.errors import EITHER, UNKNOWN_USERS, About, about, number
+from relay.clickhouse.errors import UNKNOWN_USERS, About, about, may_be_a_value, number
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import literal, quoted
 from relay.schema.types.column_type import parse_type, recorded_type
@@ -74,8 +74,10 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, token: int) -> dict
     first = blocks[0].id
     return {
         **deduplicated(first if token == 1 else f"{first} {token or claim}", rows),
-        # A view that fails must fail the INSERT, or its rows would be missing for ever.
+        # A view that fails, or whose target was dropped, must fail the INSERT, or its rows would
+        # be missing for ever.
         "materialized_views_ignore_errors": 0,
+        "ignore_materialized_views_with_dropped_target_table": 0,
         # A block over more partitions than the default of 100 would be refused for ever.
         "max_partitions_per_insert_block": 0,
         # A field that a message does not carry takes the column's DEFAULT.
@@ -352,7 +354,7 @@ def _failed(client: HttpClient, error: ClickHouseError, table: str) -> plan.Answ
         if number(str(error)) not in UNKNOWN_USERS or _is_refused(client):
             raise failure(error, f"INSERT into {table}") from error
         return plan.NoAnswer(f"{_ANOTHER_USER}: {reason}", About.TABLE)
-    if what is About.BLOCK:
+    if may_be_a_value(str(error)):
         return plan.Rejected(one_line(error))
     return plan.NoAnswer(reason, what)
 
@@ -373,18 +375,6 @@ def _is_refused(client: HttpClient) -> bool:
             return True
         raise failure(error, "SELECT 1") from error
     return False
-
-
-def without_an_example(reason: str, detail: str = "") -> plan.Answer:
-    """Answer a refusal of a block of which no message is known to be accepted.
-
-    Args:
-        reason: the server's.
-        detail: about the messages.
-    """
-    if number(reason) in EITHER:
-        return plan.NoAnswer(reason, About.UNKNOWN)
-    return plan.Impossible(f"{reason}; {detail}" if detail else reason)
 
 
 def _written(answer: object) -> plan.Answer:

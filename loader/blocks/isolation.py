@@ -13,13 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from loader.blocks.fetch import Damaged
-from loader.blocks.insert_statement import without_an_example
 from loader.blocks.scratch_table import NoScratch, like
 from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
-from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
+from loader.core.bad_messages import (
+    MOST,
+    TableRefusal,
+    TooMany,
+    Unsteady,
+    confirm,
+    refused,
+    without_an_example,
+)
 from relay.blocks.message_rows import MessageRows
-from relay.clickhouse.errors import EITHER, number
+from relay.clickhouse.errors import About, is_surely_a_value
 from relay.failpoints import reached
 
 if TYPE_CHECKING:
@@ -97,12 +104,17 @@ class Isolator:
             return without_an_example(
                 reason, f"the block's messages cannot be tried one by one: {error}"
             )
+        except Unsteady:
+            return plan.NoAnswer(
+                f"{reason}; it takes a message at one trial that it refuses at another",
+                About.UNKNOWN,
+            )
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
             views = attempt.target.nature.views if attempt.target is not None else ()
             return without_an_example(reason, by_others(views))
-        if len(found) == len(left.offsets) and (not self._dead or number(reason) in EITHER):
+        if len(found) == len(left.offsets) and not (self._dead and is_surely_a_value(reason)):
             return without_an_example(
                 reason, "the table also refuses each of its messages one by one"
             )
@@ -134,9 +146,12 @@ class Isolator:
 
             count = len(listed.offsets)
             few = [np.array([at]) for at in sorted({0, count // 2, count - 1})]
-            if number(reason) in EITHER and all(trial(one) is not None for one in few):
+            if not is_surely_a_value(reason) and all(trial(one) is not None for one in few):
                 return dict.fromkeys(range(count), reason)
-            return refused(trial, listed)
+            found = refused(trial, listed)
+            if not all(map(is_surely_a_value, found.values())):
+                confirm(trial, found, count)
+            return found
 
 
 def by_others(views: Sequence[str]) -> str:

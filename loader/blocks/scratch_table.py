@@ -19,7 +19,7 @@ from loader.blocks.insert_statement import send, settings, trial_statement
 from loader.clickhouse.client import TableRefused, one_line, table_failure
 from loader.core.bad_messages import TableRefusal
 from relay import names
-from relay.clickhouse.errors import About, about
+from relay.clickhouse.errors import may_be_a_value
 from relay.clickhouse.quoting import quoted, quoted_table
 from relay.clickhouse.statement_settings import free_of
 from relay.clickhouse.table_engine import split_items
@@ -196,7 +196,7 @@ def _tried(
     try:
         send(client, sql, rows, asked)
     except ClickHouseError as error:
-        if about(str(error)) is not About.BLOCK:
+        if not may_be_a_value(str(error)):
             raise table_failure(error, f"trying rows of {block.table} on {scratch}") from error
         text = _NAMED_TABLE.sub(block.table, one_line(error))
         row = _NAMED_ROW.search(text)

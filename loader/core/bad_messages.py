@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loader.core import plan
+from relay.clickhouse.errors import About, about, is_surely_a_value
 from relay.rows.bisect import isolate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
 
@@ -46,6 +48,10 @@ class TooMany(Exception):
     """More than MOST messages are refused."""
 
 
+class Unsteady(Exception):
+    """The same trial has another outcome than before."""
+
+
 def refused(trial: Trial, messages: MessageRows) -> dict[int, str]:
     """Return why, by index, of the messages that the table refuses; each is refused alone.
 
@@ -61,6 +67,38 @@ def refused(trial: Trial, messages: MessageRows) -> dict[int, str]:
     bad = _by_row(trial, everyone, messages.rows)
     rest = np.setdiff1d(everyone, np.fromiter(bad, np.int64, len(bad)))
     return bad | _by_halves(trial, rest, MOST - len(bad))
+
+
+def confirm(trial: Trial, found: Iterable[int], count: int) -> None:
+    """Try once more, after errors which may have been about something that passes.
+
+    Args:
+        trial: as of `refused`.
+        found: indexes of the messages that it refused.
+        count: of all messages.
+
+    Raises:
+        Unsteady: one of them is taken now, or the others together are not.
+        Whatever the trial raises.
+    """
+    bad = np.array(sorted(found), np.int64)
+    rest = np.setdiff1d(np.arange(count), bad)
+    if len(rest) and trial(rest) is not None:
+        raise Unsteady
+    if any(trial(bad[at : at + 1]) is None for at in range(len(bad))):
+        raise Unsteady
+
+
+def without_an_example(reason: str, detail: str = "") -> plan.Answer:
+    """Answer a refusal of a block of which no message is known to be accepted.
+
+    Args:
+        reason: the server's.
+        detail: about the messages.
+    """
+    if is_surely_a_value(reason):
+        return plan.Impossible(f"{reason}; {detail}" if detail else reason)
+    return plan.NoAnswer(reason, About.TABLE if about(reason) is About.TABLE else About.UNKNOWN)
 
 
 def _by_row(trial: Trial, left: Indexes, rows: Indexes) -> dict[int, str]:

@@ -37,11 +37,15 @@ class About(StrEnum):
     CONNECTION = "connection"
     """What the client learned when it connected is no longer true: it connects again."""
     UNKNOWN = "unknown"
-    """Not listed here. The block stands aside alone, and is tried again."""
+    """Not listed here. The block stands aside alone, and is tried again; trials of its messages say
+    whether some of them are to blame."""
 
 
-EITHER = frozenset({36})
-"""About a value where the table takes other messages of the block; else about the table."""
+EITHER = frozenset({36, 43, 754})
+"""About a value where the table takes other messages of the block; else about the table.
+
+BAD_ARGUMENTS; ILLEGAL_TYPE_OF_ARGUMENT, as a Dynamic or JSON column has each value's own type;
+UDF_EXECUTION_FAILED."""
 UNKNOWN_COLUMNS = frozenset({10, 16, 47})
 """NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE and UNKNOWN_IDENTIFIER."""
 PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
@@ -71,8 +75,11 @@ def _of(about: About, *codes: tuple[int, str, str]) -> list[Code]:
 _BLOCK = _of(
     About.BLOCK,
     (6, "CANNOT_PARSE_TEXT", "a value cannot be read as the column's current type"),
+    (25, "CANNOT_PARSE_ESCAPE_SEQUENCE", "as 6"),
     (26, "CANNOT_PARSE_QUOTED_STRING", "as 6"),
     (27, "CANNOT_PARSE_INPUT_ASSERTION_FAILED", "as 6"),
+    (32, "ATTEMPT_TO_READ_AFTER_EOF", "as 6: the text is empty, or ends too early"),
+    (33, "CANNOT_READ_ALL_DATA", "as 32"),
     (38, "CANNOT_PARSE_DATE", "as 6"),
     (41, "CANNOT_PARSE_DATETIME", "as 6"),
     (72, "CANNOT_PARSE_NUMBER", "as 6"),
@@ -151,7 +158,11 @@ _TABLE = _of(
     (10, "NOT_FOUND_COLUMN_IN_BLOCK", "a view behind it does not fit its target"),
     (16, "NO_SUCH_COLUMN_IN_TABLE", "as 10"),
     (20, "NUMBER_OF_COLUMNS_DOESNT_MATCH", "as 10"),
-    (43, "ILLEGAL_TYPE_OF_ARGUMENT", "as 10: an expression does not fit a column's type"),
+    (
+        43,
+        "ILLEGAL_TYPE_OF_ARGUMENT",
+        "as 10: an expression does not fit a column's type, or a value's in a Dynamic or JSON one",
+    ),
     (46, "UNKNOWN_FUNCTION", "an expression names something that this server does not have"),
     (47, "UNKNOWN_IDENTIFIER", "as 10"),
     (50, "UNKNOWN_TYPE", "this server, perhaps an older one, does not have a column's type"),
@@ -164,7 +175,11 @@ _TABLE = _of(
         "DICTIONARIES_WAS_NOT_LOADED",
         "a DEFAULT or a view reads a dictionary that does not exist",
     ),
-    (754, "UDF_EXECUTION_FAILED", "a DEFAULT or a view calls a program that fails"),
+    (
+        754,
+        "UDF_EXECUTION_FAILED",
+        "a DEFAULT or a view calls a program that fails, perhaps with some values alone",
+    ),
     (764, "DEDUPLICATION_IS_NOT_POSSIBLE", "this server cannot keep tokens for its INSERTs"),
     (774, "TABLE_IS_PERMANENTLY_READ_ONLY", "its storage cannot be written to"),
     (1016, "TABLE_SIZE_LIMIT_EXCEEDED", "it has reached its size limit"),
@@ -197,7 +212,7 @@ _SERVER = _of(
     (76, "CANNOT_OPEN_FILE", "no file descriptor is left, or a disk is unavailable"),
     (172, "CANNOT_CREATE_DIRECTORY", "as 75"),
     (204, "CANNOT_FSYNC", "as 74"),
-    (243, "NOT_ENOUGH_SPACE", "a disk is full"),
+    (243, "NOT_ENOUGH_SPACE", "a disk is full; a time that is too short is recognised by its text"),
     (294, "CANNOT_WRITE_TO_FILE", "as 75"),
     (400, "CANNOT_STAT", "as 74"),
     (531, "CANNOT_FSTAT", "as 74"),
@@ -284,6 +299,7 @@ CODES = {
 """By number; a test sees that no number stands twice."""
 
 _PARTITIONS = re.compile(r"[Tt]oo many partitions")
+_SHORT_TIME = re.compile(r"Unable to parse")
 _DICTIONARY = re.compile(r"[Dd]ictionary")
 _OF_ONE_QUERY = re.compile(r"[Qq]uery memory limit|\(for query\)|for query memory limit")
 _FORM = re.compile(r"HTML Form Exception")
@@ -312,10 +328,11 @@ def about(text: str, code: int | None = None) -> About:
     code = number(text) if code is None else code
     if code is None:  # the client's own word, before the server is asked, or the network's
         return About.USER if _FIXED.match(text) else About.SERVER
-    # Two meanings each. More partitions than one INSERT may write are as many at every try; a
-    # dictionary that is missing is missing for every row; a limit of one statement, or of its
-    # parameters (http_max_field_value_size), leaves the server as it is.
-    if code == 252 and _PARTITIONS.search(text):
+    # Two meanings each. More partitions than one INSERT may write are as many at every try; a text
+    # that ends before parseDateTime has all of its format has no space left, too; a dictionary that
+    # is missing is missing for every row; a limit of one statement, or of its parameters
+    # (http_max_field_value_size), leaves the server as it is.
+    if (code == 252 and _PARTITIONS.search(text)) or (code == 243 and _SHORT_TIME.search(text)):
         return About.BLOCK
     if code == 36 and _DICTIONARY.search(text):
         return About.TABLE
@@ -324,3 +341,20 @@ def about(text: str, code: int | None = None) -> About:
     if code == 1000 and _FORM.search(text):
         return About.SIZE
     return CODES[code].about if code in CODES else About.UNKNOWN
+
+
+def may_be_a_value(text: str) -> bool:
+    """Return whether an INSERT's error may be about some of its values: trials of them say it."""
+    if about(text) is About.TABLE:
+        return number(text) in EITHER and not _DICTIONARY.search(text)
+    return about(text) in {About.BLOCK, About.UNKNOWN}
+
+
+def is_surely_a_value(text: str) -> bool:
+    """Return whether a refusal is about values, whatever else the table takes.
+
+    Args:
+        text: of a server's error; or of a transform's, which has no code.
+    """
+    code = number(text)
+    return code is None or (about(text) is About.BLOCK and code not in EITHER)

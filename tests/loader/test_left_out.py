@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
-from loader.blocks import scratch_table
+from loader.blocks import insert_statement, scratch_table
 from loader.blocks.worker import Worker
 from loader.core.plan import LOADED, PARKED
 from loader.operate.resolve import resolve
@@ -33,6 +34,14 @@ WAYS = {
     "pattern": "m UInt8 MATERIALIZED match(name, if(id IN (17, 42), '(', 'x'))",
     "interval": "m Float64 MATERIALIZED parseTimeDelta(if(id IN (17, 42), '?', '1h'))",
     "date": "d Date MATERIALIZED toDate(if(id IN (17, 42), concat(name, '?'), '2020-01-02'))",
+    "empty": "n UInt32 MATERIALIZED toUInt32(if(id IN (17, 42), '', '1'))",
+    "two codes": "n UInt32 MATERIALIZED toUInt32(multiIf(id = 17, 'x', id = 42, '', '1'))",
+    "short time": "t DateTime MATERIALIZED "
+    "parseDateTime(if(id IN (17, 42), '2024', '2024-01-02'), '%Y-%m-%d')",
+    "type of a value": "n UInt64 MATERIALIZED "
+    "length(if(id IN (17, 42), id::Dynamic, name::String::Dynamic))",
+    "code that is not listed": "n UInt64 MATERIALIZED "
+    "parseReadableSize(if(id IN (17, 42), '1 B leftovers', '1 B'))",
 }
 """Of a table that refuses the rows 17 and 42, whatever is asked of it."""
 AS_MEANT = {
@@ -262,6 +271,70 @@ def test_what_may_be_the_tables_is_the_tables(
     (one,) = isolating.load([block])
     assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
     assert copies(client, table) == (100, 100)
+
+
+NEVER = {
+    "of the table": ("length(id::Dynamic)", "table"),
+    "not listed": ("parseReadableSize(concat('1 B left', name::String))", "unknown"),
+}
+
+
+@pytest.mark.parametrize(("expression", "about"), NEVER.values(), ids=NEVER)
+def test_an_error_that_each_message_meets_parks_nothing(
+    journal: Journal,
+    isolating: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    expression: str,
+    about: str,
+) -> None:
+    """Where the code does not say that it is about values, the block waits for the table."""
+    isolating._isolator._dead = isolating._inserter._dead = True
+    table = make(client, f"{database}.t", f"m UInt64 MATERIALIZED {expression}")
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.about) == ("retry", about), one.reason
+    assert not ledger.waiting()
+    client.command(f"ALTER TABLE {table} DROP COLUMN m")
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
+    assert copies(client, table) == (100, 100)
+
+
+def test_a_trouble_that_passes_blames_no_message(
+    journal: Journal,
+    isolating: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever has one of the messages meets an error that is not listed, until that is blamed."""
+    table = make(client, f"{database}.t", "m UInt8")
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    real, blamed = scratch_table.send, list[int]()
+
+    def at_times(*given: Any) -> object:
+        rows = given[2].column("id").to_pylist()
+        if 57 in rows and not blamed:
+            blamed.extend(rows if len(rows) == 1 else [])
+            raise DatabaseError("Code: 9999. DB::Exception: of a release to come")
+        return real(*given)
+
+    def once(*_: Any) -> object:
+        monkeypatch.setattr(insert_statement, "send", real)
+        raise DatabaseError("Code: 9999. DB::Exception: of a release to come")
+
+    monkeypatch.setattr(scratch_table, "send", at_times)
+    monkeypatch.setattr(insert_statement, "send", once)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.about, "at one trial" in one.reason) == ("retry", "unknown", True)
+    assert blamed == [57]
+    assert not ledger.waiting()
+    monkeypatch.setattr(scratch_table, "send", real)
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
 
 
 def test_a_table_as_its_maker_alone_may_make_it(

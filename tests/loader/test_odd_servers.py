@@ -59,6 +59,10 @@ PROFILES = {
     "rows": {"final": "1", "apply_deleted_mask": "0", "apply_patch_parts": "0"},
     "names": {"input_format_arrow_case_insensitive_column_matching": "1"},
     "blocks": {"use_strict_insert_block_limits": "1", "max_insert_block_size_bytes": "600"},
+    "views": {
+        "materialized_views_ignore_errors": "1",
+        "ignore_materialized_views_with_dropped_target_table": "1",
+    },
 }
 PLAIN = User("plain", "w")
 USERS = [
@@ -141,6 +145,27 @@ def test_names_that_differ_in_case_are_two(engine: Engine, bootstrap: str, tmp_p
         row = recorded({"id": ("Int64", 1), "ID": ("Int64", 2)})
         assert until_settled(worker, journal.seal("shop.cases", row)) == ["loaded"]
         assert admin.query("SELECT id, ID FROM shop.cases").result_rows == [(1, 2)]
+
+
+def test_a_view_whose_target_was_dropped_passes_nothing_over(
+    engine: Engine, bootstrap: str, tmp_path: Path
+) -> None:
+    """Under a profile by which the server would leave that view out, and say nothing."""
+    (user,) = (one for one in USERS if one.name == "views")
+    with opened(engine, bootstrap, tmp_path, "dropped", user) as (journal, admin, worker):
+        target = "CREATE TABLE shop.behind (id Int64) ENGINE = MergeTree ORDER BY id"
+        admin.command("CREATE TABLE shop.before (id Int64) ENGINE = MergeTree ORDER BY id")
+        admin.command(target)
+        admin.command(
+            "CREATE MATERIALIZED VIEW shop.between TO shop.behind AS SELECT id FROM shop.before"
+        )
+        admin.command("DROP TABLE shop.behind SYNC")
+        blocks = journal.seal("shop.before", batch(0, 100))
+        (done,) = worker.load(blocks)
+        assert (done.outcome, done.about) == ("retry", "table"), done.reason
+        admin.command(target)
+        assert until_settled(worker, blocks) == ["loaded"]
+        assert (number(admin, "shop.before"), number(admin, "shop.behind")) == (100, 100)
 
 
 def test_a_log_that_was_emptied_proves_nothing(

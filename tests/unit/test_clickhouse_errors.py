@@ -11,7 +11,14 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 
 from loader.clickhouse.client import failure, is_permanent, table_failure
 from relay.clickhouse import errors
-from relay.clickhouse.errors import CODES, About, about, number
+from relay.clickhouse.errors import (
+    CODES,
+    About,
+    about,
+    is_surely_a_value,
+    may_be_a_value,
+    number,
+)
 from relay.config.settings import ClickHouse
 from relay.errors import ClickHouseAway, Refused, Unavailable
 from relay.schema.catalogue import translated
@@ -35,6 +42,10 @@ ONE_QUERY_BEFORE = "Code: 241. DB::Exception: Memory limit (for query) exceeded:
 LONG_VALUE = (
     "Poco::Exception. Code: 1000, e.code() = 0, HTML Form Exception: Field value too long (version "
     "26.9.2.1)"
+)
+SHORT_TIME = (
+    "Code: 243. DB::Exception: Unable to parse fragment '2024' from '' because requires at least 1 "
+    "characters left. (NOT_ENOUGH_SPACE)"
 )
 WHOLE_SERVER = "Code: 241. DB::Exception: (total) memory limit exceeded: would use 21.38 GiB."
 ONE_USER = "Code: 241. DB::Exception: User memory limit exceeded: would use 21.38 MiB."
@@ -78,6 +89,8 @@ def test_the_server_calls_them_by_these_names(client: Client) -> None:
         (ONE_QUERY, About.SIZE),
         (ONE_QUERY_BEFORE, About.SIZE),
         (LONG_VALUE, About.SIZE),
+        (SHORT_TIME, About.BLOCK),
+        ("Code: 243. DB::Exception: Not enough space for merging parts", About.SERVER),
         ("Poco::Exception. Code: 1000, e.code() = 104, Connection reset by peer", About.SERVER),
         (WHOLE_SERVER, About.SERVER),
         (ONE_USER, About.SERVER),
@@ -101,8 +114,26 @@ def test_two_meanings_are_told_by_the_text_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(errors, "_OF_ONE_QUERY", re.compile(r"(?!)"))
     monkeypatch.setattr(errors, "_DICTIONARY", re.compile(r"(?!)"))
     monkeypatch.setattr(errors, "_FORM", re.compile(r"(?!)"))
-    found = [about(text) for text in (PARTITIONS, ONE_QUERY, LONG_VALUE)]
-    assert found == [About.TABLE_NOW, About.SERVER, About.SERVER]
+    monkeypatch.setattr(errors, "_SHORT_TIME", re.compile(r"(?!)"))
+    found = [about(text) for text in (PARTITIONS, ONE_QUERY, LONG_VALUE, SHORT_TIME)]
+    assert found == [About.TABLE_NOW, About.SERVER, About.SERVER, About.SERVER]
+
+
+@pytest.mark.parametrize(
+    ("text", "may_be", "surely"),
+    [
+        ("Code: 6. DB::Exception: Cannot parse", True, True),
+        ("Code: 36. DB::Exception: Invalid expression", True, False),
+        ("Code: 36. DB::Exception: Dictionary (`d.rates`) not found", False, False),
+        ("Code: 43. DB::Exception: Illegal type", True, False),
+        ("Code: 9999. DB::Exception: of a release to come", True, False),
+        ("Code: 60. DB::Exception: Table does not exist", False, False),
+        ("Code: 241. DB::Exception: (total) memory limit exceeded", False, False),
+        ("a transform's own words", False, True),
+    ],
+)
+def test_which_errors_are_tried_message_by_message(text: str, may_be: bool, surely: bool) -> None:
+    assert (may_be_a_value(text), is_surely_a_value(text)) == (may_be, surely)
 
 
 def test_only_the_first_code_counts() -> None:

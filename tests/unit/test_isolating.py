@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.core.bad_messages import MOST, TableRefusal, TooMany, refused
+from loader.core.bad_messages import MOST, TableRefusal, TooMany, Unsteady, confirm, refused
 from loader.core.left_out import stretches
 from relay.blocks.message_rows import MessageRows
 
@@ -90,3 +91,20 @@ def test_a_table_that_fits_nothing_is_not_searched_to_the_end(names: str) -> Non
     with pytest.raises(TooMany):
         refused(table.trial, messages)
     assert table.trials <= 4 * MOST + 20
+
+
+@pytest.mark.parametrize(
+    ("bad", "steady"),
+    [({3, 4}, True), ({3}, False), (set(), False), ({3, 4, 5}, False)],
+    ids=["the same", "one is taken now", "all are taken now", "another is refused now"],
+)
+def test_what_a_passing_trouble_may_have_decided_is_tried_again(
+    bad: set[int], *, steady: bool
+) -> None:
+    table = Table(listed([1] * 10), bad)
+    with contextlib.nullcontext() if steady else pytest.raises(Unsteady):
+        confirm(table.trial, {4: "", 3: ""}, 10)
+
+
+def test_where_all_are_refused_there_are_no_others_to_confirm() -> None:
+    confirm(Table(listed([1, 2]), {0, 1}).trial, {0: "", 1: ""}, 2)
