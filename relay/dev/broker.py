@@ -22,7 +22,7 @@ from relay.dev.layout import HOST, Layout
 from relay.errors import ConfigError, Unavailable
 from relay.program import java
 
-_READY_SECONDS = 90.0
+_READY_SECONDS = 180.0
 _FORMAT_SECONDS = 90.0
 # 1 GB is plenty for one, 256 MB enough for each of three: measured.
 _HEAP_ONE = "-Xmx1g"

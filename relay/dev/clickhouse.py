@@ -28,7 +28,7 @@ USER = "dev"
 _PACKAGE = "chdb-core"
 _OLDEST = (26, 7)
 _INSTALL = install("demo")
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 
 
 def require() -> None:

@@ -62,7 +62,7 @@ class Pipeline:
     """The guard that relays run without (tests.broker.unguarded)."""
     partitions: int = field(default_factory=lambda: PARTITIONS)
     """Of the source; a test that grows it says so here."""
-    patience_seconds: float = 40.0
+    patience_seconds: float = 120.0
     end_seconds: float = 60.0
     """How long a scenario waits for the end of a process; in a control, perhaps in vain."""
 

@@ -165,7 +165,8 @@ class Program:
         if self.runs() and not self._asked:
             self._asked = True
             # A program that is still starting has no handler yet.
-            starting = time.monotonic() - self.started_at < STARTING_SECONDS
+            # Nor has one that has said nothing yet: imports take long on a busy machine.
+            starting = not self.said() or time.monotonic() - self.started_at < STARTING_SECONDS
             self._excused |= {0, -signal.SIGTERM} if starting else {0}
             self._process.terminate()  # type: ignore[union-attr]
 

@@ -25,7 +25,7 @@ RELAY = [str(Path(sys.executable).parent / "relay"), "dev", "sql", "--directory"
 def _run(stack: Stack, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [*RELAY, str(stack.directory), *arguments]
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        command, input=stdin, capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -52,7 +52,7 @@ def test_a_document_is_printed_as_it_is(name: str) -> None:
 )
 def test_a_name_that_is_none_is_met_with_suggestions(name: str, said: str) -> None:
     found = subprocess.run(
-        [RELAY, "docs", name], capture_output=True, text=True, timeout=60, check=False
+        [RELAY, "docs", name], capture_output=True, text=True, timeout=240, check=False
     )
     assert found.returncode == 2
     assert said in found.stderr

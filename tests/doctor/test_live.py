@@ -96,7 +96,7 @@ def ran(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
     pipeline.send(range(10))
     pipeline.exactly_once()
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 30) == 0
+    assert pipeline.end_of(process, 120) == 0
     return config
 
 
@@ -140,7 +140,7 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
     pipeline.send(range(10, 20))
     pipeline.exactly_once()
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 30) == 0
+    assert pipeline.end_of(process, 120) == 0
 
 
 @pytest.mark.long  # 21 s; tests/doctor/test_each_finding.py judges each

@@ -29,7 +29,7 @@ from relay.config.server_settings import ClickHouse
 from relay.dev.clickhouse import toml
 from relay.operate.dead.reader import DeadReader
 from relay.records_pb2 import Block, Commit
-from tests.broker.pipeline import create_topics, wait_until
+from tests.broker.pipeline import create_topics, is_stable, wait_until
 from tests.broker.topic_changes import set_topic
 
 DEADLINE = 240.0
@@ -107,9 +107,27 @@ class Journal:
         for future in self._admin.delete_records([place]).values():
             future.result(30)
 
+    def await_markers(self) -> None:
+        """Wait until who reads committed records sees all that was committed to the journal."""
+        place = TopicPartition(names.journal_topic(self.app), 0)
+        wait_until(lambda: is_stable(self._admin, place), "the markers of the transactions")
+
     def limit_letters(self, size: int) -> None:
-        """Take no larger record than so many bytes from now on."""
-        set_topic(self._admin, names.dead_topic(self.app), max_message_bytes=size)
+        """Take no larger record than so many bytes from now on; the topic's log goes by it then."""
+        topic = names.dead_topic(self.app)
+        set_topic(self._admin, topic, max_message_bytes=size)
+        wait_until(lambda: self._refuses(topic, size + 1), "a record that is refused")
+
+    def _refuses(self, topic: str, size: int) -> bool:
+        """Whether a record of so many bytes, of a transaction that is aborted, is refused."""
+        said: list[bool] = []
+        self.producer.begin_transaction()
+        self.producer.produce(
+            topic, bytes(size), partition=0, on_delivery=lambda e, _: said.append(e is not None)
+        )
+        self.producer.flush()
+        self.producer.abort_transaction()
+        return said == [True]
 
     def delete_letters(self) -> None:
         """All that are there, as retention does, and what was aborted."""

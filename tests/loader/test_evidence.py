@@ -640,7 +640,7 @@ def test_a_false_condition_is_no_success(
     assert (done.outcome, number(client, table)) == ("retry", 0)
     assert "wrote nothing" in done.reason
     worker._ledger.holds = holds
-    assert outcomes(worker.load(blocks)) == ["loaded"]
+    assert until_settled(worker, blocks) == ["loaded"]
     assert number(client, table) == 100
 
 
@@ -805,7 +805,7 @@ def test_a_success_without_the_number_of_rows_is_no_proof(
     try:
         (first,) = worker.load(blocks)
         assert (first.outcome, "X-ClickHouse-Summary" in first.reason) == ("retry", True)
-        assert outcomes(worker.load(blocks)) == ["loaded"]
+        assert until_settled(worker, blocks) == ["loaded"]
     finally:
         worker.close()
     assert number(client, table) == 100

@@ -27,6 +27,7 @@ from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import batch
+from tests.loader.test_evidence import until_settled
 from tests.loader.test_work import (
     before_the_next_insert,
     copies,
@@ -251,7 +252,7 @@ def test_overtaken_at_one_block_inserts_none(
         assert copies(client, table) == (400, 300)
         return
     assert first == ["retry"] * 3
-    assert outcomes(worker.load(blocks)) == ["loaded"] * 3
+    assert until_settled(worker, blocks) == ["loaded"] * 3
     assert copies(client, table) == (300, 300)
 
 
@@ -457,7 +458,7 @@ def test_of_two_inserts_one_fails(
 
         patched.setattr(insert_groups, "insert", unanswered)
         assert outcomes(worker.load(two, at_once=2)) == ["retry", "loaded"]
-    assert outcomes(worker.load(two, at_once=2)) == ["loaded", "loaded"]
+    assert until_settled(worker, two) == ["loaded", "loaded"]
     for block in two:
         assert copies(client, block.table) == (10, 10)
 

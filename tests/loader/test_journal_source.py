@@ -17,7 +17,7 @@ from loader.journal.source import JournalReader, Start
 from relay import names
 from relay.errors import ContractBroken
 from relay.records_pb2 import Block
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import DEADLINE, Journal, batch
 
 TABLE = "a.b"
 
@@ -65,6 +65,7 @@ def test_reads_in_bounded_batches_up_to_the_stable_end(journal: Journal) -> None
     assert batches == [[0, 1, 2], [3, 4, 10, 20]]
     journal.producer.abort_transaction()
     journal.seal(TABLE, batch(30, 1))
+    journal.await_markers()
     assert drain(source, end)[0] == [[30]]
 
 
@@ -79,10 +80,12 @@ def test_a_marker_that_retention_deleted_is_passed_over(journal: Journal) -> Non
     source.rest()
     assert drain(source, end) == ([], end)
     journal.seal(TABLE, batch(1, 1))
+    journal.await_markers()
     batches, end = drain(source, end)
     assert (batches, end["0"]) == ([[1]], 3)
     journal.delete_journal(4)
     journal.seal(TABLE, batch(2, 1))
+    journal.await_markers()
     assert drain(reader(journal, {0: 1}), end)[0] == [[2]], "another process, at the checkpoint"
     journal.delete_journal(6)
     with pytest.raises(ContractBroken, match="begins at offset 6, but the loader stands at 3"):
@@ -204,7 +207,7 @@ def test_a_lost_connection_to_spark_ends_without_a_word(happens: str, says: str)
     """A query that is stopped may close it at any time; all else has its traceback."""
     code = f"{_IN_SPARKS_PROCESS}{happens}"
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=DEADLINE
     )
     assert ended.returncode == 1
     assert says in ended.stderr

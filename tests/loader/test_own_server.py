@@ -69,6 +69,10 @@ def client(engine: Engine) -> Iterator[Client]:
         yield made
 
 
+SLOW = "id + sleepEachRow(0.009) + sleepEachRow(0.0091) + sleepEachRow(0.0092)"
+"""Of 300 rows, 8 s: each call alone may take 3. The server is killed meanwhile."""
+
+
 @pytest.mark.parametrize("stamped", [True, False])
 def test_a_view_whose_server_was_killed_gets_its_rows(
     site: Site, client: Client, app: str, *, stamped: bool
@@ -76,7 +80,7 @@ def test_a_view_whose_server_was_killed_gets_its_rows(
     """A3: the table had its part, its view had nothing; a repeat under the token gives it all."""
     client.command(f"CREATE DATABASE {app}")
     table = create(client, f"{app}.viewed", ", _block String" * stamped, more=window(100))
-    view = viewed(client, table, window(100), of="id + sleepEachRow(0.009)")
+    view = viewed(client, table, window(100), of=SLOW)
     await_next_second(client)
     blocks = site.journal.seal(table, batch(0, 300))
     with (

@@ -13,6 +13,7 @@ import pytest
 from loader.spark import class_archive
 from relay.program import java
 from tests.jvms import prepare_spark
+from tests.loader.blocks import DEADLINE
 
 pytestmark = pytest.mark.servers
 
@@ -38,7 +39,7 @@ def archive() -> Path:
 def started(options: list[str]) -> tuple[str, str]:
     """What a process that starts Spark with these options prints, by stream."""
     command = [sys.executable, "-c", _START, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
     return done.stdout, done.stderr
 
 
@@ -120,6 +121,6 @@ def test_an_environment_of_somebody_else_is_named(tmp_path: Path) -> None:
         "main(['prepare'])"
     )
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 3
     assert str(blocked) in done.stderr

@@ -90,7 +90,7 @@ def test_an_answer_that_is_lost_leaves_one_copy(
 ) -> None:
     """The statement happened once, nobody knows it; the next attempt finds out."""
     (block,) = journal.seal(table, batch(0, 1000))
-    worker = remote(insert_timeout_seconds=1 if silent else 60)
+    worker = remote(insert_timeout_seconds=3 if silent else 60)
     fate = "muted" if silent else "unanswered"
     proxy.drop_answers(statement, MORE_THAN_ONE, silent=silent)
     attempted_until(lambda: proxy.counts()[fate] > 0, worker, block)
@@ -191,7 +191,7 @@ def test_an_insert_that_arrives_long_after_its_timeout(
 ) -> None:
     """Held on the way, given up, done by another: it inserts nothing; unguarded it doubles."""
     (block,) = journal.seal(table, batch(0, 1000))
-    hasty = remote(insert_timeout_seconds=1)
+    hasty = remote(insert_timeout_seconds=3)
     if not guarded:
         hasty._ledger.holds = "1"
     late = proxy.hold(INSERT)
@@ -209,7 +209,7 @@ def test_half_open_until_the_timeout(
 ) -> None:
     """Connections that swallow everything: given up in time, nothing inserted, on again after."""
     (block,) = journal.seal(table, batch(0, 1000))
-    worker = remote(insert_timeout_seconds=1)
+    worker = remote(insert_timeout_seconds=3)
     proxy.half_open(True)
     assert outcomes(worker.load([block])) == ["retry"]
     assert copies(client, table) == NONE

@@ -30,7 +30,7 @@ from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import Journal, await_next_second, batch
+from tests.loader.blocks import DEADLINE, Journal, await_next_second, batch
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +70,7 @@ def killed(
     blocks: list[Block],
     failpoint: str,
     settings: Settings | None = None,
-    seconds: float = 60,
+    seconds: float = DEADLINE,
 ) -> None:
     """An attempt in a process that ends itself by SIGKILL at the failpoint.
 

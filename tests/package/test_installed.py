@@ -43,7 +43,7 @@ class Installed(NamedTuple):
     directory: Path
     environment: dict[str, str]
 
-    def prints(self, *arguments: str, timeout: float = 60) -> str:
+    def prints(self, *arguments: str, timeout: float = 240) -> str:
         """Return what it prints; it has to end with status 0."""
         done = subprocess.run(
             [*self.relay, *arguments],

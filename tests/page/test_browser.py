@@ -15,10 +15,7 @@ from tests.view.records import block, commit
 selenium = pytest.importorskip("selenium", reason="needs the package selenium")
 browser = pytest.importorskip("tests.page.browser")
 
-pytestmark = [
-    pytest.mark.skipif(bool(browser.LACKING), reason=browser.LACKING),
-    pytest.mark.timeout(240),
-]
+pytestmark = pytest.mark.skipif(bool(browser.LACKING), reason=browser.LACKING)
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-pytestmark = pytest.mark.timeout(240)
 
 RELAY = Path(sys.executable).parent / "relay"
 KILLED = -signal.SIGKILL

@@ -16,8 +16,6 @@ from tests.rewind.test_live import KILLED, Site, site  # noqa: F401 - a fixture
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def sent(site: Site, first: int) -> None:  # noqa: F811
     """A hundred rows, in both partitions."""

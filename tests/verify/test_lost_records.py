@@ -6,7 +6,6 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -39,7 +38,6 @@ def deep(config: Path) -> tuple[str, list[str]]:
     return not_judged, [one["text"] for one in found if one["kind"] == "gap"]
 
 
-@pytest.mark.timeout(240)
 def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> None:  # noqa: F811
     """Each of these was status 0, and not a word: such a block counted as one that came later."""
     config = pipeline.config(flush_point_interval_seconds=1.0)
@@ -76,7 +74,6 @@ def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> No
     assert json.loads(done.stdout)["chunks"]["problems"], "it looks whole"
 
 
-@pytest.mark.timeout(240)
 def test_letters_of_relays_have_to_be_there(pipeline: Pipeline) -> None:  # noqa: F811
     """Nobody looked: the topic could be emptied, and the message was nowhere."""
     config = pipeline.config(flush_point_interval_seconds=1.0)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-pytestmark = pytest.mark.timeout(240)
 
 TABLES = ("t", "mended", "gone", "byhand")
 ROWS = 10  # of each message, and each table
@@ -163,7 +162,7 @@ def relayed(operator: Operator, pipeline: Pipeline) -> None:  # noqa: F811
     wait_until(lambda: f"{pipeline.app}:{pipeline.table}:0:" in followed.read_text(), "its block")
     for command in [*commands, process]:
         command.send_signal(signal.SIGTERM)
-        assert command.wait(30) == 0
+        assert command.wait(120) == 0
     (found,) = operator.json("relay", "status")
     assert [row["lag"] for row in found["partitions"]] == [0, 0]
     assert [row["held"] for row in found["partitions"]] == [0, 0]
