@@ -22,7 +22,7 @@ from loader.journal.startup import ledger_of
 from relay.config.settings_file import load as load_config
 from relay.operate.verify.read.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.broker.pipeline import PARTITIONS, Pipeline, row_batch, wait_until
+from tests.broker.pipeline import PARTITIONS, Pipeline, delete_topic, row_batch, wait_until
 from tests.dead.letters import Command
 
 if TYPE_CHECKING:
@@ -330,6 +330,16 @@ def test_a_letter_whose_message_was_read_again_is_not_replayed(site: Site) -> No
 
     anyway = Command(app, "replay", "--despite-rewinds", config=site.config).end(0)
     assert "would send 1 messages" in anyway, anyway
+    replays_count_without_their_letters(site)
+
+
+def replays_count_without_their_letters(site: Site) -> None:
+    """The dead letters are deleted, and their topic is made anew: a rewind knows the replay."""
+    admin = AdminClient({"bootstrap.servers": site.pipeline.bootstrap})
+    delete_topic(admin, f"{site.pipeline.app}.dead")
+    site.relayed()
+    status, said = site.person("rewind", "--all", "--to-offset", "earliest", "--run")
+    assert (status, "1 dead letter was replayed" in said) == (2, True), said
 
 
 def produce(app: Pipeline, number: int, table: str) -> None:

@@ -76,14 +76,28 @@ class DeadReader:
             yield self._at(at)
 
     def marks(self) -> dict[RecordPlace, ReplayMark]:
-        """Return them by the dead letter's place; of this topic, not of a former one.
+        """Return marks by the dead letter's place; of this topic, not of a former one.
 
         Raises:
             ContractBroken: a record is no mark.
         """
+        return {mark.dead: mark for mark, is_of_this in self._marks() if is_of_this}
+
+    def replays(self) -> list[ReplayMark]:
+        """Return all marks, also of letters in a former topic of this name.
+
+        What was sent again is in the source, whatever became of the letter. Letters of two topics
+        may have the same place.
+
+        Raises:
+            ContractBroken: a record is no mark.
+        """
+        return [mark for mark, _ in self._marks()]
+
+    def _marks(self) -> Iterator[tuple[ReplayMark, bool]]:
+        """Each with whether its letter is in this topic, and not in a former one of its name."""
         if self._topics.describe(self._marks_topic, (READ,)) is None:
-            return {}
-        found: dict[RecordPlace, ReplayMark] = {}
+            return
         # A client of its own: marks are read anew while letters are being read.
         with contextlib.closing(PartitionReader(kafka_clients.reader(self._kafka))) as consumer:
             for message in self._records(consumer, TopicPartition(self._marks_topic, 0, 0)):
@@ -91,9 +105,7 @@ class DeadReader:
                     mark = ReplayMark.decode(message.value() or b"")
                 except ValueError as problem:
                     raise self._foreign(message, problem) from problem
-                if message.key() == mark_key(self.topic_id, mark.dead):
-                    found[mark.dead] = mark
-        return found
+                yield mark, message.key() == mark_key(self.topic_id, mark.dead)
 
     def close(self) -> None:
         """Close the client."""

@@ -114,7 +114,7 @@ class Servers:
     def replays(self) -> Collection[ReplayMark]:
         """See Hands."""
         with contextlib.closing(DeadReader(self._settings)) as reader:
-            return reader.marks().values()
+            return reader.replays()
 
     def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
         """See Hands."""
