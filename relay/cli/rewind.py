@@ -75,7 +75,8 @@ def _offset(text: str) -> int | str:
 @click.option(
     "--despite-replays",
     is_flag=True,
-    help="Go on although dead letters that were replayed may become rows twice.",
+    help="Go on although dead letters that were replayed may become rows twice, also where "
+    "marks of replays were deleted, so that nobody knows which.",
 )
 @click.option(
     "--despite-missing",
@@ -126,7 +127,7 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
       relay rewind relay.toml --table shop.orders --to-time 2026-08-01T03:00 --run --why 'bad rate'
       relay rewind relay.toml --all --to-offset earliest --run
     Exit status: 0 done · 2 it cannot be done this way or an option is missing, nothing was
-    changed · 6 run `relay accept` first · 4, 7 interrupted: run it again.
+    changed · 6 the message says what to do first · 4, 7 interrupted: run it again.
     """
     log.setup(json=False)
     bare = partition is None and table is None and not whole

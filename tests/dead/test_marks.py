@@ -9,6 +9,7 @@ import pytest
 
 from relay import names
 from relay.blocks.dead_letter import RecordPlace
+from relay.errors import ContractBroken
 from relay.operate.dead import reader
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay_plan import ReplayMark, mark_key
@@ -66,3 +67,25 @@ def test_replays_count_whatever_became_of_their_letters(monkeypatch: pytest.Monk
     found = dead_reader(monkeypatch, marks)
     assert [one.source.offset for one in found.replays()] == [100, 300]
     assert found.marks() == {RecordPlace(0, 0): mark(300)}, "a replay names letters of the present"
+
+
+def test_marks_that_were_deleted_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red before: what had no mark any more counted as not replayed, and came twice."""
+    marks = Marks((PRESENT, mark(100)), (PRESENT, mark(300)), begin=1)
+    found = dead_reader(monkeypatch, marks)
+    for read in (found.marks, found.replays):
+        with pytest.raises(ContractBroken, match=r"app\.replayed begins at offset 1") as stopped:
+            read()
+        assert "--despite-replays" in stopped.value.next_step
+
+    found = dead_reader(monkeypatch, marks, incomplete=True)
+    assert found.marks() == {RecordPlace(0, 0): mark(300)}
+    assert "marks of replays were deleted" in found.deleted_marks
+
+
+def test_whole_marks_leave_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there are none yet."""
+    for marks in (Marks(), Marks((PRESENT, mark(100)))):
+        found = dead_reader(monkeypatch, marks, incomplete=True)
+        assert len(found.marks()) == len(marks.records)
+        assert not found.deleted_marks

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from relay import names
 from relay.blocks.dead_letter import RecordPlace
@@ -17,7 +18,7 @@ from relay.config import settings_file
 from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay import Replay
 from relay.operate.dead.replay_plan import ReplayMessage, Why, decide
-from tests.broker.pipeline import PARTITIONS, is_stopped, wait_until
+from tests.broker.pipeline import PARTITIONS, create_topics, is_stopped, wait_until
 from tests.dead.letters import TABLE, Command, in_source, marked, write
 
 if TYPE_CHECKING:
@@ -105,6 +106,26 @@ def test_a_place_named_twice_is_sent_once(pipeline: Pipeline) -> None:
     assert in_source(pipeline) == Counter([b"message 2", b"message 1"])
 
 
+def test_marks_that_were_deleted_stop_a_replay(pipeline: Pipeline) -> None:
+    """Somebody made their topic with a policy that forgets. Red before: status 0, and messages came
+    twice. A person who knows better goes on, and what has its mark is not sent."""
+    values = write(pipeline, 10)
+    topic = names.replayed_topic(pipeline.app)
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    create_topics(admin, NewTopic(topic, 1, 1, config={"cleanup.policy": "delete"}))
+    Command(pipeline, "replay", "--run").end(0)
+    place = TopicPartition(topic, 0, 6)
+    admin.delete_records([place])[place].result(30)
+
+    for more in ((), ("--run",)):
+        assert f"{topic} begins at offset 6" in Command(pipeline, "replay", *more).end(6)
+    assert in_source(pipeline) == Counter(values)
+    for look in (("ls",), ("show", "0:0")):
+        assert "marks of replays were deleted" in Command(pipeline, *look).end(0)
+    said = Command(pipeline, "replay", "--despite-replays", "--run").end(0)
+    assert ("sent 6 messages" in said, "not sent, 4: already replayed" in said) == (True, True)
+
+
 def test_without_run_nothing_is_sent(pipeline: Pipeline) -> None:
     """The dry run counts what a run would send, and changes no topic."""
     write(pipeline, 6)
@@ -112,6 +133,7 @@ def test_without_run_nothing_is_sent(pipeline: Pipeline) -> None:
 
     assert f"would send 3 messages (27 bytes) to {pipeline.source}\n  3 of {TABLE}" in said
     assert "nothing was sent; add --run to send them" in said
+    assert f"there is no topic {names.replayed_topic(pipeline.app)}" in said, "it may be deleted"
     assert not in_source(pipeline)
     assert marked(pipeline) == 0
 

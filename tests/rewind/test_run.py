@@ -433,6 +433,22 @@ def test_replayed_dead_letters_are_refused_unless_told() -> None:
     ).partitions
 
 
+def test_where_marks_of_replays_were_deleted_a_person_decides() -> None:
+    """What is to be re-run may have been replayed; a rewind of nothing asks nobody."""
+    world = made(4)
+
+    def deleted() -> list[ReplayMark]:
+        raise ContractBroken("marks of replays were deleted")
+
+    world.replays = deleted  # type: ignore[method-assign]
+    with pytest.raises(ContractBroken, match="marks of replays were deleted"):
+        rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+    assert not rewound(world, RewindRequest({0: 0}, "no.table", RewindConsent())).partitions
+
+    told = RewindConsent(despite_replays=True)
+    assert rewound(world, RewindRequest({0: 0}, None, told)).partitions
+
+
 @pytest.mark.parametrize("as_another", [False, True])
 def test_a_replayed_letter_of_a_loader_is_refused_too(*, as_another: bool) -> None:
     """The journal knows its message as one of a block of the letter's table."""

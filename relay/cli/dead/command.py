@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from relay import names
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.cli.arguments import TABLE
 from relay.cli.dead.options import PLACE, selecting
@@ -75,8 +76,8 @@ def list_dead(
     relay dead ls --kind does-not-fit --json | jq .reason
     relay dead ls --summary
     """
-    with _reader(settings_of(config_file)) as reader:
-        marks = reader.marks()
+    with _reader(settings_of(config_file), incomplete=True) as reader:
+        marks = _shown_marks(reader)
         letters = _NamedTables(reader.letters())
         chosen = filter(Selection(**wanted).means, letters)
         if grouped:
@@ -176,9 +177,9 @@ def show(
     settings = settings_of(config_file)
     if raw is not None:
         refuse_unwritable(raw)
-    with _reader(settings) as reader:
+    with _reader(settings, incomplete=True) as reader:
         letter = next(reader.letters([place]))
-        mark = reader.marks().get(place)
+        mark = _shown_marks(reader).get(place)
     rows = _rows(settings, letter, as_table or letter.table)
     if raw is not None:
         write_file(raw, letter.value or b"")
@@ -212,6 +213,12 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     "whether one had; those that became rows come twice.",
 )
 @click.option(
+    "--despite-replays",
+    is_flag=True,
+    help="Also send messages of which nobody knows whether they were replayed, since marks of "
+    "replays were deleted; those that became rows come twice.",
+)
+@click.option(
     "--run",
     is_flag=True,
     help="Send them. Without --run the command only prints what it would send.",
@@ -223,6 +230,7 @@ def replay(
     as_table: str | None,
     *,
     despite_rewinds: bool,
+    despite_replays: bool,
     run: bool,
     as_json: bool,
     **wanted: Any,
@@ -247,7 +255,8 @@ def replay(
     within_one_cluster(settings, "dead replay", step)
     tally = ReplayTally()
     with contextlib.ExitStack() as stack:
-        reader = stack.enter_context(_reader(settings))
+        reader = stack.enter_context(_reader(settings, incomplete=despite_replays))
+        _say_if_first(settings, reader)
         letters = _NamedTables(reader.letters(places))
         chosen = filter(Selection(**wanted).means, letters)
         if as_table:
@@ -303,6 +312,24 @@ def _say_if_unregistered(settings: Settings, table: str) -> None:
         click.echo(f"the schema registry has no table {table} yet{hint}", err=True)
 
 
+def _say_if_first(settings: Settings, reader: DeadReader) -> None:
+    """A topic of marks that was deleted looks like one that no replay has made yet."""
+    if not reader.has_marks_topic():
+        click.echo(
+            f"there is no topic {names.replayed_topic(settings.app)}: no dead letter counts as "
+            "replayed; where one was, somebody deleted the topic, and its message comes twice",
+            err=True,
+        )
+
+
+def _shown_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
+    """Marks to be shown; a letter without one is perhaps replayed where marks were deleted."""
+    marks = reader.marks()
+    if reader.deleted_marks:
+        click.echo(reader.deleted_marks, err=True)
+    return marks
+
+
 def _counted(answers: Iterable[ReplayMessage | Why], tally: ReplayTally) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
     for answer in answers:
@@ -312,8 +339,8 @@ def _counted(answers: Iterable[ReplayMessage | Why], tally: ReplayTally) -> Iter
 
 
 @contextlib.contextmanager
-def _reader(settings: Settings) -> Iterator[DeadReader]:
-    reader = DeadReader(settings)
+def _reader(settings: Settings, *, incomplete: bool) -> Iterator[DeadReader]:
+    reader = DeadReader(settings, incomplete=incomplete)
     try:
         yield reader
     finally:

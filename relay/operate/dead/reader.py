@@ -30,10 +30,22 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 """For one request, and for the next record to come."""
+_DESPITE = (
+    "find out which messages were replayed: with --despite-replays you say that these may become "
+    "rows twice; set cleanup.policy of the topic to compact, so that it keeps its marks"
+)
 
 
 class DeadReader:
     """Dead letters and marks of one app.
+
+    Args:
+        settings: of the app.
+        incomplete: whether to give the marks that are left where some were deleted.
+
+    Attributes:
+        deleted_marks: what shows, as of the last look at the marks, that some were deleted; empty:
+            nothing does.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -41,7 +53,9 @@ class DeadReader:
         ConfigError: the app has no dead letter topic.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, incomplete: bool = False) -> None:
+        self._incomplete = incomplete
+        self.deleted_marks = ""
         self._kafka = settings.kafka
         self._topic = names.dead_topic(settings.app)
         self._marks_topic = names.replayed_topic(settings.app)
@@ -79,7 +93,7 @@ class DeadReader:
         """Return marks by the dead letter's place; of this topic, not of a former one.
 
         Raises:
-            ContractBroken: a record is no mark.
+            ContractBroken: a record is no mark, or some were deleted.
         """
         return {mark.dead: mark for mark, is_of_this in self._marks() if is_of_this}
 
@@ -90,22 +104,40 @@ class DeadReader:
         may have the same place.
 
         Raises:
-            ContractBroken: a record is no mark.
+            ContractBroken: a record is no mark, or some were deleted.
         """
         return [mark for mark, _ in self._marks()]
 
+    def has_marks_topic(self) -> bool:
+        """Return whether the topic of marks is there; the first replay makes it."""
+        return self._topics.describe(self._marks_topic, (READ,)) is not None
+
     def _marks(self) -> Iterator[tuple[ReplayMark, bool]]:
         """Each with whether its letter is in this topic, and not in a former one of its name."""
-        if self._topics.describe(self._marks_topic, (READ,)) is None:
+        if not self.has_marks_topic():
             return
+        place = TopicPartition(self._marks_topic, 0, 0)
         # A client of its own: marks are read anew while letters are being read.
         with contextlib.closing(PartitionReader(kafka_clients.reader(self._kafka))) as consumer:
-            for message in self._records(consumer, TopicPartition(self._marks_topic, 0, 0)):
+            for message in self._records(consumer, place):
                 try:
                     mark = ReplayMark.decode(message.value() or b"")
                 except ValueError as problem:
                     raise self._foreign(message, problem) from problem
                 yield mark, message.key() == mark_key(self.topic_id, mark.dead)
+        self._check_beginning(place.offset)
+
+    def _check_beginning(self, begin: int) -> None:
+        """Check that no marks were deleted: compaction alone moves no topic's beginning."""
+        self.deleted_marks = ""
+        if begin == 0:
+            return
+        self.deleted_marks = (
+            f"{self._marks_topic} begins at offset {begin}, but it must begin at 0: marks of "
+            "replays were deleted, so dead letters that were replayed look as if they were not"
+        )
+        if not self._incomplete:
+            raise ContractBroken(self.deleted_marks, _DESPITE, page=ErrorPage.GAP)
 
     def close(self) -> None:
         """Close the client."""
@@ -142,6 +174,8 @@ class DeadReader:
         self, consumer: PartitionReader, place: TopicPartition, end: int | None = None
     ) -> Iterator[Message]:
         """Visible records from `place` on to `end`, or to where the partition ends now.
+
+        `place` itself is moved to where the partition begins, if that is later.
 
         A read_committed consumer is told the last stable offset as the end, so that an open
         transaction is neither shown nor waited for.

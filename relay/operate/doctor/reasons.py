@@ -39,8 +39,8 @@ ERRORS: Mapping[str, str] = {
     "the relay runs, and its next start would end with status 6",
     "topic-compacted": "compaction would delete records that the relay or loader still needs",
     "registry-deleted": "field numbers and replay marks must be kept for ever: if retention "
-    "deletes them, rows are decoded with wrong field numbers, or dead letters are replayed "
-    "twice",
+    "deletes them, rows are decoded with wrong field numbers, or nobody knows which dead letters "
+    "were replayed",
     "registry-lost": "a relay would number columns in their order of today, and put values of "
     "messages with other numbers into wrong columns: it ends with status 6",
     "topic-message-bytes": "chunks do not fit into the topic: some or all rows of the table "

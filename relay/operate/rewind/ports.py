@@ -46,7 +46,7 @@ class Hands(Protocol):
         """Return those of these ids, given by table, whose rows are gone or never come."""
 
     def replays(self) -> Collection[ReplayMark]:
-        """Marks of all dead letters that were replayed."""
+        """Marks of all dead letters that were replayed, or an error where some were deleted."""
 
     def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
         """Return the place that the next dead letter of each source partition gets."""

@@ -26,7 +26,8 @@ class RewindConsent:
     Attributes:
         keep: tables whose old rows stay.
         despite_views: materialized views may count re-run rows again.
-        despite_replays: dead letters of the stretch that were replayed may come twice.
+        despite_replays: dead letters of the stretch that were, or may have been, replayed may come
+            twice.
         despite_missing: rows that no block id finds are deleted, and do not lack their id.
     """
 
@@ -178,18 +179,13 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
     return ""
 
 
-def replayed(
-    courses: Iterable[Course], replays: Collection[ReplayMark], consent: RewindConsent
-) -> Iterator[str]:
+def replayed(courses: Iterable[Course], replays: Collection[ReplayMark]) -> Iterator[str]:
     """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.
         replays: of every dead letter that was replayed.
-        consent: of the person.
     """
-    if consent.despite_replays:
-        return
     for course in courses:
         again = sorted(
             mark.source.offset
