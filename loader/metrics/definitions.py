@@ -59,8 +59,8 @@ _BLOCKS = (
     ),
     seconds(
         "loader_queryable_seconds",
-        "How much time passes from the timestamp of a block's oldest source record until its rows "
-        "can be queried?",
+        "How much time passes from the timestamp of a block's oldest source record, if it has one, "
+        "until its rows can be queried?",
         "table",
     ),
     seconds(

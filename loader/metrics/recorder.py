@@ -134,8 +134,9 @@ class LoaderRecorder(LoaderObserver):
                 ("loader_queryable_seconds", block.first_timestamp_ms),
                 ("loader_sealed_to_queryable_seconds", block.sealed_at_ms),
             ):
-                # Another machine's clock may be ahead.
-                m[name].labels(table).observe(max(0, queryable_ms - since_ms) / 1000)
+                if since_ms > 0:  # else the record has no time
+                    # Another machine's clock may be ahead.
+                    m[name].labels(table).observe(max(0, queryable_ms - since_ms) / 1000)
 
     def asked(self, seconds: float) -> None:
         """Count an answer of the ledger."""

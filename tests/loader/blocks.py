@@ -175,13 +175,14 @@ class Journal:
         self.producer.flush()
 
     def _block(self, table: str, one: pa.RecordBatch, chunk_bytes: int, each: int) -> Block:
-        first = one.column(0)[0].as_py()
+        first, now_ms = one.column(0)[0].as_py(), int(time.time() * 1000)
         block = Block(
             id=str(names.BlockId(self.app, table, 0, 0, first)),
             table=table,
             topic=names.blocks_topic(self.app, table),
             rows=one.num_rows,
-            sealed_at_ms=int(time.time() * 1000),
+            sealed_at_ms=now_ms,
+            first_timestamp_ms=now_ms,
             # As the loader's reader of the journal adds.
             source_topic=self.source if self._source_id else "",
             source_topic_id=self._source_id,

@@ -49,7 +49,8 @@ def test_a_loader_serves_metrics_and_health_and_logs_json(
         assert found["loader_rows_loaded_total"] == 300
         # The table's blocks are in one task, and go together.
         assert found["loader_inserts_total"] == found["loader_insert_seconds_count"] == 1
-        assert found["loader_queryable_seconds_count"] == 3
+        for name in ("loader_queryable_seconds", "loader_sealed_to_queryable_seconds"):
+            assert found[f"{name}_count"] == 3
         assert found["loader_insert_seconds_sum"] > 0
         # What the ledger says of tables and partitions comes with the second look.
         steady = [one.name for one in CURRENT if not {"table", "partition"} & {*one.labels}]

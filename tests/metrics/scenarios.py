@@ -86,6 +86,17 @@ def a_committed_transaction(rig: Rig) -> None:
     assert rig.value("relay_last_commit_seconds") == 4
 
 
+def records_without_a_time(rig: Rig) -> None:
+    """Of a block whose record says -1 or 0 nobody knows how late it is."""
+    rig.state = with_limits(limits(max_rows=1), p0=partition())
+    for offset, made_ms in enumerate((-1, 0, 99_000)):
+        rig.step(polled(0, arrival("d.a", offset, first_timestamp_ms=made_ms)))
+        rig.through()
+    assert rig.value("relay_messages_committed_total", table="d.a", partition=0) == 3
+    assert rig.value("relay_commit_lag_seconds_count") == 1
+    assert rig.value("relay_commit_lag_seconds_sum") == 1
+
+
 def an_aborted_transaction(rig: Rig) -> None:
     """Counts nothing of what it held, and rewinds."""
     rig.step(polled(0, arrival("d.a", 0, 1, 2)))
@@ -211,7 +222,9 @@ def tables_change(rig: Rig) -> None:
 
 def what_is_held(rig: Rig) -> None:
     """Buffers by table over all partitions; what no header names has a name of its own."""
-    held = {"d.a": buffer(0, 2, first_timestamp_ms=60_000, beside=5), "": buffer(3)}
+    # The record of one has the time of an event, long ago, that of the other has none.
+    young = buffer(3, opened_at_ms=98_000, first_timestamp_ms=-1)
+    held = {"d.a": buffer(0, 2, opened_at_ms=96_000, first_timestamp_ms=10, beside=5), "": young}
     rig.state = with_limits(
         limits(max_buffer_bytes=99),
         p0=partition(0, 4, epoch=2, n=7, marks={"d.b": 4}, buffers=held),
@@ -233,7 +246,7 @@ def what_is_held(rig: Rig) -> None:
         "n": 7,
         "marks": 1,
         "buffers": 2,
-        "oldest_seconds": 100.0,
+        "oldest_seconds": 4.0,
     }.items():
         assert rig.value(f"relay_partition_{name}", partition=0) == value, name
 
@@ -300,6 +313,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     polls,
     messages_in_blocks_already,
     a_committed_transaction,
+    records_without_a_time,
     an_aborted_transaction,
     an_unknown_outcome,
     a_commit_in_doubt,

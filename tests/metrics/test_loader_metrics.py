@@ -103,6 +103,18 @@ def a_micro_batch(rig: Rig) -> None:
     rig.now += 1
 
 
+def records_without_a_time(rig: Rig) -> None:
+    """Of a block whose record says -1 or 0 nobody knows how late it is."""
+    for name, made_ms in (("b1", -1), ("b2", 0)):
+        loaded = Outcome(name, "loaded", 7, "", AttemptFigures(inserts=1, queryable_ms=99_000))
+        found = block(name)
+        found.first_timestamp_ms = made_ms
+        rig.recorder.attempted([loaded], {name: found}, 2.0)
+    assert rig.value("loader_blocks_loaded_total", table="d.a") == 2
+    assert rig.value("loader_queryable_seconds_count", table="d.a") is None
+    assert rig.value("loader_sealed_to_queryable_seconds_sum", table="d.a") == 8
+
+
 def other_outcomes(rig: Rig) -> None:
     """Parked, given up, tried again, found in the table, denied; each with what it cost."""
     rig.recorder.began(0, [block(f"b{i}") for i in range(6)])
@@ -209,6 +221,7 @@ def a_look(rig: Rig) -> None:
 
 SCENARIOS: tuple[Callable[[Rig], None], ...] = (
     a_micro_batch,
+    records_without_a_time,
     other_outcomes,
     stands_aside,
     servers,

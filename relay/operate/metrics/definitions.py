@@ -82,8 +82,8 @@ _COMMITTED = (
     seconds("relay_block_age_seconds", "How old is a buffer when it is sealed?", "reason"),
     seconds(
         "relay_commit_lag_seconds",
-        "How much time passes from the timestamp of a block's oldest source record to the commit "
-        "of the block?",
+        "How much time passes from the timestamp of a block's oldest source record, if it has one, "
+        "to the commit of the block?",
     ),
     seconds("relay_form_seconds", "How long does it take to turn a buffer into a block?"),
     counter(
@@ -225,7 +225,7 @@ _PARTITIONS = (
     gauge(
         "relay_partition_oldest_seconds",
         "seconds",
-        "How old is the oldest message that is not in a block yet, by its record's timestamp?",
+        "How long has the relay held the oldest message that is not in a block yet?",
         "partition",
     ),
     gauge(

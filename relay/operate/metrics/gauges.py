@@ -116,9 +116,9 @@ class RelayGauges(Collector):
         yield "n", partition.n
         yield "marks", len(partition.marks)
         yield "buffers", len(partition.buffers)
-        oldest = min((b.first_timestamp_ms for b in partition.buffers.values()), default=None)
-        age = 0.0 if oldest is None else max(0, self._vitals.wall_ms() - oldest) / 1000
-        yield "oldest_seconds", age
+        now_ms = self._vitals.now_ms()  # not the time of a record, which producers set as they like
+        oldest_ms = min((b.opened_at_ms for b in partition.buffers.values()), default=now_ms)
+        yield "oldest_seconds", max(0, now_ms - oldest_ms) / 1000
         yield "idle_seconds", now - self._vitals.moved_at.get(index, now)
         readable = self._statistics.readable().get(index)
         if readable is not None and readable.end >= 0:

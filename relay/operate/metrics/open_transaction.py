@@ -99,6 +99,7 @@ class Holding:
         m["relay_block_messages"].labels(reason).observe(block.messages)
         age = sealed_at_ms - seal.buffer.opened_at_ms
         m["relay_block_age_seconds"].labels(reason).observe(age / 1000)
-        lag = self._wall_ms() - seal.buffer.first_timestamp_ms
-        m["relay_commit_lag_seconds"].observe(max(0, lag) / 1000)
+        made_ms = seal.buffer.first_timestamp_ms
+        if made_ms > 0:  # else the record has no time
+            m["relay_commit_lag_seconds"].observe(max(0, self._wall_ms() - made_ms) / 1000)
         return block.rows

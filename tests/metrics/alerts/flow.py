@@ -181,17 +181,27 @@ CASES = {
         15,
     ),
     "eleven of a thousand blocks take minutes": after(
-        histogram("loader_queryable_seconds", {4: 989, 100: 11}, 80, table="d.t"),
+        histogram("loader_sealed_to_queryable_seconds", {4: 989, 100: 11}, 80, table="d.t"),
         'SlowToQueryable{app="shop"}',
         10.25,
     ),
     "nine of a thousand blocks take minutes": silent(
-        histogram("loader_queryable_seconds", {4: 991, 100: 9}, 80, table="d.t"),
+        histogram("loader_sealed_to_queryable_seconds", {4: 991, 100: 9}, 80, table="d.t"),
         "SlowToQueryable",
         12,
     ),
     "all take almost a minute": silent(
-        histogram("loader_queryable_seconds", {50: 10}, 80, table="d.t"), "SlowToQueryable", 12
+        histogram("loader_sealed_to_queryable_seconds", {50: 10}, 80, table="d.t"),
+        "SlowToQueryable",
+        12,
+    ),
+    "records say that they are hours old": silent(
+        beside(
+            histogram("loader_queryable_seconds", {10_000: 10}, 80, table="d.t"),
+            histogram("loader_sealed_to_queryable_seconds", {4: 10}, 80, table="d.t"),
+        ),
+        "SlowToQueryable",
+        12,
     ),
     "a sealed block waits": after(
         scraped("loader_waiting_seconds", "0x20 301x60", partition="3"),

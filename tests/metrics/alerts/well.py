@@ -39,7 +39,7 @@ def flow(of: str) -> Series:
         scraped("relay_source_errors_total", STEADY, of, partition="0", error="_BAD_MSG"),
         scraped("relay_partition_lag_offsets", f"90x{SCRAPES}", of, partition="0"),
         scraped("relay_partition_oldest_seconds", f"3x{SCRAPES}", of, partition="0"),
-        histogram("loader_queryable_seconds", {4: 10}, SCRAPES, of, table="d.t"),
+        histogram("loader_sealed_to_queryable_seconds", {4: 10}, SCRAPES, of, table="d.t"),
         scraped("loader_waiting_seconds", f"2x{SCRAPES}", of, partition="0"),
     )
 
