@@ -60,13 +60,13 @@ def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSett
 
 
 def secret(path: Path) -> str:
-    """Return what a file of kafka.client_files holds, without the line break at its end.
+    """Return what a file of kafka.client_files holds, without byte order mark and last line break.
 
     Raises:
         ConfigError: it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
         raise ConfigError(

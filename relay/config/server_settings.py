@@ -121,7 +121,7 @@ class ClickHouse(Section):
     )
     password_file: Path | None = Field(
         None,
-        description="file that holds nothing but the password",
+        description="file that holds nothing but the password; line breaks at its end do not count",
         examples=["/run/secrets/clickhouse"],
     )
     ca_file: Path | None = Field(
@@ -162,7 +162,7 @@ class ClickHouse(Section):
         return addresses(self.url)
 
     def secret(self) -> str:
-        """Return the password, from the file where one is named."""
+        """Return the password; from the file where one is named, without its last line break."""
         if self.password_file is not None:
-            return self.password_file.read_text(encoding="utf-8").strip()
+            return self.password_file.read_text(encoding="utf-8-sig").rstrip("\r\n")
         return self.password.get_secret_value()

@@ -147,7 +147,7 @@ def _check(data: Table) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
 
 def _read(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as missing:
         raise ConfigError(
             f"there is no file {path}",

@@ -122,7 +122,7 @@ def _holds_settings(path: Path) -> bool:
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return False
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
     return "kafka" in found or "pipelines" in found

@@ -90,6 +90,9 @@ def test_former_spellings_work(
     Path("a.conf").write_text('[kafka]\nbootstrap = "b:1"\n', encoding="utf-8")
     Path("x.csv").write_text("id\n1\n", encoding="utf-8")
     assert told(path, words) == file
+    # Saved by an editor that begins files with a byte order mark.
+    Path("a.conf").write_text('\ufeff[kafka]\nbootstrap = "b:1"\n', encoding="utf-8")
+    assert told(path, words) == file
 
 
 def test_a_file_of_rows_is_no_configuration(

@@ -114,6 +114,14 @@ def test_files_are_read_anew_for_each_client(tmp_path: Path, held: Path) -> None
         kafka_clients.producer(settings)
 
 
+def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path, held: Path) -> None:
+    """As editors of Windows save them. Blanks are a password's own, line breaks are the file's."""
+    held.write_bytes(f"\ufeff {SENTINEL} \r\n".encode())
+    settings = settings_file.load(write(tmp_path, "\ufeff" + of_files(held)))
+    assert settings.clickhouse.secret() == f" {SENTINEL} "
+    assert kafka_clients.admin(settings.kafka)["sasl.password"] == f" {SENTINEL} "
+
+
 def test_the_environment_wins_over_a_file(
     tmp_path: Path, held: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
