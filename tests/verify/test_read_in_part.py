@@ -54,6 +54,9 @@ class Logs:
         if topic == BLOCKS and start < end:
             yield self._chunk
 
+    def compacted(self, _topic: str) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

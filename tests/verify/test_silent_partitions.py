@@ -49,6 +49,9 @@ class SomeBrokers:
         assert start >= end, f"{topic}[{partition}] has nothing"
         return iter(())
 
+    def compacted(self, _topic: str) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

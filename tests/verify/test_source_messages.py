@@ -3,8 +3,9 @@ cut either, and no message that is lost behind the cut."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +14,12 @@ from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.config.settings_file import load
+from relay.operate.verify.read.topic import TopicReader
 from relay.operate.verify.source_messages import SourceJudge
 from relay.records_pb2 import Accept, Block, Commit, DeadLetters, Mark, Rewind
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.broker.pipeline import Pipeline, row_batch
+from tests.broker.pipeline import Pipeline, row_batch, wait_until
+from tests.broker.topic_changes import set_topic
 from tests.loader import unsparked
 from tests.rewind.world import World
 from tests.verify.histories import Writer
@@ -32,10 +35,14 @@ Messages = Sequence[tuple[int, str]]
 
 
 def judged(
-    commits: Sequence[Commit], messages: Iterable[tuple[int, str]], start: int = 0
+    commits: Sequence[Commit],
+    messages: Iterable[tuple[int, str]],
+    start: int = 0,
+    *,
+    compacted: bool | None = False,
 ) -> tuple[list[str], list[str]]:
     """What is wrong, each with its kind, and what is not judged."""
-    judge = SourceJudge(commits, start)
+    judge = SourceJudge(commits, start, compacted=compacted)
     for offset, table in messages:
         if max(judge.first, start) <= offset < judge.next:
             judge.message(offset, table)
@@ -145,6 +152,45 @@ def test_dead_letters_of_a_buffer_count_with_its_block() -> None:
             "has 100"
         )
     ]
+
+
+WHOLE = record(1, (0, 10), sealed("a", 0, 10, 10))
+KEPT = [(offset, "a") for offset in (3, 6, 8, 9)]
+"""The last message of each key, which compaction leaves."""
+TWICE = (
+    "overlap: 'a' from offset 0 to 10: the journal lists 10 messages, but the source topic has 4"
+)
+
+
+def test_fewer_messages_of_a_compacted_source_are_no_overlap() -> None:
+    """Compaction deleted six of ten after they were loaded: status 1 for ever."""
+    found, (not_judged,) = judged([WHOLE], KEPT, compacted=True)
+    assert found == []
+    assert not_judged == (
+        "partition 0: 1 sealed buffer of 1 table: the source topic has fewer messages than the "
+        "journal lists, as its cleanup.policy has compact; whether any is in blocks twice is "
+        "not known"
+    )
+    assert judged([WHOLE], KEPT) == ([TWICE], [])
+
+
+def test_where_nobody_tells_the_policy_the_finding_names_compaction() -> None:
+    (found,), not_judged = judged([WHOLE], KEPT, compacted=None)
+    assert found.startswith(f"{TWICE}. If its cleanup.policy has compact, ")
+    assert "DescribeConfigs" in found
+    assert not_judged == []
+
+
+@pytest.mark.parametrize("compacted", [True, False, None])
+def test_compaction_adds_no_message_and_moves_none(compacted: bool | None) -> None:
+    """Those that the journal does not count, and those that no record tells of."""
+    listed = record(1, (0, 12), sealed("a", 0, 10, 3))
+    found, not_judged = judged([listed], [*KEPT, (11, "a")], compacted=compacted)
+    assert found == [
+        "gap: 'a' from offset 0 to 10: the journal lists 3 messages, but the source topic has 4",
+        "gap: source message 11 of 'a' is in no block and no dead letter",
+    ]
+    assert not_judged == []
 
 
 def test_what_a_person_recorded_tells_of_each_table_too() -> None:
@@ -320,3 +366,58 @@ def test_retention_that_cuts_the_source_within_a_block(
     (first, *_) = [b for commit in pipeline.journal()[0] for b in commit.blocks]
     delete(pipeline, pipeline.source, first.first_source_offset + 20)
     assert once(config, "--deep")[::2] == (0, [])
+
+
+def test_whether_the_source_is_compacted_is_asked_of_the_brokers(
+    pipeline: Pipeline,  # noqa: F811
+) -> None:
+    """None where no broker tells."""
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    with contextlib.closing(TopicReader(load(pipeline.config()))) as reader:
+        assert reader.compacted(pipeline.source) is False
+        set_topic(admin, pipeline.source, cleanup_policy="compact,delete")
+        assert reader.compacted(pipeline.source) is True
+        assert reader.compacted(f"{pipeline.app}.none") is None
+
+
+@pytest.mark.long  # 20 s: the broker looks every 15 s for what to compact
+def test_a_source_that_was_compacted_since(
+    pipeline: Pipeline,  # noqa: F811
+    client: Client,
+) -> None:
+    """Status 0 and one sentence: it was `overlap`, as it is where compaction is no reason."""
+    client.command(f"ALTER TABLE {pipeline.table} ADD COLUMN _block String")
+    config = pipeline.config()
+    keyed(pipeline, range(10))
+    relay = pipeline.start("a", config)
+    pipeline.exactly_once()
+    relay.terminate()
+    assert pipeline.end_of(relay, 30) == 0
+    unsparked.load(load(config))
+    assert once(config, "--deep")[::2] == (0, [])
+
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+    compact = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01, "segment_ms": 1}
+    set_topic(admin, pipeline.source, **compact)
+    keyed(pipeline, [10])  # the segment that is written to is not compacted: this begins another
+    left = partial(pipeline.read, pipeline.source, pipeline.partitions)
+    wait_until(lambda: len(left()[0]) < 10, "compaction", 90)
+
+    status, heard = spoken(config, "--deep")
+    assert status == 0, heard
+    assert "not judged: partition 0: " in heard
+    assert "the source topic has fewer messages than the journal lists" in heard
+    set_topic(admin, pipeline.source, cleanup_policy="delete")
+    status, _, found = once(config, "--deep")
+    assert (status, {one["kind"] for one in found}) == (1, {"overlap"})
+
+
+def keyed(pipeline: Pipeline, ids: Iterable[int]) -> None:  # noqa: F811
+    """Rows with these ids to one partition; each key has several."""
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "acks": "all"})
+    for one in ids:
+        headers: list[tuple[str, str | bytes | None]] = [("table", pipeline.table.encode())]
+        key = b"%d" % (one % 4)
+        producer.produce(pipeline.source, row_batch([one]), key, partition=0, headers=headers)
+    assert producer.flush(30) == 0
+    pipeline.sent.update(ids)

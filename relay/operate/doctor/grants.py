@@ -186,6 +186,8 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     read_journal = KafkaRight("Read", "topic", names.journal_topic(app), "which members there were")
     read_source = KafkaRight("Read", "topic", source, "rows")
     write_source = KafkaRight("Write", "topic", source, "rows")
+    compacts = "optional: --deep then knows whether compaction deletes messages of the source"
+    ask_source = KafkaRight("DescribeConfigs", "topic", source, "its policy", note=compacts)
     told = "optional: which INSERT wrote a block, and when"
     logs = [ClickHouseRight("SELECT", f"system.{log}", note=told) for log in LOGS]
     rows_of = [ClickHouseRight("SELECT", target) for target in targets]
@@ -205,7 +207,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
         Role(
             "verifier",
             "relay verify, with --deep",
-            (read_own, look, read_source),
+            (read_own, look, read_source, ask_source),
             (*rows_of, ClickHouseRight("SELECT", ledger), *_of_judgement()),
         ),
         Role(

@@ -293,11 +293,17 @@ class Deep:
                 "relays are not judged"
             )
 
+    @cached_property
+    def _compacted(self) -> bool | None:
+        """Whether compaction deletes messages of the source."""
+        return self._sources.compacted(self._settings.source.topic)
+
     def _source(self, partition: int) -> Iterator[UnplacedAnomaly]:
         topic = self._settings.source.topic
         start, stable = self._sources.bounds(topic, partition)
         later = came_later(partition, (commits[0] for commits in self._commits.values()))
-        judge = SourceJudge(self._commits[partition], start, later=later)
+        commits, compacted = self._commits[partition], self._compacted
+        judge = SourceJudge(commits, start, later=later, compacted=compacted)
         for message in self._sources.read(topic, partition, judge.first, min(stable, judge.next)):
             self.records += 1
             judge.message(message.offset() or 0, table_of(message))

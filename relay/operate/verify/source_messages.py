@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -22,6 +22,10 @@ from relay.records_pb2 import Block, Commit, DeadLetters
 
 _Stretch = tuple[int, int, int]
 """First and next source offset of a table's sealed buffer, and how many messages it had."""
+_UNTOLD = (
+    ". If its cleanup.policy has compact, compaction may have deleted the others: grant this user "
+    "DescribeConfigs on the topic, and it is not judged then"
+)
 
 
 class SourceJudge:
@@ -31,12 +35,20 @@ class SourceJudge:
         commits: all retained journal records of the partition, in order; at least one.
         start: of the source partition's log.
         later: the partition is newer than its app, so that no message of it is to be passed over.
+        compacted: whether compaction deletes messages of the topic, too; None: nobody says so.
 
     Attributes:
         first, next: source offsets from and up to which messages have to be read.
     """
 
-    def __init__(self, commits: Sequence[Commit], start: int, *, later: bool = False) -> None:
+    def __init__(
+        self,
+        commits: Sequence[Commit],
+        start: int,
+        *,
+        later: bool = False,
+        compacted: bool | None = False,
+    ) -> None:
         self._live = Superseded(list(commits)).live
         self._start, self._told = start, _told_from(self._live)
         oldest = self._live[0]
@@ -45,6 +57,7 @@ class SourceJudge:
         # A log's start only grows: what is there now, was there when the partition was begun.
         whole = oldest.n <= 1 and not by_person(oldest)
         self._passed_over, self._later = range(start, begun if whole else start), later
+        self._compacted, self._fewer = compacted, Counter[str]()
         self.first = max(start, begun)
         self.next = commits[-1].floor
         # 8 bytes a message.
@@ -84,17 +97,26 @@ class SourceJudge:
             yield from _nowhere(table, offsets[at:here])
             at = bisect_left(offsets, following, here)
             if first >= begins and following <= self.next and at - here != messages:
-                kind = AnomalyKind.GAP if at - here > messages else AnomalyKind.OVERLAP
-                yield UnplacedAnomaly(
-                    kind,
-                    f"{table!r} from offset {first} to {following}: the journal lists "
-                    f"{messages} messages, but the source topic has {at - here}",
-                )
+                yield from self._other_number(table, (first, following, messages), at - here)
         # All that lies before the floor is done.
         yield from _nowhere(table, offsets[at:])
 
+    def _other_number(self, table: str, stretch: _Stretch, there: int) -> Iterator[UnplacedAnomaly]:
+        """Judge a stretch of which the source topic has more messages than listed, or fewer."""
+        first, following, messages = stretch
+        fewer = there < messages
+        if fewer and self._compacted:
+            self._fewer[table] += 1
+            return
+        untold = fewer and self._compacted is None
+        yield UnplacedAnomaly(
+            AnomalyKind.OVERLAP if fewer else AnomalyKind.GAP,
+            f"{table!r} from offset {first} to {following}: the journal lists "
+            f"{messages} messages, but the source topic has {there}{_UNTOLD if untold else ''}",
+        )
+
     def not_judged(self, partition: int) -> Iterator[str]:
-        """Yield what cannot be known, after the last message.
+        """Yield what cannot be known, after `judge`.
 
         Args:
             partition: of the source.
@@ -111,6 +133,14 @@ class SourceJudge:
             yield (
                 f"partition {partition}: {messages} of {tables}, from source offset {self.first} "
                 f"to {beyond}: the journal records that told of them were deleted"
+            )
+        if self._fewer:
+            buffers = several(sum(self._fewer.values()), "sealed buffer")
+            tables = several(len(self._fewer), "table")
+            yield (
+                f"partition {partition}: {buffers} of {tables}: the source topic has fewer "
+                "messages than the journal lists, as its cleanup.policy has compact; whether any "
+                "is in blocks twice is not known"
             )
 
     def _begun(self) -> str:

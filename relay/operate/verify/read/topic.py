@@ -11,6 +11,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
 from relay import names
 from relay.config import kafka_clients
@@ -45,9 +50,9 @@ class TopicReader:
     """
 
     def __init__(self, settings: Settings, brokers: Brokers | None = None) -> None:
-        brokers = brokers or settings.kafka
-        self._consumer = PartitionReader(kafka_clients.reader(brokers))
-        self._of_all = kafka_clients.prober(brokers)
+        self._brokers = brokers or settings.kafka
+        self._consumer = PartitionReader(kafka_clients.reader(self._brokers))
+        self._of_all = kafka_clients.prober(self._brokers)
 
     def partitions(self, topic: str) -> list[int]:
         """Return the topic's partitions; none where it is not there."""
@@ -71,6 +76,17 @@ class TopicReader:
                 return consumer.get_watermark_offsets(place, SECONDS)[1]
             except KafkaException as error:
                 raise _unread(topic, partition, error) from error
+
+    def compacted(self, topic: str) -> bool | None:
+        """Return whether compaction deletes messages of the topic; None: no broker says so."""
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        admin = AdminClient(kafka_clients.admin(self._brokers))
+        try:
+            told = admin.describe_configs([asked], request_timeout=SECONDS)[asked].result()
+        except KafkaException:
+            return None  # most often for want of the right to ask
+        policy = told.get("cleanup.policy")
+        return None if policy is None else "compact" in str(policy.value).split(",")
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """Yield visible messages in [start, end).
