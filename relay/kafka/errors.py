@@ -2,16 +2,24 @@
 
 Receives a KafkaError and the call it came from; gives a Failure, or None for
 "call again with the same arguments". Flags first, as librdkafka's documentation
-orders them, then the codes whose flag is missing or too weak.
+orders them, then the codes whose flag is missing or too weak. Of a refusal that names only the
+brokers' limit it asks them for the number.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
+from relay.config import kafka_clients
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 from relay.kafka.connection_errors import CREDENTIALS
@@ -21,7 +29,13 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Producer
 
+    from relay.config.settings import Brokers
+
 Raised = TypeVar("Raised", bound=BaseException)
+
+UNTOLD = "to be told the limit, this user needs DescribeConfigs on the cluster"
+_MOST_MS = "transaction.max.timeout.ms"
+_REQUEST_SECONDS = 10.0
 
 FENCED: Mapping[int, str] = {
     KafkaError._FENCED: "a newer producer holds the transactional id",  # noqa: SLF001
@@ -306,3 +320,43 @@ def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     if error.retriable() or error.code() < 0 or error.code() in PASSING:
         return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
     return refusal(text, step, error.code())
+
+
+def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
+    """Return what each broker has for these limits; nothing where they do not say.
+
+    Args:
+        brokers: how to reach them.
+        names: of brokers' settings whose values are numbers.
+    """
+    admin = AdminClient(kafka_clients.admin(brokers))
+    found: dict[str, list[int]] = defaultdict(list)
+    try:
+        ids = admin.list_topics(timeout=_REQUEST_SECONDS).brokers
+        for one in [ConfigResource(ResourceType.BROKER, str(broker)) for broker in ids]:
+            answer = admin.describe_configs([one], request_timeout=_REQUEST_SECONDS)[one].result()
+            for name in answer.keys() & set(names):
+                found[name].append(int(answer[name].value))
+    except KafkaException:
+        return {}  # the refusal itself is what matters; `relay doctor` says why
+    return found
+
+
+def timeout_refused(text: str, setting: str, asked_ms: int, brokers: Brokers) -> Refused:
+    """Return the error of a transaction that may take too long, with both numbers.
+
+    Args:
+        text: what was refused; it has only the name of the brokers' limit.
+        setting: that says how long a transaction may take.
+        asked_ms: what it says.
+        brokers: who refused it.
+    """
+    allowed_ms = min(read_limits(brokers, _MOST_MS).get(_MOST_MS, ()), default=None)
+    if allowed_ms is None:
+        limit, remedy = UNTOLD, f"lower {setting}"
+    else:
+        limit, remedy = f"{_MOST_MS} = {allowed_ms}", f"set {setting} = {allowed_ms / 1000:g}"
+    return Refused(
+        f"{text}: {setting} is {asked_ms} ms, and the brokers allow less ({limit})",
+        f"{remedy}, or raise {_MOST_MS} of the brokers, then start again",
+    )

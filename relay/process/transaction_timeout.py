@@ -1,21 +1,20 @@
 """Explains a start that the brokers refused for its transaction timeout, with both numbers.
 
-Receives the refusal, which has only the name of the brokers' limit; see relay.intake.broker_limits.
+Receives the refusal, which has only the name of the brokers' limit; see relay.kafka.errors.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relay.errors import Refused
-from relay.intake.broker_limits import UNTOLD, read_limits
+from relay.kafka.errors import timeout_refused
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
+    from relay.errors import Refused
 
 ERROR = "INVALID_TRANSACTION_TIMEOUT"
 """As relay.kafka.errors names it in a message."""
-LIMIT = "transaction.max.timeout.ms"
 
 
 def with_both_numbers(error: Refused, settings: Settings) -> Refused:
@@ -23,14 +22,5 @@ def with_both_numbers(error: Refused, settings: Settings) -> Refused:
     if ERROR not in error.message:
         return error
     asked_ms = round(settings.relay.transaction_timeout_seconds * 1000)
-    allowed_ms = min(read_limits(settings.kafka, LIMIT).get(LIMIT, ()), default=None)
-    if allowed_ms is None:
-        limit, remedy = UNTOLD, "lower relay.transaction_timeout_seconds"
-    else:
-        limit = f"{LIMIT} = {allowed_ms}"
-        remedy = f"set relay.transaction_timeout_seconds = {allowed_ms / 1000:g}"
-    return Refused(
-        f"{error.message}: relay.transaction_timeout_seconds is {asked_ms} ms, and the brokers "
-        f"allow less ({limit})",
-        f"{remedy}, or raise {LIMIT} of the brokers, then start again",
-    )
+    setting = "relay.transaction_timeout_seconds"
+    return timeout_refused(error.message, setting, asked_ms, settings.kafka)

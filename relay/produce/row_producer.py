@@ -44,10 +44,12 @@ class RowProducer:
         batching: of rows written one by one.
         transactional_id: makes the producer transactional; every write is then between
             `begin` and `commit` or `abort`, or inside `transaction()`.
-        delivery_timeout_seconds: after which an unacknowledged message counts as failed.
+        delivery_timeout_seconds: after which an unacknowledged message counts as failed. As long,
+            and 900 s at most, may a transaction be open, from its first row on: then the brokers
+            end it.
 
     Raises (every method):
-        Unavailable: the brokers did not answer in time.
+        Unavailable: the brokers did not answer in time, or the transaction was open for too long.
         Refused: they said no.
         Fenced: another producer runs under this transactional id.
     """

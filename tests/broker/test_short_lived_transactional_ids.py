@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relay.config.settings import Kafka
 from relay.dev import stack as dev_stack
+from relay.errors import Refused
+from relay.kafka.counted_producer import Delivery
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended
 
 if TYPE_CHECKING:
@@ -52,6 +55,17 @@ def test_a_transaction_timeout_that_the_broker_does_not_allow(pipeline: Pipeline
     assert "relay.transaction_timeout_seconds is 30000 ms" in log
     assert "transaction.max.timeout.ms = 20000" in log
     assert "set relay.transaction_timeout_seconds = 20," in log
+
+
+def test_a_producer_whose_transactions_may_be_longer_than_the_broker_allows(
+    hasty: Stack,
+) -> None:
+    """Refused at once, with both numbers and the setting that they come from."""
+    with pytest.raises(Refused) as refused:
+        Delivery(Kafka(bootstrap=hasty.bootstrap), "t", "id", 30.0)
+    assert "delivery_timeout_seconds is 30000 ms" in refused.value.message
+    assert "transaction.max.timeout.ms = 20000" in refused.value.message
+    assert refused.value.next_step.startswith("set delivery_timeout_seconds = 20,")
 
 
 def forgotten(pipeline: Pipeline) -> int:

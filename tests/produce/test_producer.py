@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import importlib
 import io
@@ -338,6 +339,48 @@ def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
     with pytest.raises(Fenced):
         first.close()
     wait_until(lambda: numbers(messages(bootstrap, topic)) == [2], "what was committed")
+
+
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+@pytest.mark.parametrize("more", [False, True], ids=["commits", "writes more"])
+def test_a_transaction_that_is_open_for_too_long_says_so(
+    bootstrap: str, topic: str, more: bool
+) -> None:
+    """Its coordinator ends it, which looks as if another producer had come: it was `Fenced`."""
+    kafka = Kafka(bootstrap=bootstrap)
+    producer = RowProducer(
+        kafka, topic, codecs, transactional_id=topic, delivery_timeout_seconds=3.0
+    )
+    producer.begin()
+    producer.write("d.t", {"n": 1})
+    producer.flush()
+    wait_until(lambda: stable(bootstrap, topic) > 0, "the coordinator ends the transaction")
+    with pytest.raises(Unavailable, match=r"open for \d+ s of the 3 s") as ended:  # noqa: PT012
+        if more:
+            producer.write("d.t", {"n": 2})
+        producer.commit()
+    assert "raise delivery_timeout_seconds" in ended.value.next_step
+    with contextlib.suppress(Unavailable):
+        producer.close()
+    assert messages(bootstrap, topic) == []
+    with RowProducer(kafka, topic, codecs, transactional_id=topic) as other, other.transaction():
+        other.write("d.t", {"n": 3})
+    wait_until(lambda: numbers(messages(bootstrap, topic)) == [3], "what was committed")
+
+
+def stable(bootstrap: str, topic: str) -> int:
+    """How many records and markers are before the last stable offsets."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test",
+            "isolation.level": "read_committed",
+        }
+    )
+    places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+    ends = [reader.get_watermark_offsets(place, 10, cached=False)[1] for place in places]
+    reader.close()
+    return sum(ends)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ WAYS = {
     "relay.kafka.topics._narrow Refused": "the app's topics; a block topic's is caught",
     "relay.kafka.topics._narrow Unavailable": SERVER,
     "relay.kafka.connection_errors.name_unresolved_brokers Unavailable": SERVER,
-    "relay.process.transaction_timeout.with_both_numbers Refused": SETTING,
+    "relay.kafka.errors.timeout_refused Refused": SETTING,
     "relay.process.truth._check_beginning ContractBroken": PARTITION,
     "relay.process.truth._check_source ConfigError": SETTING,
     "relay.core.takeover._other_topic StopError": SETTING,
