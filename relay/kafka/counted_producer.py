@@ -160,6 +160,9 @@ class Delivery:
         """Abort; the messages in it are never seen, and failures among them forgiven."""
         with self._errors_of("abort_transaction"):
             self._producer.poll(0)  # what failed meanwhile
+        if self._fatal is not None and (error := self._fatal[0]).code() in FENCED:
+            # Another may hold the id by now, and a new client would fence it.
+            raise self._mapped("abort_transaction", error)
         if self._failed or self._unknown:
             # A client that lost messages may purge those of its next transaction too (seen after
             # MSG_SIZE_TOO_LARGE), and one whose commit has no answer takes no abort. A new one

@@ -342,6 +342,25 @@ def test_a_second_producer_fences_the_first(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
+def test_a_fenced_producer_leaves_the_id_to_its_successor(bootstrap: str, topic: str) -> None:
+    """It slept, and its records are refused: giving up, it made a client that fenced the other."""
+    kafka = Kafka(bootstrap=bootstrap)
+    first = RowProducer(kafka, topic, codecs, transactional_id=topic)
+    first.begin()
+    first.write("d.t", {"n": 1})
+    first.flush()
+    with RowProducer(kafka, topic, codecs, transactional_id=topic) as second:
+        second.begin()
+        second.write("d.t", {"n": 2})
+        first.write("d.t", {"n": 3})
+        for end in (first.flush, first.abort, first.close):
+            with pytest.raises(Fenced):
+                end()
+        second.commit()
+    wait_until(lambda: numbers(messages(bootstrap, topic)) == [2], "what was committed")
+
+
+@pytest.mark.filterwarnings("ignore:Producer abort_transaction failed during close")
 @pytest.mark.parametrize("more", [False, True], ids=["commits", "writes more"])
 def test_a_transaction_that_is_open_for_too_long_says_so(
     bootstrap: str, topic: str, more: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -180,3 +181,21 @@ def test_a_timeout_that_the_brokers_do_not_allow_is_named_by_its_own_setting(
     assert said in refused.value.message
     assert "relay.transaction_timeout_seconds" not in str(refused.value)
     assert refused.value.next_step.startswith(step)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(KafkaError._FENCED, Fenced), (KafkaError.MSG_SIZE_TOO_LARGE, None)]
+)
+def test_a_fence_that_records_meet_is_no_reason_for_a_new_client(
+    rig: Rig, code: int, kind: type[RelayError] | None
+) -> None:
+    """It fenced the successor; other failures are forgiven, and a new client begins afresh."""
+    rig.delivery.begin()
+    rig.row()
+    rig.client.answer = code
+    with pytest.raises(RelayError):
+        rig.delivery.flush()
+    rig.client.answer = None
+    with pytest.raises(kind) if kind else contextlib.nullcontext():
+        rig.delivery.abort()
+    assert rig.client.made == (1 if kind else 2)
