@@ -150,9 +150,15 @@ class OffsetsSent:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Answer to Commit. `clean`: no transport error or timeout was seen since Begin."""
+    """Answer to Commit.
+
+    Attributes:
+        clean: no transport error or timeout was seen since Begin.
+        took_ms: since Begin.
+    """
 
     clean: bool
+    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +177,13 @@ class Failed:
 
     Attributes:
         dark: whether a partition that the relay writes takes no records; `why` names it.
+        took_ms: since Begin, in a transaction.
     """
 
     kind: Failure
     why: str
     dark: bool = False
+    took_ms: int = 0
 
 
 Event = (

@@ -142,6 +142,8 @@ def _changed(state: RelayState, _: Due) -> Iterator[Key]:
 
 def _of_bytes(state: RelayState, _: Due) -> Iterator[Key]:
     most = state.limits.max_bytes
+    if state.most_bytes is not None:  # a larger block would be a transaction of its own
+        most = min(most, state.most_bytes)
     for index, buffers in each_sealable(state):
         yield from [(index, t) for t, b in buffers if b.bytes >= most]
 

@@ -84,6 +84,7 @@ class SealingLimits:
     flush_point_interval_ms: int
     max_buffers: int = MAX_BUFFERS
     max_decoded_bytes: int = 64_000_000
+    transaction_timeout_ms: int = 40_000
     keepalive_ms: int = 3_600_000
     """An idle partition is recorded again so often: retention must not delete the last record."""
 
@@ -226,6 +227,8 @@ class RelayState:
         pending: owned, while their committed truth is being read.
         source_partitions: that the source has, as far as this relay has heard.
         failures: producers replaced since the last committed transaction.
+        most_bytes: in a transaction, once brokers were too slow for one; None: as many as are due.
+        unpolled_ms: that transactions took since the last poll.
         full_since_ms: of the first of the last polls that were all full; None: the last was not.
         turns: of the source partitions, while only some are polled; None: all are.
         tokens: INSERTs' worth of blocks that may be sealed by age now (see relay.core.sealing).
@@ -251,6 +254,8 @@ class RelayState:
     tokens: float = 0.0
     alone: frozenset[str] = frozenset()
     failures: int = 0
+    most_bytes: int | None = None
+    unpolled_ms: int = 0
     stopping: bool = False
     schema_changed: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()

@@ -47,6 +47,7 @@ from relay.core.records import Arrival, SealResult
 from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.takeover import take_over
+from relay.core.transaction_size import lowered, must_poll, outgrown, raised, within
 from relay.core.turns import take_turns
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
@@ -175,6 +176,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         partitions=partitions,
         tokens=refill(state, event.now_ms),
         now_ms=now_ms,
+        unpolled_ms=0,
         full_since_ms=since_ms if event.full else None,
     )
     state, read = _next_turns(state, event)
@@ -246,7 +248,10 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> 
     state = replace(state, schema_changed=frozenset())
     if not touched:
         return state, ()
-    return _begin(state, _transactions(state.fencing, seals, frozenset(touched)), cut)
+    due = _transactions(state.fencing, seals, frozenset(touched))
+    if state.most_bytes is not None:
+        due = within(state.most_bytes, due)
+    return _begin(state, due, cut)
 
 
 def _transactions(
@@ -304,16 +309,20 @@ def _undecided(state: RelayState, event: ev.TablesUndecided) -> Step:
 
 
 def _not_begun(state: RelayState) -> RelayState:
-    """The state without the transaction; what it was to seal for a changed table is due again."""
+    """The state without the transaction and those that were to follow it."""
     transaction = _open(state)
-    seals = (seal for one in (transaction, *transaction.then) for seal in one.seals)
+    state = _due_again(state, (transaction, *transaction.then))
+    return replace(state, phase=Phase.READY, transaction=None)
+
+
+def _due_again(state: RelayState, transactions: tuple[Transaction, ...]) -> RelayState:
+    """The state where what these were to seal for a changed table is due again.
+
+    All else that they were to seal is due by what the buffers are.
+    """
+    seals = (seal for one in transactions for seal in one.seals)
     changed = {seal.table for seal in seals if seal.reason is SealReason.SCHEMA}
-    return replace(
-        state,
-        phase=Phase.READY,
-        transaction=None,
-        schema_changed=state.schema_changed | changed,
-    )
+    return replace(state, schema_changed=state.schema_changed | changed)
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
@@ -380,6 +389,8 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         transaction=None,
         committed_at_ms=state.now_ms,
         failures=0,
+        most_bytes=raised(state, transaction, event.took_ms),
+        unpolled_ms=state.unpolled_ms + event.took_ms,
         tokens=max(-inserts_per_second(state), tokens),
     )
     state, effects = _after_commit(state, transaction, clean=event.clean)
@@ -394,6 +405,10 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         why = "transport error inside a transaction that committed"
         return _replace(state, ev.Failed(ev.Failure.UNKNOWN, why))
+    if must_poll(state):
+        # It reads nothing as long as something is due: more would come than goes.
+        state = replace(_due_again(state, transaction.then), stalled=frozenset(state.partitions))
+        return state, (ef.Read(state.reading),)
     if transaction.then:
         return _begin(state, transaction.then, transaction.cut)
     if 0 < transaction.cut < MAX_CUT:
@@ -418,17 +433,30 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
         case ev.Failure.LEARNED:
             # Each time it is another table, or less that is taken: it comes to an end.
             return _replace(replace(state, failures=0), event)
-        case ev.Failure.ABORT if state.phase in IN_TRANSACTION:
-            return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
         case ev.Failure.ABORT | ev.Failure.UNKNOWN:
-            if state.phase in IN_TRANSACTION and not state.guards.epoch_bump_after_unknown:
-                return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
-            return _replace(state, event)
+            return _ended(state, event)
 
 
-def _replace(state: RelayState, after: ev.Failed) -> Step:
+def _ended(state: RelayState, event: ev.Failed) -> Step:
+    """Abort what the brokers say cannot commit; else leave its end to a new producer."""
+    if size := outgrown(state, event):
+        # The coordinator may be ending it by itself already.
+        state = replace(state, most_bytes=lowered(state, size))
+        seconds, timeout_ms = event.took_ms / 1000, state.limits.transaction_timeout_ms
+        slow = (
+            "the transaction was perhaps too large for the brokers' speed: "
+            f"{size:,} bytes of rows in {seconds:.1f} s of {timeout_ms / 1000:g}"
+        )
+        return _replace(state, replace(event, why=f"{event.why}; {slow}"), slow=True)
+    certain = event.kind is ev.Failure.ABORT or not state.guards.epoch_bump_after_unknown
+    if certain and state.phase in IN_TRANSACTION:
+        return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
+    return _replace(state, event)
+
+
+def _replace(state: RelayState, after: ev.Failed, *, slow: bool = False) -> Step:
     if state.failures >= MAX_FAILURES:
-        return _exit(state, _gave_up(state.failures, after))
+        return _exit(state, _gave_up(state.failures, after, slow=slow))
     state = replace(state, phase=Phase.REPLACING, transaction=None, failures=state.failures + 1)
     return state, (ef.Replace(after.why),)
 
@@ -497,10 +525,15 @@ def _wrong_credentials(why: str) -> ef.StopError:
     )
 
 
-def _gave_up(failures: int, last: ev.Failed) -> ef.StopError:
+def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
     coordinators = (
         "check the brokers' transaction coordinators (their logs, and the state of topic "
         "__transaction_state), then start again"
+    )
+    speed = (
+        "look at relay_kafka_broker_throttle_seconds (a quota) and at the link to the brokers; "
+        "raise the quota, or relay.transaction_timeout_seconds (and relay.session_timeout_seconds "
+        f"above it), then start again. Where neither is slow, {coordinators}"
     )
     copies = (
         "start the brokers that have copies of the partitions that take no records (kafka-topics "
@@ -509,7 +542,7 @@ def _gave_up(failures: int, last: ev.Failed) -> ef.StopError:
     return ef.StopError(
         ef.StopKind.UNAVAILABLE,
         f"{failures} producers in a row could not commit one transaction; the last one: {last.why}",
-        copies if last.dark else coordinators,
+        copies if last.dark else (speed if slow else coordinators),
     )
 
 

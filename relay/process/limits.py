@@ -23,6 +23,7 @@ def limits(settings: Settings) -> SealingLimits:
         max_per_second=block.max_per_second,
         commit_interval_ms=round(relay.commit_interval_seconds * 1000),
         max_buffer_bytes=relay.max_buffer_bytes,
+        transaction_timeout_ms=round(relay.transaction_timeout_seconds * 1000),
         max_reread=relay.max_reread,
         flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
         keepalive_ms=round(relay.journal_keepalive_seconds * 1000),

@@ -137,7 +137,7 @@ class Performer:
                 "a transactional call failed",
                 extra={"effect": name, "kind": kind.name, "why": why},
             )
-            return ev.Failed(kind, why, dark=bool(failed.dark))
+            return ev.Failed(kind, why, dark=bool(failed.dark), took_ms=self._took_ms())
         reached(f"after_{name}")
         self._concerning.after(effect)
         return answer
@@ -167,6 +167,10 @@ class Performer:
             f"its transaction was open for {seconds:.1f} s of {timeout:g}, and no other process "
             "has this member: the coordinator ended the transaction"
         )
+
+    def _took_ms(self) -> int:
+        """Of the transaction that was begun last."""
+        return round(1000 * (time.monotonic() - self._begun_at))
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
         match effect:
@@ -221,7 +225,7 @@ class Performer:
                 self._under_way = frozenset()
                 self._written.report()
                 self._suitable.committed()
-                return ev.Committed(clean)
+                return ev.Committed(clean, self._took_ms())
             case ef.Abort():
                 self._producer.abort()
                 self._under_way = frozenset()

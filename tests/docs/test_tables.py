@@ -172,13 +172,13 @@ def test_every_reason_for_a_block_has_one_rule() -> None:
 def test_the_rules_for_sealing_name_every_setting_that_decides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of all that the core gets; but for the two that decide when it looks and what it writes."""
+    """Of all that the core gets; but for those that decide when it looks, and what it writes."""
     named = {name for rule in RULES for name in re.findall(r"\{([a-z_.]+)\}", rule.when)}
     assert {name.split(".")[1].removesuffix("_seconds") for name in named} == {
         one.name.removesuffix("_ms")
         for one in fields(SealingLimits)
         if one.name not in {"app", "table_max_age_ms", "max_buffers"}
-    } - {"commit_interval", "keepalive"}
+    } - {"commit_interval", "keepalive", "transaction_timeout"}
     plain = TABLES["sealing"]()
     assert "`block.max_rows` (1,000,000) rows" in plain
     monkeypatch.setattr(Block.model_fields["max_rows"], "default", 7)
