@@ -22,7 +22,7 @@ from relay.schema.catalogue import Catalogue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE = 0.2
+PATIENCE = 0.5
 SHORT = 0.02
 DATABASES = [f"m{number:02}" for number in range(16)]
 
@@ -128,7 +128,7 @@ def test_a_server_that_gave_no_answer_is_waited_for_less(server: SlowServer) -> 
     server.let.set()
     ended(beside)
     server.let.clear()
-    assert late(beside, server) < 1.0
+    assert late(beside, server) < 2.0
     server.error = None
     server.let.set()
     ended(beside)
@@ -207,14 +207,15 @@ def test_a_server_that_fails_late_keeps_nobody_for_each_database(server: SlowSer
         except TimeoutError as late:
             raise ClickHouseAway("no answer", "wait") from late
 
-    asked = Asked(ask)
+    asked, questions = Asked(ask), list[int]()
     for _ in range(40):
         asked.again()
+        questions.append(server.asked)
         server.let.set()
         assert all(one.ended.wait(30) for one in tuple(beside._left.values()))
         server.let.clear()
     assert asked.away == {*DATABASES}
-    assert sum(asked.seconds[-8:]) < 8 * len(DATABASES) * SHORT / 2
+    assert questions[-1] - questions[-9] < 8 * len(DATABASES) / 2, "each is waited for"
 
 
 @pytest.mark.usefixtures("short")
