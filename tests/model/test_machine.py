@@ -102,6 +102,5 @@ TestRelayMachine.settings = settings(
     max_examples=1_000 if LONG else 100,
     stateful_step_count=100 if LONG else 40,
     deadline=None,
-    derandomize=not LONG,
     suppress_health_check=[HealthCheck.too_slow],
 )

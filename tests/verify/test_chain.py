@@ -121,7 +121,7 @@ def test_laps_of_a_history_are_a_history() -> None:
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 @pytest.mark.timeout(1_200 if LONG else 300)
 @given(st.sampled_from(SEEDS), st.integers(0, 2**32))
-@settings(max_examples=MUTATED, deadline=None, derandomize=not LONG, database=None)
+@settings(max_examples=MUTATED)
 def test_every_single_mutation_is_found_and_named(name: str, seed: int, choice: int) -> None:
     """With a flush point behind it; before that, a count may still come right."""
     history, before = heads(seed)

@@ -93,7 +93,7 @@ def long_audit() -> tuple[History, Audit]:
     n=st.integers(-60, 60),
     journal=st.integers(-9, 9),
 )
-@settings(max_examples=20_000 if LONG else 200, deadline=None, derandomize=not LONG, database=None)
+@settings(max_examples=20_000 if LONG else 200)
 def test_every_offset_but_those_of_the_round_is_found(
     at: int, floor: int, n: int, journal: int
 ) -> None:

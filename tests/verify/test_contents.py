@@ -232,7 +232,7 @@ LONG = is_long()
     change=st.sampled_from(("bit", "rows", "lost", "twice", "renamed", "shifted")),
     at=st.integers(0, 23),
 )
-@settings(max_examples=10_000 if LONG else 200, deadline=None, derandomize=not LONG, database=None)
+@settings(max_examples=10_000 if LONG else 200)
 def test_every_change_of_a_chunk_is_found(chunk: int, change: str, at: int) -> None:
     """A flipped bit, a wrong count of rows, a chunk that is lost, doubled, of another block; or
     it and all after it lie further on."""
