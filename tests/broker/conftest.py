@@ -78,7 +78,6 @@ def proxied_pipeline(
         app,
         database,
         tmp_path,
-        patience_seconds=80.0,  # timeouts are part of the scenarios
         proxy=behind_proxy.proxies[0],
     )
     made.create_source()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 WAIT_SECONDS = 120.0
-VISIBLE_SECONDS = 10.0
 LOG_LINES = 40
 """Of each process that a failed test shows."""
 _MOVING = {
@@ -65,6 +64,8 @@ class Pipeline:
     patience_seconds: float = 120.0
     end_seconds: float = 60.0
     """How long a scenario waits for the end of a process; in a control, perhaps in vain."""
+    failed: frozenset[int] = frozenset({1, 2, 4, 70})
+    """Statuses of a relay that will not do what is waited for."""
 
     @property
     def table(self) -> str:
@@ -94,7 +95,7 @@ class Pipeline:
             "commit_interval_seconds": 0.1,
             "session_timeout_seconds": 6.0,
             "transaction_timeout_seconds": 5.0,
-            "wait_for_servers_seconds": 5.0,
+            "wait_for_servers_seconds": 30.0,
             **relay,
         }
         lines = "\n".join(f"{k} = {v!r}".replace("'", '"') for k, v in settings.items())
@@ -166,10 +167,10 @@ checkpoint = "{self.directory}/checkpoint"
         path: Path = process.log  # type: ignore[attr-defined]
         return path.read_text(encoding="utf-8")
 
-    def end_of(self, process: subprocess.Popen[bytes], seconds: float) -> int:
+    def end_of(self, process: subprocess.Popen[bytes]) -> int:
         """The status that the relay ends with; where it does not end, its stacks are in its log."""
         try:
-            return process.wait(seconds)
+            return process.wait(WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)
             process.wait(30)
@@ -180,7 +181,7 @@ checkpoint = "{self.directory}/checkpoint"
 
         def holds() -> bool:
             for process in self.processes:
-                assert process.poll() not in {1, 2, 70}, self.log(process)
+                assert process.poll() not in self.failed, self.log(process)
             return condition()
 
         wait_until(holds, what, seconds or self.patience_seconds)
@@ -263,7 +264,7 @@ checkpoint = "{self.directory}/checkpoint"
                 topics[block.topic] = self.read(block.topic, self.partitions)
             return len(values) >= block.chunks
 
-        wait_until(complete, f"all chunks of {block.id}", VISIBLE_SECONDS)
+        wait_until(complete, f"all chunks of {block.id}")
         return values
 
     def dead(self) -> list[tuple[bytes | None, dict[str, str]]]:
@@ -289,7 +290,7 @@ checkpoint = "{self.directory}/checkpoint"
             }
         )
         # Only this topic: the shared broker has thousands, and tests ask several times a second.
-        listed = reader.list_topics(topic, timeout=10).topics[topic]
+        listed = reader.list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
         if listed.error is not None:
             assert listed.error.code() in _NOT_THERE, listed.error
             reader.close()
@@ -297,7 +298,7 @@ checkpoint = "{self.directory}/checkpoint"
         partitions = min(partitions, len(listed.partitions))
         reader.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         ended: set[int] = set()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_SECONDS
         while len(ended) < partitions and time.monotonic() < deadline:
             message = reader.poll(0.5)
             if message is None:
@@ -426,7 +427,7 @@ def create_topics(admin: AdminClient, *new: NewTopic) -> None:
     for future in admin.create_topics(list(new)).values():
         future.result(30)
     wanted = {one.topic for one in new}
-    wait_until(lambda: wanted <= admin.list_topics(timeout=10).topics.keys(), f"{wanted}")
+    wait_until(lambda: wanted <= admin.list_topics(timeout=WAIT_SECONDS).topics.keys(), f"{wanted}")
 
 
 def delete_topic(admin: AdminClient, topic: str) -> None:
@@ -436,7 +437,9 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
         KafkaException: it is refused.
     """
     admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, f"{topic} is gone")
+    wait_until(
+        lambda: topic not in admin.list_topics(timeout=WAIT_SECONDS).topics, f"{topic} is gone"
+    )
 
 
 def is_stable(admin: AdminClient, place: TopicPartition) -> bool:

@@ -35,6 +35,7 @@ class ProxiedPipeline(Pipeline):
 
     proxy: Proxy = field(kw_only=True)
     supervised: dict[str, tuple[Path, subprocess.Popen[bytes]]] = field(default_factory=dict)
+    failed: frozenset[int] = Pipeline.failed - START_AGAIN  # it starts those again
 
     def config(self, extra: str = "", **relay: float | str) -> Path:
         path = super().config(extra, **relay)

@@ -59,14 +59,14 @@ def test_a_backlog_of_wide_rows_becomes_many_blocks(pipeline: Pipeline, client: 
     second = pipeline.start("a", path)
     pipeline.until(lambda: pipeline.rows() > before, "another block")
     second.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(second, 60) == 0
+    assert pipeline.end_of(second) == 0
     third = pipeline.start("a", path)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "all rows")
     pipeline.until(lambda: bool(pipeline.dead()), "the dead letter")
     pipeline.send(range(1_650, 2_000), per_message=10)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows that came later")
     third.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(third, 60) == 0
+    assert pipeline.end_of(third) == 0
 
     blocks = [b for commits in pipeline.journal().values() for c in commits for b in c.blocks]
     assert [block.rows for block in blocks if block.rows > ROWS] == [150], "a message alone"

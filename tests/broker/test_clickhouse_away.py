@@ -79,7 +79,6 @@ def pipeline(bootstrap: str, server: OwnServer, app: str, tmp_path: Path) -> Ite
     made.stop_all()
 
 
-@pytest.mark.timeout(240)
 def test_one_message_for_an_unknown_table_stops_no_other(
     pipeline: Pipeline, server: OwnServer
 ) -> None:
@@ -100,7 +99,7 @@ def test_one_message_for_an_unknown_table_stops_no_other(
         pipeline.send(range(20 + 10 * partition, 30 + 10 * partition), partition)
     pipeline.until(lambda: pipeline.rows().total() == 30, "rows of a table known before")
     first.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(first, 60) == 0
+    assert pipeline.end_of(first) == 0
     floor = pipeline.floor(0)
 
     second = pipeline.start("a", config)
@@ -116,10 +115,9 @@ def test_one_message_for_an_unknown_table_stops_no_other(
     ((_, headers),) = pipeline.dead()
     assert "unknown table away.typo" in headers["reason"]
     second.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(second, 60) == 0
+    assert pipeline.end_of(second) == 0
 
 
-@pytest.mark.timeout(240)
 def test_a_server_that_says_nothing_keeps_nobody(pipeline: Pipeline, server: OwnServer) -> None:
     """Red before: the relay waited half a minute for each answer, and polled for 2 s between two.
 

@@ -16,7 +16,7 @@ from relay import names
 from relay.dev import broker, layout
 from relay.dev.layout import HOST
 from tests.broker.own_broker import bootstrap  # noqa: F401 - a fixture
-from tests.broker.pipeline import create_topics, row_batch, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, create_topics, row_batch, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ def lay(
 def is_known_dark(pipeline: Pipeline, topic: str) -> bool:
     """Whether the broker that stays says that it leads nothing of it, or has the last copy."""
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
+    found = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions[0]
     return found.leader < 0 or found.isrs == [STAYS]
 
 
@@ -114,7 +114,6 @@ def test_a_table_whose_blocks_nobody_can_take_stops_no_other(
 ) -> None:
     """Red before: the transaction that had a record for it kept the relay waiting, and all tables
     with it, until the broker was back. It is aborted, and its input is in no other block."""
-    pipeline.patience_seconds = 90.0
     config = pipeline.config(wait_for_servers_seconds=0.0)
     relay = pipeline.start("a", config)
     send(pipeline, dark, range(10))

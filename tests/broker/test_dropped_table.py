@@ -50,7 +50,7 @@ def test_a_dropped_table_is_a_warning(pipeline: Pipeline, client: Client) -> Non
         wait_until(lambda n=number: len(drops(pipeline, process)) == n, sql)
         assert f"tables={table}" in drops(pipeline, process)[-1]
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 60) == 0
+    assert pipeline.end_of(process) == 0
 
 
 def drops(pipeline: Pipeline, process: subprocess.Popen[bytes]) -> list[str]:

@@ -20,6 +20,7 @@ from relay.core.events import Failure
 from relay.kafka.transactional_producer import TransactionalProducer, TransactionFailed
 from tests.broker import unguarded
 from tests.broker.pipeline import create_topics
+from tests.chaos.proxy_wire import Api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +54,12 @@ def send(pipeline: ProxiedPipeline, producer: TransactionalProducer) -> set[byte
     producer.replace()
     try:
         producer.begin(member.consumer_group_metadata())
+        # All are queued before the first may go: whether one is refused alone is no luck.
+        held = pipeline.proxy.hold(Api.ADD_PARTITIONS_TO_TXN, pipeline.client("a"))
         for record in RECORDS:
             producer.produce(TopicPartition(topic, 0), record, b"", [], lambda _: None)
+        held.wait_until_held(SECONDS)
+        held.release()
         producer.flush()
         producer.commit()
     finally:

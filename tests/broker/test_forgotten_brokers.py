@@ -27,8 +27,15 @@ def forgetful(proxy: Proxy, name: str, topic: str) -> PartitionReader:
     kafka = Kafka(bootstrap=proxy.address, client=client_settings)
     client = PartitionReader(kafka_clients.reader(kafka))
     client.list_topics(topic, timeout=30)
+    before = proxy.counts()["emptied"]
     proxy.name_no_broker(client=name)
-    wait_until(lambda: brokers(client, topic) is None, "the client to forget them")
+
+    def forgot() -> bool:
+        """Once it has heard so; one call may get no answer for another reason."""
+        heard = proxy.counts()["emptied"] > before
+        return heard and [brokers(client, topic) for _ in range(2)] == [None, None]
+
+    wait_until(forgot, "the client to forget them")
     proxy.name_no_broker(False, client=name)
     return client
 

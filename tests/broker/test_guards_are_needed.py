@@ -125,9 +125,10 @@ def test_a_scenario_fails_without_its_guard(
 ) -> None:
     """The same scenario, run with relays that lack the guard, finds the anomaly."""
     pipeline.without = control.guard
-    pipeline.patience_seconds = 80.0  # a machine that is slow is red for another reason
+    pipeline.failed -= {4}  # as it may end without its guard
     if control.anomaly in NEVER_COMES:  # to wait longer shows no more
         pipeline.end_seconds = 5.0
+    if control.anomaly == FLOOR:  # the first that is waited for
         pipeline.patience_seconds = 15.0
     fixtures = {"pipeline": pipeline, "client": client}
     wanted = [fixtures[n] for n in inspect.signature(control.scenario).parameters if n in fixtures]
@@ -143,5 +144,5 @@ def test_a_scenario_fails_without_its_guard(
 def test_polling_in_a_transaction_alone_commits_nothing(pipeline: Pipeline) -> None:
     """What the control `metadata_at_begin` does beside its guard: the guard is what counts."""
     pipeline.without = "polls_in_transactions"
-    pipeline.patience_seconds = 60.0  # the zombie's transaction is open for up to 30
+    pipeline.failed -= {4}  # as it may end without its guard
     zombie(pipeline, "before_send_offsets")

@@ -13,24 +13,22 @@ if TYPE_CHECKING:
 
     from tests.broker.pipeline import Pipeline
 
-KEEPALIVE_SECONDS = 6.0
-LASTS_SECONDS = 4 * KEEPALIVE_SECONDS
-
 
 @pytest.mark.long  # 30 s
 def test_relays_that_are_killed_again_and_again_record_it(pipeline: Pipeline) -> None:
     """Each relay lives for less than the keepalive; retention would delete the last record."""
-    config = pipeline.config(journal_keepalive_seconds=KEEPALIVE_SECONDS)
     pipeline.send([0])
+    keepalive = 3 * _lives(pipeline, pipeline.config())  # on this machine, as busy as it is
+    config = pipeline.config(journal_keepalive_seconds=keepalive)
     began = time.monotonic()
     lives = []
-    while time.monotonic() < began + LASTS_SECONDS:
+    while time.monotonic() < began + 4 * keepalive:
         lives.append(_lives(pipeline, config))
-    assert max(lives) < KEEPALIVE_SECONDS, "a relay had the time to find the partition idle"
+    assert max(lives) < keepalive, "a relay had the time to find the partition idle"
     assert len(lives) > len(pipeline.journal()[0]), "each take-over wrote a record"
     written = [commit.written_at_ms / 1000 for commit in pipeline.journal()[0]]
     ages = [later - earlier for earlier, later in pairwise([*written, time.time()])]
-    assert max(ages) < 2 * KEEPALIVE_SECONDS, ages
+    assert max(ages) < 2 * keepalive, ages
     pipeline.start("a", config)
     pipeline.exactly_once()
 

@@ -39,7 +39,6 @@ def own(tmp_path: Path) -> Iterator[Path]:
 
 def test_relays_go_on_with_the_first_new_message(pipeline: Pipeline, own: Path) -> None:
     """The floor is within the log again; the leader epoch tells, and accept names the offset."""
-    pipeline.patience_seconds = 90.0
     config = pipeline.config(flush_point_interval_seconds=1.0)
     relay = pipeline.start("a", config)
     pipeline.send(range(KEPT))
@@ -61,7 +60,6 @@ def test_new_messages_before_a_mark_are_not_passed_over(
 ) -> None:
     """Floor 0 is in the log; the mark behind it, by which messages are passed over, is not."""
     client.command(f"CREATE TABLE {pipeline.database}.q AS {pipeline.table}")
-    pipeline.patience_seconds = 90.0
     slow = f'[block.tables."{pipeline.database}.q"]\nmax_age_seconds = 600\n'
     config = pipeline.config(slow, flush_point_interval_seconds=600.0)
     relay = pipeline.start("a", config)

@@ -28,7 +28,7 @@ def test_they_become_dead_letters_and_other_tables_go_on(pipeline: Pipeline) -> 
 
     relay = pipeline.start("a")
     settled = COUNT + 1
-    pipeline.until(lambda: pipeline.floor(0) == settled, "the floor behind the last", 90)
+    pipeline.until(lambda: pipeline.floor(0) == settled, "the floor behind the last")
     assert relay.poll() is None
     dead = pipeline.dead()
     assert len(dead) == COUNT

@@ -32,7 +32,6 @@ def test_a_floor_behind_it_is_no_log_that_lost_its_end(pipeline: Pipeline, own: 
 
     With the messages' epoch the leader would say that the log was cut off in front of the marker.
     """
-    pipeline.patience_seconds = 90.0
     config = pipeline.config(flush_point_interval_seconds=1.0)
     servers = {"bootstrap.servers": pipeline.bootstrap}
     producer = Producer({**servers, "transactional.id": f"{pipeline.app}.test"})

@@ -28,7 +28,7 @@ from relay.operate.doctor import grants
 from relay.program.command import run_main
 from relay.records_pb2 import Block, LeftOut
 from tests.broker.authorized import PASSWORD, Authorized, Right, authorized, rights
-from tests.broker.pipeline import create_topics, row_batch, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, create_topics, row_batch, wait_until
 from tests.broker.secured import printed_rights
 from tests.broker.test_source_grows import grow, width
 
@@ -113,7 +113,7 @@ def refused(pipeline: Pipeline, process: subprocess.Popen[bytes], *named: str) -
 
 def stopped(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_the_listed_rights_are_enough(pipeline: Pipeline, server: Authorized) -> None:
@@ -259,7 +259,6 @@ def test_block_topics_need_not_grow_with_the_source(
 ) -> None:
     """Without the right to grow topics they are made as wide as the source is. One that a person
     made narrow will do, and so will all where the source grows."""
-    pipeline.patience_seconds = 80.0  # the growth brings a rebalance of six seconds or more
     app, narrow = pipeline.app, f"{pipeline.database}.narrow"
     client.command(f"CREATE TABLE {narrow} AS {pipeline.table}")
     made = NewTopic(names.blocks_topic(app, narrow), 1, 1)
@@ -288,7 +287,6 @@ def test_block_topics_need_not_grow_with_the_source(
 
 def test_with_all_printed_rights_topics_grow(pipeline: Pipeline, server: Authorized) -> None:
     """Red before: block topics were as wide as the source, and a relay ended as that grew."""
-    pipeline.patience_seconds = 80.0  # the growth brings a rebalance of six seconds or more
     app, path = pipeline.app, config(pipeline, server)
     settings = settings_file.load(path)
     (role,) = [one for one in grants.roles(settings) if one.name == "relay"]

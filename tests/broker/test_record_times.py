@@ -79,7 +79,7 @@ def test_a_relay_whose_records_are_refused_for_their_time_says_so(
         return refusal in pipeline.log(relay)
 
     pipeline.until(refused, "a record that is refused")
-    assert pipeline.end_of(relay, 40) == 5
+    assert pipeline.end_of(relay) == 5
     assert "set the clocks by NTP" in pipeline.log(relay)
     alter(pipeline, topic, "message.timestamp.type", "LogAppendTime")
     pipeline.start("b")

@@ -33,7 +33,7 @@ from relay.kafka.transactional_producer import TransactionalProducer
 from relay.program.waiting import RENEWAL_PAUSE_SECONDS
 from tests.broker.authorized import Authorized
 from tests.broker.authorized import rights as rights_of
-from tests.broker.pipeline import Pipeline, create_topics, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline, create_topics, wait_until
 from tests.broker.secured import Certificates, secured
 
 AGAIN_SECONDS = 4
@@ -117,14 +117,14 @@ def test_a_reader_takes_the_new_password(server: Server, held: Path) -> None:
         begun = time.monotonic()
         reader = Reader(brokers(server, held))
         with contextlib.closing(reader.client):
-            assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+            assert reader.client.list_topics(TOPIC, timeout=WAIT_SECONDS).topics[TOPIC].partitions
             change_password(server, f"next {turn}")
             held.write_text(f"next {turn}\n", encoding="utf-8")
             if time.monotonic() - begun > AGAIN_SECONDS / 2:
                 continue  # the broker may ask for it before the reader looks into the file
             reader.poll_for(2 * AGAIN_SECONDS)
             assert reader.refused == 0
-            assert reader.client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
+            assert reader.client.list_topics(TOPIC, timeout=WAIT_SECONDS).topics[TOPIC].partitions
             return
     raise AssertionError("this machine is too slow for the test")
 

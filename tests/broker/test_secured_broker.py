@@ -167,7 +167,7 @@ def test_the_whole_path_with_exactly_the_printed_rights(
     ]
     run("operator", "status CONFIG --json")
     relay.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(relay, 30) == 0
+    assert pipeline.end_of(relay) == 0
     heard.text += pipeline.log(relay)
     assert '"anomalies": 0' in run("verifier", "verify CONFIG --once --deep --json")
     run("replayer", "dead replay --run --config CONFIG")

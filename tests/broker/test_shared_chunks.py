@@ -35,7 +35,7 @@ def sealed(pipeline: Pipeline, path: Path) -> list[Block]:
     process = pipeline.start("a", path)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "blocks of both")
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 60) == 0
+    assert pipeline.end_of(process) == 0
     return [b for commits in pipeline.journal().values() for c in commits for b in c.blocks]
 
 

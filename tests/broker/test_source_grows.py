@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay import names
-from tests.broker.pipeline import PARTITIONS, wait_until
+from tests.broker.pipeline import PARTITIONS, WAIT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def grow(pipeline: Pipeline, topic: str, partitions: int = GROWN) -> None:
 
 def width(pipeline: Pipeline, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    return len(admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
 
 
 def starts_at(pipeline: Pipeline, start: str) -> Path:

@@ -47,7 +47,7 @@ def stale_commit(pipeline: ProxiedPipeline) -> None:
 
     # Blocks and journal record of the next transaction are in; its offsets are not.
     offsets = proxy.hold(Api.ADD_OFFSETS_TO_TXN, pipeline.client("a"))
-    pipeline.send(range(100, 200))
+    pipeline.send(range(100, 200), per_message=100)  # it cannot be split
     offsets.wait_until_held(SECONDS)
     stale.release()
     error = error_of_end_txn(stale.answer(SECONDS))

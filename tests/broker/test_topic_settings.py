@@ -82,7 +82,7 @@ def carried(pipeline: Pipeline) -> str:
     pipeline.send(range(20))
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "all rows")
     relay.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(relay, 30) == 0
+    assert pipeline.end_of(relay) == 0
     return pipeline.log(relay)
 
 

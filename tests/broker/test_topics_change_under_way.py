@@ -22,6 +22,7 @@ from relay import names
 from relay.cli import cli
 from tests.broker.pipeline import (
     PARTITIONS,
+    WAIT_SECONDS,
     create_topics,
     delete_topic,
     length_prefixed,
@@ -78,7 +79,7 @@ def deleted_in_a_transaction(pipeline: Pipeline, admin: AdminClient, topic: str)
 
 
 def topics(admin: AdminClient) -> set[str]:
-    return set(admin.list_topics(timeout=10).topics)
+    return set(admin.list_topics(timeout=WAIT_SECONDS).topics)
 
 
 # ---- made anew -------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ def test_a_source_made_anew_and_longer_than_the_position(pipeline: Pipeline) -> 
     stops_at_another_source(pipeline, config)
 
     accept = pipeline.watch("accept", config, "--run", "--why", "a test")
-    assert pipeline.end_of(accept, 60) == 0
+    assert pipeline.end_of(accept) == 0
     pipeline.start("a", config)
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "each message of both, once")
 
@@ -242,7 +243,7 @@ def test_field_numbers_that_are_lost_are_not_given_anew(
 def said(pipeline: Pipeline, config: Path, *command: object) -> str:
     """What `relay schema` prints."""
     done = pipeline.watch("schema", *command, "--config", config)  # type: ignore[arg-type]
-    assert pipeline.end_of(done, 60) == 0
+    assert pipeline.end_of(done) == 0
     return pipeline.log(done)
 
 

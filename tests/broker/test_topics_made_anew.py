@@ -14,7 +14,7 @@ from loader.cli import loader
 from relay import names
 from relay.config import settings_file
 from relay.errors import ContractBroken
-from tests.broker.pipeline import Pipeline, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline, wait_until
 from tests.loader.unsparked import Run
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def loaded(path: Path) -> None:
 def deleted(pipeline: Pipeline) -> None:
     """All topics of the app, its source and its group."""
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    own = [one for one in admin.list_topics(timeout=10).topics if one.startswith(pipeline.app)]
+    listed = admin.list_topics(timeout=WAIT_SECONDS).topics
+    own = [one for one in listed if one.startswith(pipeline.app)]
     for future in admin.delete_topics(own).values():
         future.result(30)
     group = names.group_id(pipeline.app)
@@ -55,7 +56,9 @@ def deleted(pipeline: Pipeline) -> None:
 
     wait_until(empty, "the member's end")
     admin.delete_consumer_groups([group])[group].result(30)
-    wait_until(lambda: not {*own} & {*admin.list_topics(timeout=10).topics}, "the deletion")
+    wait_until(
+        lambda: not {*own} & {*admin.list_topics(timeout=WAIT_SECONDS).topics}, "the deletion"
+    )
 
 
 WINDOW = " SETTINGS non_replicated_deduplication_window = 1000"

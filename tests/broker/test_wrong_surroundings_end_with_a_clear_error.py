@@ -13,7 +13,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
     NewTopic,
 )
 
-from tests.broker.pipeline import PARTITIONS, create_topics, wait_until
+from tests.broker.pipeline import (
+    PARTITIONS,
+    WAIT_SECONDS,
+    create_topics,
+    delete_topic,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -50,7 +56,7 @@ def ran_once(pipeline: Pipeline) -> None:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(WAIT_SECONDS) == 0
 
 
 def place_group(pipeline: Pipeline, places: list[TopicPartition]) -> None:
@@ -80,7 +86,7 @@ def test_sigterm_leaves_within_seconds_with_status_0(pipeline: Pipeline) -> None
     assert not pipeline.rows()
     process.send_signal(signal.SIGTERM)
 
-    assert pipeline.end_of(process, 60) == 0
+    assert pipeline.end_of(process) == 0
     assert pipeline.rows() == pipeline.sent, "what was buffered is not sealed"
     assert pipeline.floor(0) == 11
     pipeline.exactly_once()
@@ -98,7 +104,7 @@ def test_a_source_topic_that_is_not_there(pipeline: Pipeline) -> None:
 
 def test_fewer_brokers_than_replicas(pipeline: Pipeline) -> None:
     """One may be away for a moment: waited for, as long as for a server; then status 4."""
-    config = pipeline.config()
+    config = pipeline.config(wait_for_servers_seconds=5.0)
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace("[kafka]\n", "[kafka]\nreplication = 3\n"), encoding="utf-8")
 
@@ -143,7 +149,7 @@ def test_another_source_topic(pipeline: Pipeline, partitions: int) -> None:
     said = f"the journal is of topic '{pipeline.source}', and source.topic is '{other}'"
     assert (status, said in log) == (2, True), log
     accept = pipeline.watch("accept", wrong, "--run", "--why", "a test")
-    assert pipeline.end_of(accept, 60) == 2
+    assert pipeline.end_of(accept) == 2
     assert said in pipeline.log(accept)
     pipeline.processes.clear()  # what ended with status 2 was meant to
     pipeline.start("a", right)
@@ -198,7 +204,7 @@ def test_a_journal_that_was_made_anew(pipeline: Pipeline, offset: int) -> None:
     """Status 6, also where the group names offset 0, which an empty partition could still get."""
     ran_once(pipeline)
     client = AdminClient({"bootstrap.servers": pipeline.bootstrap})
-    client.delete_topics([f"{pipeline.app}.journal"])[f"{pipeline.app}.journal"].result(30)
+    delete_topic(client, f"{pipeline.app}.journal")
     metadata = json.dumps({"n": 1, "journal": offset})
     places = [TopicPartition(pipeline.source, p, 10, metadata) for p in range(PARTITIONS)]
     place_group(pipeline, places)

@@ -29,7 +29,7 @@ from relay.operate.doctor.judge import rights
 from relay.operate.view import missing_programs
 from relay.operate.view.ask import StatusReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.broker.pipeline import Pipeline, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline, wait_until
 from tests.broker.topic_changes import set_topic
 from tests.doctor.healthy import codes
 from tests.view.test_lost_ledger import BATCHES, checkpoint
@@ -96,7 +96,7 @@ def ran(pipeline: Pipeline, **relay: float) -> Path:  # noqa: F811
     pipeline.send(range(10))
     pipeline.exactly_once()
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 120) == 0
+    assert pipeline.end_of(process) == 0
     return config
 
 
@@ -127,7 +127,7 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
     assert status == 8
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     wait_until(
-        lambda: f"{pipeline.app}.doctor" not in admin.list_topics(timeout=10).topics,
+        lambda: f"{pipeline.app}.doctor" not in admin.list_topics(timeout=WAIT_SECONDS).topics,
         "the end of the probe's topic",
     )
     # Negative control: the table was looked at, found by its block topic.
@@ -140,7 +140,7 @@ def test_a_healthy_stack_has_no_error(pipeline: Pipeline, client: Client) -> Non
     pipeline.send(range(10, 20))
     pipeline.exactly_once()
     process.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(process, 120) == 0
+    assert pipeline.end_of(process) == 0
 
 
 @pytest.mark.long  # 21 s; tests/doctor/test_each_finding.py judges each

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from relay.operate.doctor.judge.sample import MOST, OTHERS, tallied
 from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
-from tests.broker.pipeline import Pipeline, row_batch
+from tests.broker.pipeline import WAIT_SECONDS, Pipeline, row_batch
 from tests.doctor.test_live import relay_doctor
 
 if TYPE_CHECKING:
@@ -65,14 +65,13 @@ def test_each_table_is_told_with_what_is_wrong_and_where(
         assert "'kind'" in seen[""]["problems"][0]["reason"]
         assert "unknown table nowhere.t" in seen["nowhere.t"]["problems"][0]["reason"]
         if not pipeline.processes:
-            topics = AdminClient({"bootstrap.servers": pipeline.bootstrap}).list_topics(timeout=10)
-            assert [name for name in topics.topics if name.startswith(pipeline.app)] == [
-                pipeline.source
-            ]
+            admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+            topics = admin.list_topics(timeout=WAIT_SECONDS).topics
+            assert [name for name in topics if name.startswith(pipeline.app)] == [pipeline.source]
             process = pipeline.start("a", config)
             pipeline.until(lambda: len(pipeline.dead()) == 4, "the dead letters")
             process.terminate()
-            assert process.wait(15) == 0
+            assert pipeline.end_of(process) == 0
 
     # The newest: the last message of each partition.
     _, seen, _ = sampled(config, 2)

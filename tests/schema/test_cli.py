@@ -15,7 +15,7 @@ from relay.cli import cli
 from relay.config.allowed_tables import LEDGER_COLUMNS
 from relay.dev.clickhouse import toml
 from relay.program.command import run_main
-from tests.broker.pipeline import create_topics
+from tests.broker.pipeline import WAIT_SECONDS, create_topics
 
 if TYPE_CHECKING:
     from relay.config.server_settings import ClickHouse
@@ -221,7 +221,7 @@ def test_the_files_of_all_tables_in_one_go(
         assert path.stat().st_mode & 0o777 == 0o644
     compiled = [str(path) for path in out.rglob("*.proto")]
     assert protoc.main(["", f"-I{out}", f"--python_out={tmp_path}", *compiled]) == 0
-    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_SECONDS).topics
     assert not [name for name in topics if name.startswith(f"{app}.blocks.")]
 
     client.command(f"DROP TABLE {database}.bad")

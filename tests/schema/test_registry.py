@@ -21,7 +21,7 @@ from relay.kafka.partition_ends import TopicEnds
 from relay.records_pb2 import TableSchema
 from relay.schema.evolution import ColumnDef, evolve
 from relay.schema.registry import Registry, fold
-from tests.broker.pipeline import wait_until
+from tests.broker.pipeline import delete_topic, wait_until
 from tests.schema.rows import TABLE
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def made(kafka: Kafka, name: str, policy: str) -> Iterator[str]:
     admin.create_topics([new])[name].result(30)
     wait_until(lambda: has_leader(admin, name), f"a leader of {name}")
     yield name
-    admin.delete_topics([name])[name].result(30)
+    delete_topic(admin, name)
 
 
 def has_leader(admin: AdminClient, topic: str) -> bool:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from relay import names
 from relay.cli import cli
 from relay.errors import ContractBroken, RelayError
-from tests.broker.pipeline import create_topics, wait_until
+from tests.broker.pipeline import WAIT_SECONDS, create_topics, wait_until
 
 if TYPE_CHECKING:
     from relay.dev.stack import Stack
@@ -25,7 +25,7 @@ def test_it_is_made_once_and_left_as_it_is(stack: Stack, app: str, tmp_path: Pat
     config, topic = _configured(tmp_path, stack, app), f"{app}-rows"
 
     def partitions() -> int:
-        return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        return len(admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions)
 
     assert "would be created: 4 partitions" in _run(config, "--dry-run").output
     assert partitions() == 0

@@ -206,7 +206,7 @@ def test_retention_passes_a_relay_that_is_away(pipeline: Pipeline) -> None:  # n
         f"the source log begins at offset {floor + 2}, but the journal's floor is {floor}" in heard
     )
     command = [RELAY, "accept", config, "--run", "--why", "retention of a test"]
-    subprocess.run(command, check=True, timeout=90)
+    subprocess.run(command, check=True, timeout=240)
     status, heard = spoken(config)
     assert status == 0, heard
     assert "acknowledged" in heard

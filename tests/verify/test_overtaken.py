@@ -19,7 +19,6 @@ from relay.operate.verify import rounds
 from relay.operate.verify.audit import GRACE_SECONDS, Audit, audit_of
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.progress import AuditProgress
-from relay.operate.verify.read import journal
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import DeletedMeanwhile, TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
@@ -170,9 +169,8 @@ class Followed:
 
 
 @pytest.fixture
-def suspended(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:  # noqa: F811
+def suspended(pipeline: Pipeline) -> Iterator[Followed]:  # noqa: F811
     """It has read all that there was, and ten more records of each partition came since."""
-    monkeypatch.setattr(journal, "SECONDS", 5.0)
     config = ran(pipeline)
     followed = Followed(config)
     followed.follow()
@@ -183,7 +181,7 @@ def suspended(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Iterator[F
         pipeline.send(range(start, start + 50), partition=start // 50 % 2)
         pipeline.exactly_once()
     relay.send_signal(signal.SIGTERM)
-    assert pipeline.end_of(relay, 30) == 0
+    assert pipeline.end_of(relay) == 0
     yield followed
     followed.reader.close()
 

@@ -119,7 +119,7 @@ def test_an_app_that_began_at_the_end_of_a_source_that_grows(
     pipeline.send(range(10, 20))
     pipeline.until(lambda: pipeline.rows() == pipeline.sent, "rows before")
     relay.terminate()
-    assert pipeline.end_of(relay, 30) == 0
+    assert pipeline.end_of(relay) == 0
 
     grow(pipeline, pipeline.source)
     for partition in range(GROWN):
@@ -127,7 +127,7 @@ def test_an_app_that_began_at_the_end_of_a_source_that_grows(
     relay = pipeline.start("a", path)
     all_taken(pipeline)
     relay.terminate()
-    assert pipeline.end_of(relay, 30) == 0
+    assert pipeline.end_of(relay) == 0
 
     unsparked.load(load(path))
     status, heard = spoken(path, "--deep")
