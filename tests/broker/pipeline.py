@@ -313,6 +313,17 @@ checkpoint = "{self.directory}/checkpoint"
         assert len(ended) == partitions, f"{topic} was not read to its end"
         return found
 
+    def await_markers(self, *topics: str) -> None:
+        """Wait until readers see all that was committed to these topics, or to all of the app.
+
+        A commit is answered before its markers are in the logs.
+        """
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        listed = admin.list_topics(timeout=WAIT_SECONDS).topics
+        names = topics or [name for name in listed if name.startswith(f"{self.app}.")]
+        places = [TopicPartition(name, p) for name in names for p in listed[name].partitions]
+        wait_until(lambda: is_stable(admin, *places), "the markers of the transactions")
+
     def chain_is_whole(self) -> None:
         """Floors chain, n grows by one, flush points count what blocks and dead letters hold."""
         for commits in self.journal().values():
@@ -442,17 +453,18 @@ def delete_topic(admin: AdminClient, topic: str) -> None:
     )
 
 
-def is_stable(admin: AdminClient, place: TopicPartition) -> bool:
-    """Whether readers of committed records see the partition to its end.
+def is_stable(admin: AdminClient, *places: TopicPartition) -> bool:
+    """Whether readers of committed records see the partitions to their ends.
 
     A transaction is committed before its markers are in the log.
     """
 
-    def end(level: IsolationLevel) -> int:
-        asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=level)
-        return asked[place].result(WAIT_SECONDS).offset
+    def ends(level: IsolationLevel) -> list[int]:
+        latest = {place: OffsetSpec.latest() for place in places}
+        asked = admin.list_offsets(latest, isolation_level=level)
+        return [asked[place].result(WAIT_SECONDS).offset for place in places]
 
-    return end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED)
+    return ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED)
 
 
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:

@@ -80,6 +80,7 @@ def each_lands(pipeline: Pipeline, client: Client, kinds: Collection[str] = ()) 
     pipeline.until(
         lambda: not exists() or pipeline.floor(0) == 2 * len(bad) + 1, "the floor behind the last"
     )
+    pipeline.await_markers()
     assert exists(), "SQL was executed"
     assert pipeline.rows() == pipeline.sent, "a bad message became rows, or a good one was lost"
     dead = {int(h["source_offset"]): (value, h) for value, h in pipeline.dead()}

@@ -85,6 +85,7 @@ def test_bombs_are_dead_letters_or_told_and_memory_is_bounded(
     pipeline.exactly_once()
     assert INFLATED < resident(relay.pid, "VmHWM") - before < MOST, "the measure sees it, and more"
 
+    pipeline.await_markers()
     letters = dict(pipeline.dead())
     assert letters.keys() == {bytes(INFLATED), b"\xff", b"\xfe"}, "each whole"
     assert letters[b"\xff"]["source_headers"] == str(HEADERS), "and some of its own"

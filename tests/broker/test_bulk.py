@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from relay.arrow.byte_column import ByteColumn
 from relay.intake.bulk import Bulk, PolledError, WhenFull
 from relay.intake.message_batch import Batch, Headers, TableHeaders, of_messages
 from relay.kafka import librdkafka
 from tests.bench.source import PARTITIONS, create_topics
+from tests.broker.pipeline import is_stable, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +81,8 @@ def topic(bootstrap: str) -> str:
             transactional.flush(SECONDS)
             transactional.abort_transaction(SECONDS)
         assert producer.flush(SECONDS) == 0
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wait_until(lambda: is_stable(admin, *places(name)), "the markers of the transactions")
     return name
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from relay.errors import ContractBroken
-from tests.broker.pipeline import row_batch
+from tests.broker.pipeline import is_stable, row_batch, wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, stop
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def transaction(pipeline: Pipeline, ids: Sequence[int], partition: int, *, commi
 
 
 def retention_passes(pipeline: Pipeline) -> None:
-    """Both partitions begin where they end."""
+    """Both partitions begin where they end, behind the markers of what was committed."""
     admin = AdminClient({"bootstrap.servers": pipeline.source_bootstrap})
     places = [TopicPartition(pipeline.source, index, END) for index in range(pipeline.partitions)]
+    wait_until(lambda: is_stable(admin, *places), "the markers of the transactions")
     for done in admin.delete_records(places).values():
         done.result(30)
 

@@ -30,6 +30,7 @@ def test_they_become_dead_letters_and_other_tables_go_on(pipeline: Pipeline) -> 
     settled = COUNT + 1
     pipeline.until(lambda: pipeline.floor(0) == settled, "the floor behind the last")
     assert relay.poll() is None
+    pipeline.await_markers()
     dead = pipeline.dead()
     assert len(dead) == COUNT
     assert {headers["kind"] for _, headers in dead} == {DeadKind.UNKNOWN_TABLE}

@@ -131,6 +131,7 @@ def test_good_rows_of_a_quiet_table_are_no_part_of_an_unsuitable_topic(pipeline:
     process = pipeline.start("a", config)
     pipeline.until(lambda: len(pipeline.dead()) == 11 * MANY, "the dead letters")
     stop(process)
+    pipeline.await_markers()
     assert pipeline.rows() == pipeline.sent
 
 

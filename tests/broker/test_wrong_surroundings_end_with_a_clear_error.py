@@ -87,6 +87,7 @@ def test_sigterm_leaves_within_seconds_with_status_0(pipeline: Pipeline) -> None
     process.send_signal(signal.SIGTERM)
 
     assert pipeline.end_of(process) == 0
+    pipeline.await_markers()
     assert pipeline.rows() == pipeline.sent, "what was buffered is not sealed"
     assert pipeline.floor(0) == 11
     pipeline.exactly_once()

@@ -107,9 +107,12 @@ class Journal:
         for future in self._admin.delete_records([place]).values():
             future.result(30)
 
-    def await_markers(self) -> None:
-        """Wait until who reads committed records sees all that was committed to the journal."""
-        place = TopicPartition(names.journal_topic(self.app), 0)
+    def await_markers(self, topic: str = "") -> None:
+        """Wait until who reads committed records sees all that was committed to it.
+
+        `topic`: the journal, where none is named.
+        """
+        place = TopicPartition(topic or names.journal_topic(self.app), 0)
         wait_until(lambda: is_stable(self._admin, place), "the markers of the transactions")
 
     def limit_letters(self, size: int) -> None:
@@ -140,6 +143,7 @@ class Journal:
 
     def letters(self) -> list[DeadLetter]:
         """All dead letters, as a read_committed reader sees them."""
+        self.await_markers(names.dead_topic(self.app))
         reader = DeadReader(self.settings())
         try:
             return list(reader.letters())

@@ -188,6 +188,7 @@ def test_positions_of_another_journal_skip_blocks(
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_journal_source.test_positions_of_another_journal_are_a_broken_contract(journal, ledger)
 
+    journal.await_markers()
     source = JournalReader(startup.start(journal.settings(), ledger))
     batches, _ = test_journal_source.drain(source, source.initialOffset())
     assert batches == [[2]], "of the blocks 0, 1 and 2"

@@ -28,6 +28,7 @@ def _small_blocks_count_as_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reader(journal: Journal, positions: dict[int, int] | None = None) -> JournalReader:
+    journal.await_markers()
     settings = journal.settings(blocks_per_batch=3)
     topic = startup.topic_id(settings, names.journal_topic(journal.app))
     return JournalReader(Start(settings, topic, positions or {}))
@@ -58,9 +59,9 @@ def test_reads_in_bounded_batches_up_to_the_stable_end(journal: Journal) -> None
     for i in range(5):
         journal.seal(TABLE, batch(i, 1))
     journal.seal(TABLE, batch(10, 1), batch(20, 1))
+    source = reader(journal)
     journal.producer.begin_transaction()
     journal.commit(Block(id="x:a.b:0:0:66", table=TABLE))
-    source = reader(journal)
     batches, end = drain(source, source.initialOffset())
     assert batches == [[0, 1, 2], [3, 4, 10, 20]]
     journal.producer.abort_transaction()

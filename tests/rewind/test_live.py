@@ -278,6 +278,7 @@ def removed_before(site: Site) -> None:
     site.pipeline.until(site.all_sealed, "all messages before the floors")
     relay.send_signal(signal.SIGTERM)
     assert site.pipeline.end_of(relay) == 0
+    site.pipeline.await_markers()
     site.load()
     assert site.rows() == site.pipeline.sent
 

@@ -73,6 +73,7 @@ def ran(pipeline: Pipeline) -> Path:  # noqa: F811
     pipeline.exactly_once()
     second.send_signal(signal.SIGTERM)
     assert pipeline.end_of(second) == 0
+    pipeline.await_markers()
     return config
 
 

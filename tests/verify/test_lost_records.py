@@ -25,6 +25,7 @@ def sealed(pipeline: Pipeline, config: Path, ids: range) -> str:  # noqa: F811
     pipeline.until(lambda: (pipeline.floor(0) or 0) >= ids.stop, "their floor")
     relay.terminate()
     assert pipeline.end_of(relay) == 0
+    pipeline.await_markers(names.journal_topic(pipeline.app))
     return next(b.topic for commit in pipeline.journal()[0] for b in commit.blocks)
 
 
@@ -59,6 +60,7 @@ def test_chunks_that_are_not_there_are_not_passed_over(pipeline: Pipeline) -> No
     assert "hides the chunks of 1 block (the first is" in said
     assert found == []
     open_one.abort_transaction(30)
+    pipeline.await_markers()
     said, found = deep(config)
     assert (said, found) == ("", [])
 

@@ -182,6 +182,7 @@ def suspended(pipeline: Pipeline) -> Iterator[Followed]:  # noqa: F811
         pipeline.exactly_once()
     relay.send_signal(signal.SIGTERM)
     assert pipeline.end_of(relay) == 0
+    pipeline.await_markers()
     yield followed
     followed.reader.close()
 

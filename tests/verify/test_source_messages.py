@@ -321,6 +321,7 @@ def sealed_apart(pipeline: Pipeline) -> Path:  # noqa: F811
     assert pipeline.floor(0) == 0
     relay.terminate()
     assert pipeline.end_of(relay) == 0
+    pipeline.await_markers()
     unsparked.load(load(config))
     return config
 
