@@ -53,11 +53,13 @@ def accurate_cast(patch: Patch) -> None:
 def permanent_errors(patch: Patch) -> None:
     """Every error of an INSERT may pass by itself."""
     patch.setattr(insert_statement, "about", lambda _: About.SERVER)
+    patch.setattr(insert_statement, "may_be_a_value", lambda _: False)
 
 
 def transient_errors(patch: Patch) -> None:
     """No error of an INSERT passes by itself."""
     patch.setattr(insert_statement, "about", lambda _: About.BLOCK)
+    patch.setattr(insert_statement, "may_be_a_value", lambda _: True)
 
 
 def token(patch: Patch) -> None:
