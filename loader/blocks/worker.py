@@ -37,6 +37,7 @@ from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
 from relay.errors import Unavailable
 from relay.failpoints import reached
+from relay.schema.block_column import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -214,11 +215,7 @@ class Worker:
         return [outcome(attempt) for attempt in attempts]
 
     def _refused(
-        self,
-        error: TableRefused,
-        blocks: Sequence[Block],
-        new: Collection[str],
-        begin: Begin,
+        self, error: TableRefused, blocks: Sequence[Block], new: Collection[str], begin: Begin
     ) -> list[Outcome]:
         """Of blocks whose tables could not all be looked at: table by table then."""
         tables = sorted({block.table for block in blocks})
@@ -285,9 +282,8 @@ class Worker:
     def _claim(self, attempts: Sequence[Attempt]) -> None:
         claimed: list[tuple[Attempt, plan.Made]] = []
         for attempt in attempts:
-            # A block is given up where its table is gone, too.
-            if attempt.target is None and attempt.run.human not in {"discard", "dead"}:
-                attempt.answer(self._no_target(attempt.block.table))
+            if refusal := self._refusal(attempt):
+                attempt.answer(refusal)
                 continue
             made = self._maker.make(attempt)
             if isinstance(made, plan.Rejected | plan.Impossible):  # perhaps only by this replica
@@ -316,8 +312,14 @@ class Worker:
         for attempt, made in claimed:
             attempt.answer(made)
 
-    def _no_target(self, table: str) -> plan.NoAnswer | plan.Impossible:
-        """Why no row may go into the table for ever, or not now."""
+    def _refusal(self, attempt: Attempt) -> plan.NoAnswer | plan.Impossible | None:
+        """Why no row of the block may go into its table for ever, or not now; None: it may."""
+        table, target = attempt.block.table, attempt.target
+        if attempt.run.human in {"discard", "dead"}:
+            return None  # a block is given up where its table is gone, too
+        if target is not None:
+            why = misfit(table, self._stamp, target.columns.get(self._stamp), attempt.block.id)
+            return plan.NoAnswer(why, About.TABLE) if why else None
         ledger = ledger_refusal(table) if table in self._tables.ledgers else ""
         if refusal := self._targets.refusal(table) or ledger:
             return plan.Impossible(refusal)

@@ -81,7 +81,8 @@ ERRORS: Mapping[str, str] = {
     "engine-unfit": "the engine remembers no deduplication tokens: a repeated INSERT doubles rows",
     "window-zero": "the table remembers no deduplication tokens: a block whose INSERT was "
     "interrupted cannot be repeated, and is parked",
-    "block-column-type": "the loader cannot write block ids into it: every block would be parked",
+    "block-column-type": "the loader cannot write block ids into it, or not the longest: blocks "
+    "are set aside until it can",
     "replica-readonly": "this replica accepts no INSERT",
     "several-servers": "one server may not have yet what another confirmed: without a quorum the "
     "loader refuses to start, because it could double or lose rows",

@@ -5,7 +5,6 @@ Receives the app's settings, the facts, and how long an outage may last; gives f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,8 @@ from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, is_told, w
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
+from relay.schema.block_column import as_string, holds
 from relay.schema.evolution import ColumnDef, evolve, unsupported_columns
-from relay.schema.types.column_type import UnsupportedType, parse_type
-from relay.schema.types.ticks import base_type
 
 if TYPE_CHECKING:
     from relay.clickhouse.table_engine import DeduplicationWindow
@@ -46,7 +44,6 @@ REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_mater
 """Settings that a server must know."""
 
 CLOCK_SECONDS = 5.0
-_FIXED = re.compile(r"FixedString\((\d+)\)")
 _LARGEST = 2**63 - 1
 """Of the numbers in a block's id."""
 
@@ -200,7 +197,8 @@ def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Itera
         return
     type_, default = table.columns[column]
     what = f"{name}: column {column} is {type_} {default}".rstrip()
-    fits = _holds_ids(type_, app, name)
+    longest = names.BlockId(app, name, _LARGEST, _LARGEST, _LARGEST, left_out=True)
+    fits = holds(type_, str(longest))
     if default in COMPUTED:
         # ClickHouse has no REMOVE EPHEMERAL, and MODIFY of the type alone keeps the default.
         ordinary = f"MODIFY COLUMN {shown} REMOVE {default}"
@@ -210,18 +208,7 @@ def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Itera
             "block-column-computed", what, f"{alter_table} {ordinary if in_place else anew}"
         )
     elif not fits:
-        yield found("block-column-type", what, f"{alter_table} MODIFY COLUMN {shown} String")
-
-
-def _holds_ids(type_: str, app: str, table: str) -> bool:
-    """Whether an INSERT of block ids into such a column is taken, and a count finds them there."""
-    try:
-        base = base_type(parse_type(type_).kind.text)
-    except UnsupportedType:
-        return False
-    longest = names.BlockId(app, table, _LARGEST, _LARGEST, _LARGEST, left_out=True)
-    fixed = _FIXED.fullmatch(base)
-    return base == "String" or (fixed is not None and int(fixed[1]) >= len(str(longest).encode()))
+        yield found("block-column-type", what, as_string(name, column))
 
 
 def _window(
