@@ -23,6 +23,7 @@ from loader.clickhouse.table_state_sql import (
     ON_ONE_REPLICA,
     REMOVING,
     SHARED,
+    STAYS,
     databases_of,
 )
 from loader.clickhouse.unlogged_tables import unlogged
@@ -32,7 +33,7 @@ from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table
 from relay.clickhouse.removing_statements import STOPPED_WAITING, may_lack, removed_by, target
-from relay.clickhouse.table_engine import KEPT_SETTING, LISTED_HERE, TableEngine
+from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,21 +87,6 @@ _RECORDED = (
     "WHERE hasAny(splitByChar(',', log_comment), {blocks:Array(String)}) "
     f"AND event_date >= {_DAY} AND query_kind = 'Insert'"
 )
-_STAYS = (
-    f"WITH tables AS (SELECT database, name, uuid FROM system.tables WHERE {LISTED_HERE}) "  # noqa: S608 - constants
-    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name) FROM (SELECT "
-    "(database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) AS there_by_name, "
-    "table_uuid IN (SELECT uuid FROM tables) AS uuid_there, (there_by_name "
-    "AND (table_uuid, partition_id) NOT IN (SELECT table_uuid, partition_id FROM system.part_log "
-    "WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
-    "AND toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64})) AS there "
-    "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 "
-    "AND toUnixTimestamp64Micro(event_time_microseconds) <= {ended:Int64} "
-    f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
-)
-"""Of parts that the INSERTs made up to then, in any table: how many there were; of which partition
-nothing was dropped since, in a table that is where it was; in a table that has another name since.
-A table that is restored from a backup is another one, or was emptied before."""
 FORGOTTEN = -1
 """In place of how many mutations deleted rows: the server may show some of them no more."""
 
@@ -238,11 +224,18 @@ class ServerRecords:
 
     def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
         """Return whether the rows are still where the INSERTs wrote them, by the part log."""
-        asked = self.ask(_STAYS, since_ms, queries=queries, ended=ended)
-        made, there, elsewhere = asked[0] if asked else (0, 0, 0)
+        asked = self.ask(STAYS, since_ms, queries=queries, ended=ended)
+        made, there, elsewhere, vanished = asked[0] if asked else (0, 0, 0, 0)
+        said = "the server recorded that its INSERT succeeded"
+        if vanished:
+            return ServerRecord(
+                "replaced",
+                claim,
+                f"{said}, but parts of it went and the part log does not say how, as at REPLACE or "
+                "MOVE PARTITION, and others may have its rows",
+            )
         if there:
             return ServerRecord("written", claim)
-        said = "the server recorded that its INSERT succeeded"
         if made and not elsewhere:
             return ServerRecord(
                 "gone", claim, f"{said}, but its parts were dropped or replaced since then"

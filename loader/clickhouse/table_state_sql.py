@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import quoted, quoted_table
-from relay.clickhouse.table_engine import KEPT_SETTING
+from relay.clickhouse.table_engine import KEPT_SETTING, LISTED_HERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -46,6 +46,7 @@ SHAPE = "toInt64(bitAnd(sum(cityHash64(name, type, default_kind)), 9223372036854
 ALTERED = "toUnixTimestamp(metadata_modification_time)"
 """SQL about a row of system.tables: Unix seconds of the last change of its definition."""
 _CLAIM = "fromUnixTimestamp64Milli({since:Int64})"
+_DAY = f"toDate32({_CLAIM}) - 1"
 _SINCE = f"create_time >= {_CLAIM} - 1"
 DELETES = (
     f"SELECT countIf({_SINCE} AND command NOT IN ('(DELETE WHERE 0)', 'DELETE WHERE 0') "  # noqa: S608 - constants
@@ -61,7 +62,7 @@ MOST_REMOVING = 1000
 REMOVING = (
     "SELECT query, current_database FROM system.query_log WHERE is_initial_query "  # noqa: S608 - constants
     "AND (type = 'QueryFinish' OR exception_code IN {stopped:Array(Int32)}) "
-    f"AND event_date >= toDate32({_CLAIM}) - 1 AND event_time >= {_CLAIM} - 1 "
+    f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1 "
     r"AND query_kind IN ('Alter', 'Delete', 'Update') AND (match(query, '(?i)\\bDELETE\\b') "
     "OR position(query, {stamp:String}) > 0) AND if(empty(tables), "
     "position(query, {name:String}) > 0, arrayExists(one -> "
@@ -90,6 +91,44 @@ ON_ONE_REPLICA = (
 )
 """Of these tables: how many replicated ones have no other replica, and of how many Keeper gives no
 answer, which counts the replicas."""
+_LATER = "toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64}"
+_MERGED_AWAY = (
+    "SELECT table_uuid, partition_id FROM system.part_log "  # noqa: S608 - constants
+    "WHERE event_type IN ('MergeParts', 'MutatePart', 'DownloadPart') AND error = 0 AND rows = 0 "
+    f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1"
+)
+_COVERED = (
+    "arrayExists(span -> toInt64OrZero(splitByChar('_', part_name)[-3]) "
+    "BETWEEN span.1 AND span.2, spans)"
+)
+_WITH_SPANS = (
+    "LEFT JOIN (SELECT database, table, partition_id, "
+    "groupArray((min_block_number, max_block_number)) AS spans FROM system.parts "
+    "WHERE active AND rows > 0 GROUP BY database, table, partition_id) AS shown "
+    "USING (database, table, partition_id)"
+)
+STAYS = (
+    f"WITH tables AS (SELECT database, name, uuid FROM system.tables WHERE {LISTED_HERE}) "  # noqa: S608 - constants
+    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name), countIf(vanished) "
+    "FROM (SELECT (database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) "
+    "AS there_by_name, table_uuid IN (SELECT uuid FROM tables) AS uuid_there, "
+    "(there_by_name AND (table_uuid, partition_id) NOT IN (SELECT table_uuid, partition_id "
+    "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
+    f"AND {_LATER})) AS kept, "
+    f"kept AND NOT {_COVERED} AND (table_uuid, partition_id) NOT IN ({_MERGED_AWAY}) AS vanished, "
+    "kept AND NOT vanished AS there "
+    f"FROM system.part_log {_WITH_SPANS} "
+    f"WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 AND NOT ({_LATER}) "
+    f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
+)
+"""Of parts that INSERTs {queries:Array(String)} made up to {ended:Int64}, in any table: how many
+there were; that are there still; in a table that has another name since; and that went unexplained.
+
+A table that is restored from a backup is another one, or was emptied before: DROP, DETACH and
+TRUNCATE leave an empty part. REPLACE PARTITION and MOVE PARTITION TO TABLE leave no entry of what
+they take, nor does a Replicated table of what is dropped. So a part has to be among those of
+now that have rows: the number in its name, the third from the end, within one of them. Merges and
+mutations keep it; where they left no row, by a TTL or a DELETE, there is an entry."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

@@ -231,13 +231,14 @@ class ServerRecord:
     Attributes:
         state: "written": one finished, and wrote at least as many rows as the block has;
             "never": the record is complete, and none has written anything; "gone": one finished,
-            and its parts were dropped since, as when a table is restored; "perhaps": one finished,
+            and its parts were dropped since, as when a table is restored; "replaced": one finished,
+            and its parts went, while others may have its rows now; "perhaps": one finished,
             and whether its parts were dropped is not known; "unclear": else.
         claim: of the statement that finished, where the record names it.
         said: the same in words.
     """
 
-    state: Literal["written", "never", "unclear", "gone", "perhaps"]
+    state: Literal["written", "never", "unclear", "gone", "replaced", "perhaps"]
     claim: str = ""
     said: str = ""
 
@@ -939,7 +940,8 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         return effect
     known = _knows(run, record.claim)
     counted = facts.counted if run.all_stamped else None
-    removed = record.state == "gone" and known  # by a person, or a backup without it was restored
+    # By a person, or a backup without it was restored.
+    removed = record.state in {"gone", "replaced"} and known
     doubted = facts.fewer or facts.unconfirmed or facts.views or removed
     counts = counted == 0 and not doubted
     alike = all(entry.transform == run.transform for entry in run.earlier)
@@ -961,7 +963,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         return _insert(run, None, anew=facts.logs_tokens)
     if counts or (record.state == "never" and not counted):
         return _insert(run, None, anew=_may_be_orphan(run, counted))
-    unknown = run.forgotten and not run.lost and record.state != "perhaps"
+    unknown = run.forgotten and not run.lost and record.state not in {"replaced", "perhaps"}
     if unknown and not run.earlier and not counted:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.

@@ -40,7 +40,7 @@ def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
         "_MADE_PARTS",
         "_COMPLETE",
         "_RECORDED",
-        "_STAYS",
+        "STAYS",
         "REMOVING",
     ):
         sql = getattr(server_records, name)

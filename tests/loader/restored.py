@@ -25,6 +25,19 @@ class Backup:
             self._client.command(f"TRUNCATE TABLE {table}")
             self._client.command(f"INSERT INTO {table} SELECT * FROM {table}_copy")
 
+    def replace(self, *tables: str) -> None:
+        """The same partition by partition, as from tables that were restored under other names."""
+        for table in tables or self._tables:
+            found = self._client.query(
+                "SELECT DISTINCT partition_id FROM system.parts WHERE active "
+                "AND database || '.' || table IN {tables:Array(String)}",
+                {"tables": [table, f"{table}_copy"]},
+            )
+            for (one,) in found.result_rows:
+                self._client.command(
+                    f"ALTER TABLE {table} REPLACE PARTITION ID '{one}' FROM {table}_copy"
+                )
+
     def make_anew(self, *tables: str) -> None:
         """The same by tables that are dropped and made anew, as RESTORE does it."""
         for table in tables or self._tables:

@@ -234,6 +234,10 @@ def removed(client: Client, table: str, how: str) -> None:
         "lightweight": [f"DELETE FROM {table} WHERE id >= 0"],
         "truncate": [f"TRUNCATE TABLE {table}"],
         "partition": [f"ALTER TABLE {table} DROP PARTITION tuple()"],
+        "moved": [
+            f"CREATE TABLE {table}_old AS {table}",
+            f"ALTER TABLE {table} MOVE PARTITION tuple() TO TABLE {table}_old",
+        ],
         "remade": [f"DROP TABLE {table}", made],
         "replaced": [f"CREATE OR REPLACE TABLE {made.removeprefix('CREATE TABLE ')}"],
         "renamed": [f"RENAME TABLE {table} TO {table}_old", made],
@@ -252,7 +256,7 @@ ANOTHER = ("remade", "replaced", "renamed", "exchanged")
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("size", [0, pytest.param(100, marks=pytest.mark.long)])
-@pytest.mark.parametrize("how", ["delete", "lightweight", "truncate", "partition"])
+@pytest.mark.parametrize("how", ["delete", "lightweight", "truncate", "partition", "moved"])
 def test_what_a_person_deleted_stays_deleted(
     journal: Journal,
     worker: Worker,
@@ -270,9 +274,32 @@ def test_what_a_person_deleted_stays_deleted(
     assert number(client, table) == 100 * len(blocks)
     removed(client, table, how)
     # With its parts gone, a backup without them may have been restored as well.
-    expected = "parked" if how in {"truncate", "partition"} else "loaded"
+    expected = "loaded" if how in {"delete", "lightweight"} else "parked"
     assert set(until_settled(worker, blocks)) == {expected}
     assert number(client, table) == 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "OPTIMIZE TABLE {table} FINAL",
+        "ALTER TABLE {table} UPDATE name = 'x' WHERE 1 SETTINGS mutations_sync = 2",
+        "ALTER TABLE {table} DELETE WHERE 1 SETTINGS mutations_sync = 2",
+    ],
+)
+def test_parts_that_became_others_are_none_that_went(
+    journal: Journal, worker: Worker, client: Client, database: str, statement: str
+) -> None:
+    """Nothing but the log tells that the block is loaded; of the deleted rows no part is left."""
+    table = create(client, f"{database}.merged", more=f"{window(0)}, {CLEANS_SOON}")
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    others_insert(client, table)
+    client.command(statement.format(table=table))
+    if "DELETE" in statement:
+        parts = f"system.parts WHERE active AND database || '.' || table = '{table}'"
+        wait_until(lambda: number(client, parts) == 0, "the server takes empty parts away")
+    assert until_settled(worker, blocks) == ["loaded"]
 
 
 @pytest.mark.parametrize("how", ANOTHER)

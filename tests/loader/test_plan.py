@@ -661,6 +661,16 @@ COME = plan.Done("retry", "the replica has still to fetch parts")
             plan.Insert(None),
         ),
         (plan.InsertFacts(), {"record": plan.ServerRecord("gone", "of later")}, plan.Park),
+        # Its parts went, and others may have its rows.
+        *(
+            (facts, {"record": plan.ServerRecord("replaced", claim)}, effect)
+            for claim, facts, effect in (
+                ("other", plan.InsertFacts(counted=0), plan.Park),
+                ("other", plan.InsertFacts(), plan.Park),
+                ("of later", plan.InsertFacts(counted=0), plan.Insert(None)),
+                ("of later", plan.InsertFacts(), plan.Park),
+            )
+        ),
         # Without a part log.
         (
             plan.InsertFacts(),
@@ -1001,6 +1011,9 @@ def test_a_block_that_the_ledger_may_have_forgotten() -> None:
     assert forgotten(plan.InsertFacts(), plan.ServerRecord("written")) == plan.Settle(1)
     assert forgotten(plan.InsertFacts(), plan.ServerRecord("gone")) == plan.Insert(None)
     assert isinstance(forgotten(plan.InsertFacts(), plan.ServerRecord("perhaps")), plan.Park)
+    assert isinstance(forgotten(plan.InsertFacts(), plan.ServerRecord("replaced")), plan.Park)
+    counted = plan.InsertFacts(counted=0)
+    assert forgotten(counted, plan.ServerRecord("replaced")) == plan.Insert(None)
     assert isinstance(forgotten(plan.InsertFacts(counted=3), plan.ServerRecord("gone")), plan.Park)
     assert isinstance(forgotten(plan.InsertFacts(counted=3), UNCLEAR), plan.Park)
     assert forgotten(plan.InsertFacts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)

@@ -330,6 +330,33 @@ def test_tables_dropped_and_restored_get_what_came_since(
         assert copies(client, one) == (200, 200)
 
 
+def test_partitions_put_back_get_what_came_since_or_wait(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """REPLACE PARTITION leaves nothing of what it takes, nor an entry in the part log. Where rows
+    carry no ids others may be theirs, as where a person wrote a partition anew: red before, the
+    blocks counted as loaded."""
+    bare = make(client, f"{database}.bare", stamped=False)
+    days = f"{database}.days"
+    client.command(
+        f"CREATE TABLE {days} (id Int64, name String, _block String) ENGINE = MergeTree "
+        "ORDER BY id PARTITION BY intDiv(id, 1000)"
+    )
+    tables = (bare, days)
+    for one in tables:
+        loaded(loader, one, 0)
+    backup = Backup(client, *tables, ledger_of(loader.journal))
+    for one in tables:
+        loaded(loader, one, 100)
+    backup.replace(*tables)
+    backup.restore(ledger_of(loader.journal))
+    assert [copies(client, one) for one in tables] == [(100, 100)] * 2
+    (parked,) = (said for said in loader.run() if said.startswith("parked"))
+    assert f":{bare}:" in parked
+    assert "as at REPLACE or MOVE PARTITION" in parked
+    assert [copies(client, one) for one in tables] == [(100, 100), (200, 200)]
+
+
 def test_whether_rows_stayed_is_not_guessed(
     loader: Unsparked, client: Client, database: str
 ) -> None:

@@ -143,8 +143,8 @@ def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
     assert sorted(row[:2] for row in views or ()) == [("shop", "v"), ("shop", "w")]
     made = client.query("SELECT query_id FROM system.part_log WHERE table = 't'").result_rows
     asked = {"queries": [row[0] for row in made], "ended": 1 << 62}
-    stays = evidence.ask(server_records._STAYS, 0, **asked)
-    assert [tuple(row) for row in stays or ()] == [(3, 3, 0)]
+    stays = evidence.ask(server_records.STAYS, 0, **asked)
+    assert [tuple(row) for row in stays or ()] == [(3, 3, 0, 0)]
 
 
 def test_the_doctor_judges_others_and_does_not_call_its_tables_missing(
