@@ -232,7 +232,7 @@ class ServerRecords:
                 "replaced",
                 claim,
                 f"{said}, but parts of it went and the part log does not say how, as at REPLACE or "
-                "MOVE PARTITION, and others may have its rows",
+                "MOVE PARTITION (or with a table that has no UUID), and others may have its rows",
             )
         if there:
             return ServerRecord("written", claim)

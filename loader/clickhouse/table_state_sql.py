@@ -91,9 +91,10 @@ ON_ONE_REPLICA = (
 )
 """Of these tables: how many replicated ones have no other replica, and of how many Keeper gives no
 answer, which counts the replicas."""
+_PARTITION = "(table_uuid, if(empty(table_uuid), concat(database, '.', table), ''), partition_id)"
 _LATER = "toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64}"
 _MERGED_AWAY = (
-    "SELECT table_uuid, partition_id FROM system.part_log "  # noqa: S608 - constants
+    f"SELECT {_PARTITION} FROM system.part_log "  # noqa: S608 - constants
     "WHERE event_type IN ('MergeParts', 'MutatePart', 'DownloadPart') AND error = 0 AND rows = 0 "
     f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1"
 )
@@ -108,14 +109,17 @@ _WITH_SPANS = (
     "USING (database, table, partition_id)"
 )
 STAYS = (
-    f"WITH tables AS (SELECT database, name, uuid FROM system.tables WHERE {LISTED_HERE}) "  # noqa: S608 - constants
+    f"WITH tables AS (SELECT database, name, uuid, {ALTERED} AS altered FROM system.tables "  # noqa: S608 - constants
+    f"WHERE {LISTED_HERE}) "
     "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name), countIf(vanished) "
     "FROM (SELECT (database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) "
     "AS there_by_name, table_uuid IN (SELECT uuid FROM tables) AS uuid_there, "
-    "(there_by_name AND (table_uuid, partition_id) NOT IN (SELECT table_uuid, partition_id "
+    f"(there_by_name AND {_PARTITION} NOT IN (SELECT {_PARTITION} "
     "FROM system.part_log WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 "
     f"AND {_LATER})) AS kept, "
-    f"kept AND NOT {_COVERED} AND (table_uuid, partition_id) NOT IN ({_MERGED_AWAY}) AS vanished, "
+    "(empty(table_uuid) AND (database, table) IN (SELECT database, name FROM tables "
+    "WHERE (altered + 1) * 1000000 > {ended:Int64})) AS another, "
+    f"kept AND (another OR NOT {_COVERED} AND {_PARTITION} NOT IN ({_MERGED_AWAY})) AS vanished, "
     "kept AND NOT vanished AS there "
     f"FROM system.part_log {_WITH_SPANS} "
     f"WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 AND NOT ({_LATER}) "
@@ -128,7 +132,8 @@ A table that is restored from a backup is another one, or was emptied before: DR
 TRUNCATE leave an empty part. REPLACE PARTITION and MOVE PARTITION TO TABLE leave no entry of what
 they take, nor does a Replicated table of what is dropped. So a part has to be among those of
 now that have rows: the number in its name, the third from the end, within one of them. Merges and
-mutations keep it; where they left no row, by a TTL or a DELETE, there is an entry."""
+mutations keep it; where they left no row, by a TTL or a DELETE, there is an entry. In a database
+of the engine Ordinary no table has a UUID: one that was defined since may be another."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

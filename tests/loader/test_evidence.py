@@ -318,6 +318,36 @@ def test_what_went_with_its_table_stays_gone(
     assert number(client, table) == 0
 
 
+@pytest.fixture
+def ordinary(client: Client, database: str) -> Iterator[str]:
+    """A database whose tables have no UUID."""
+    name = f"{database}_ordinary"
+    allowed = {"allow_deprecated_database_ordinary": 1}
+    client.command(f"CREATE DATABASE {name} ENGINE = Ordinary", settings=allowed)
+    yield name
+    client.command(f"DROP DATABASE {name} SYNC")
+
+
+@pytest.mark.parametrize("remade", [True, False])
+@pytest.mark.parametrize("stamp", ["", ", _block String"])
+def test_a_table_without_a_uuid_may_be_another(
+    journal: Journal, worker: Worker, client: Client, ordinary: str, stamp: str, *, remade: bool
+) -> None:
+    """Nothing but the time of its definition tells it from the one that had the rows: the block
+    counted as loaded. What happens to a table of another name is not this one's: it was parked."""
+    table, other = (create(client, f"{ordinary}.{n}", stamp, more=window(0)) for n in ("a", "b"))
+    await_next_second(client)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    if remade:
+        removed(client, table, "remade")
+    else:
+        others_insert(client, other)
+        client.command(f"TRUNCATE TABLE {other}")
+    assert until_settled(worker, blocks) == ["parked" if remade else "loaded"]
+    assert number(client, table) == (0 if remade else 100)
+
+
 @pytest.mark.parametrize("stamp", ["", ", _block String"])
 @pytest.mark.parametrize("size", [0, pytest.param(100, marks=pytest.mark.long)])
 def test_what_was_copied_into_another_table_is_not_inserted_again(
