@@ -149,14 +149,21 @@ class Forgotten:
             table
         ):  # nor does a count say that a block is not there
             return set(blocks)
+        # A part that was replaced left its token, under which its block would not come again.
+        since_ms = min(map(earliest, blocks.values()))
+        windowed = target.nature.window.parts > 0
+        orphans = windowed and self._tables.evidence.vanished(table, since_ms)
         # Of what merges, expires or passes through, an empty table says nothing.
-        if target.nature.is_countable and not self._has_rows(table):
+        if target.nature.is_countable and not orphans and not self._has_rows(table):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
                 self._empty.add(table)
             return set()
         counted = partial(self._tables.counted, table, blocks)
         if target.counts(self._stamp):
-            return self._or_all(blocks, counted)
+            there = self._or_all(blocks, counted)
+            if orphans:
+                unseen.update({one: blocks[one] for one in blocks.keys() - there})
+            return there
         if lost:
             return set(blocks)
         unseen.update(blocks)

@@ -21,6 +21,7 @@ from loader.clickhouse.table_state_sql import (
     KEPT_MUTATIONS,
     MOST_REMOVING,
     ON_ONE_REPLICA,
+    PARTS,
     REMOVING,
     SHARED,
     STAYS,
@@ -31,7 +32,7 @@ from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked
 from relay.clickhouse.http_pool import in_urls
-from relay.clickhouse.quoting import quoted_table
+from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.removing_statements import STOPPED_WAITING, may_lack, removed_by, target
 from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 
@@ -57,17 +58,6 @@ one of the time of the claim, which left some: retention takes old ones first, a
 _FAILED_FLUSHES = "SELECT sum(value) FROM system.events WHERE event = 'SystemLogErrorOnFlush'"
 """Since the server was started. Entries of a log that it cannot write (no memory, a full disk) are
 thrown away, and it goes on. ClickHouse before 25.2 does not count it."""
-_PARTS = (
-    "SELECT countIf(new AND rows > 0), countIf(new AND (rows = 0 OR table_uuid NOT IN ("  # noqa: S608 - constants
-    "SELECT uuid FROM system.tables WHERE database = {database:String} AND name={name:String}))), "
-    "countIf(new AND rows > 0 AND startsWith(part_name, 'patch-')), countIf(NOT new AND rows = 0) "
-    "FROM (SELECT *, event_type = 'NewPart' AS new FROM system.part_log WHERE error = 0 "
-    "AND event_type IN ('NewPart', 'MergeParts', 'DownloadPart') AND database = {database:String} "
-    f"AND table = {{name:String}} AND event_date >= {_DAY} AND event_time >= {_SINCE} - 1)"
-)
-"""Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
-or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own.
-Patches are what lightweight updates and deletes leave. Of some merges nothing is left."""
 _STATEMENTS = (
     "SELECT toString(type), written_rows, log_comment, query_id, "  # noqa: S608 - constants
     "toUnixTimestamp64Micro(event_time_microseconds), exception_code FROM system.query_log "
@@ -93,12 +83,16 @@ FORGOTTEN = -1
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Of a table since a claim: parts of INSERTs; how often some went; patches; empty merges."""
+    """Of a table since a claim: parts of INSERTs; how often some went; patches; empty merges.
+
+    `vanished`: of those that went, the ones of which the table may remember the tokens.
+    """
 
     inserted: int
     dropped: int
     patches: int = 0
     emptied: int = 0
+    vanished: int = 0
 
 
 class ServerRecords:
@@ -122,8 +116,14 @@ class ServerRecords:
         """
         if self._lacking("part_log", since_ms):
             return None
-        rows = self.ask(_PARTS, since_ms, **place)
+        rows = self.ask(PARTS, since_ms, **place)
         return Parts(*map(int, rows[0])) if rows else None
+
+    def vanished(self, table: str, since_ms: int) -> bool:
+        """Return whether parts are known to have gone since then, and to have left their tokens."""
+        self._flush()
+        rows = self.ask(PARTS, since_ms, **table_parameters(table))
+        return bool(rows and int(rows[0][4]))
 
     def deletes(self, place: Mapping[str, str], since_ms: int, stamp: str) -> int | None:
         """Return how many mutations since the claim deleted rows or changed the column `stamp`.

@@ -93,21 +93,31 @@ ON_ONE_REPLICA = (
 answer, which counts the replicas."""
 _PARTITION = "(table_uuid, if(empty(table_uuid), concat(database, '.', table), ''), partition_id)"
 _LATER = "toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64}"
-_MERGED_AWAY = (
-    f"SELECT {_PARTITION} FROM system.part_log "  # noqa: S608 - constants
-    "WHERE event_type IN ('MergeParts', 'MutatePart', 'DownloadPart') AND error = 0 AND rows = 0 "
-    f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1"
-)
 _COVERED = (
     "arrayExists(span -> toInt64OrZero(splitByChar('_', part_name)[-3]) "
     "BETWEEN span.1 AND span.2, spans)"
 )
-_WITH_SPANS = (
-    "LEFT JOIN (SELECT database, table, partition_id, "
-    "groupArray((min_block_number, max_block_number)) AS spans FROM system.parts "
-    "WHERE active AND rows > 0 GROUP BY database, table, partition_id) AS shown "
-    "USING (database, table, partition_id)"
-)
+
+
+def _emptied(events: str) -> str:
+    """Partitions of which a part without rows was made since the claim, by these events."""
+    return (
+        f"SELECT {_PARTITION} FROM system.part_log WHERE event_type IN ({events}) AND error = 0 "  # noqa: S608 - constants
+        f"AND rows = 0 AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1"
+    )
+
+
+def _with_spans(more: str = "") -> str:
+    """The part log, with the block numbers of the parts that hold rows now, of each partition."""
+    return (
+        "system.part_log LEFT JOIN (SELECT database, table, partition_id, "  # noqa: S608 - constants
+        "groupArray((min_block_number, max_block_number)) AS spans FROM system.parts "
+        f"WHERE active AND rows > 0{more} GROUP BY database, table, partition_id) AS shown "
+        "USING (database, table, partition_id)"
+    )
+
+
+_MERGES = "'MergeParts', 'MutatePart', 'DownloadPart'"
 STAYS = (
     f"WITH tables AS (SELECT database, name, uuid, {ALTERED} AS altered FROM system.tables "  # noqa: S608 - constants
     f"WHERE {LISTED_HERE}) "
@@ -119,9 +129,10 @@ STAYS = (
     f"AND {_LATER})) AS kept, "
     "(empty(table_uuid) AND (database, table) IN (SELECT database, name FROM tables "
     "WHERE (altered + 1) * 1000000 > {ended:Int64})) AS another, "
-    f"kept AND (another OR NOT {_COVERED} AND {_PARTITION} NOT IN ({_MERGED_AWAY})) AS vanished, "
+    f"kept AND (another OR NOT {_COVERED} "
+    f"AND {_PARTITION} NOT IN ({_emptied(_MERGES)})) AS vanished, "
     "kept AND NOT vanished AS there "
-    f"FROM system.part_log {_WITH_SPANS} "
+    f"FROM {_with_spans()} "
     f"WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 AND NOT ({_LATER}) "
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
 )
@@ -134,6 +145,22 @@ they take, nor does a Replicated table of what is dropped. So a part has to be a
 now that have rows: the number in its name, the third from the end, within one of them. Merges and
 mutations keep it; where they left no row, by a TTL or a DELETE, there is an entry. In a database
 of the engine Ordinary no table has a UUID: one that was defined since may be another."""
+PARTS = (
+    "SELECT countIf(new AND rows > 0), countIf(new AND (rows = 0 OR NOT mine) OR vanished), "  # noqa: S608 - constants
+    "countIf(patch), countIf(NOT new AND rows = 0), countIf(vanished) FROM ("
+    "SELECT rows, event_type = 'NewPart' AS new, table_uuid IN (SELECT uuid FROM system.tables "
+    "WHERE database = {database:String} AND name = {name:String}) AS mine, "
+    "new AND rows > 0 AND startsWith(part_name, 'patch-') AS patch, "
+    f"new AND rows > 0 AND mine AND NOT patch AND NOT {_COVERED} "
+    f"""AND {_PARTITION} NOT IN ({_emptied(f"'NewPart', {_MERGES}")}) AS vanished """
+    f"FROM {_with_spans(f' AND {THIS_TABLE}')} WHERE error = 0 "
+    f"AND event_type IN ('NewPart', 'MergeParts', 'DownloadPart') AND {THIS_TABLE} "
+    f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1)"
+)
+"""Parts that INSERTs made; and those that are gone, with their tokens. Empty ones cover what DROP
+or DETACH PARTITION, TRUNCATE and the like take away; another table of this name took its own.
+Others vanished, as at REPLACE and MOVE PARTITION (see STAYS), and the table may have their tokens.
+Patches are what lightweight updates and deletes leave. Of some merges nothing is left."""
 STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 

@@ -783,8 +783,12 @@ def _on(run: Run, effect: Effect) -> tuple[Run, Effect]:
 
 
 def _recounts(run: Run) -> bool:
-    """Whether a repeat may find its token without the part, and a count shows it."""
-    return _may_have_token(run.earlier, run.sent) and _tells(run, run.facts)
+    """Whether an INSERT may find its token without the part, and a count shows it.
+
+    Of rows that were removed any token may be left, also of claims that the ledger has lost.
+    """
+    orphan = bool(run.facts.removed) or _may_have_token(run.earlier, run.sent)
+    return orphan and _tells(run, run.facts)
 
 
 def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
@@ -963,11 +967,12 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         return _insert(run, None, anew=facts.logs_tokens)
     if counts or (record.state == "never" and not counted):
         return _insert(run, None, anew=_may_be_orphan(run, counted))
-    unknown = run.forgotten and not run.lost and record.state not in {"replaced", "perhaps"}
-    if unknown and not run.earlier and not counted:
+    unknown = run.forgotten and not run.lost and record.state != "perhaps"
+    replaced = record.state == "replaced"  # others may have its rows, and the table its token
+    if unknown and not run.earlier and not counted and (counted == 0 or not replaced):
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
-        return _insert(run, None, anew=False)
+        return _insert(run, None, anew=replaced)
     return Park(run.attempt, _undecided(run, counted, record))
 
 

@@ -36,7 +36,7 @@ def without_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the loader the server has neither query log nor part log, as many have not."""
     for name in (
         "_STATEMENTS",
-        "_PARTS",
+        "PARTS",
         "_MADE_PARTS",
         "_COMPLETE",
         "_RECORDED",

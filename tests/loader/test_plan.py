@@ -1014,6 +1014,10 @@ def test_a_block_that_the_ledger_may_have_forgotten() -> None:
     assert isinstance(forgotten(plan.InsertFacts(), plan.ServerRecord("replaced")), plan.Park)
     counted = plan.InsertFacts(counted=0)
     assert forgotten(counted, plan.ServerRecord("replaced")) == plan.Insert(None)
+    removed = plan.InsertFacts(counted=0, fewer="replaced", removed="replaced")
+    assert forgotten(removed, plan.ServerRecord("gone")) == plan.Insert(None)
+    # The table may have its token still.
+    assert forgotten(removed, plan.ServerRecord("replaced")) == plan.Claim(2, token=2)
     assert isinstance(forgotten(plan.InsertFacts(counted=3), plan.ServerRecord("gone")), plan.Park)
     assert isinstance(forgotten(plan.InsertFacts(counted=3), UNCLEAR), plan.Park)
     assert forgotten(plan.InsertFacts(counted=0, fewer="TTL"), UNCLEAR) == plan.Insert(None)

@@ -49,7 +49,7 @@ def next_second(client: Client) -> None:
     )
 
 
-WAYS = ["restore", pytest.param("make_anew", marks=pytest.mark.long)]
+WAYS = ["restore", "replace", pytest.param("make_anew", marks=pytest.mark.long)]
 """A backup comes back as tables of the same identity, or, by default in one test, of a new one."""
 
 

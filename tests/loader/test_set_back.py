@@ -357,6 +357,27 @@ def test_partitions_put_back_get_what_came_since_or_wait(
     assert [copies(client, one) for one in tables] == [(100, 100), (200, 200)]
 
 
+def test_a_token_without_its_part_loads_no_block(
+    loader: Unsparked, client: Client, database: str
+) -> None:
+    """REPLACE and MOVE PARTITION leave the tokens of what they take: an INSERT under one of them
+    wrote nothing, was answered as a success, and its block counted as loaded."""
+    names = ("replaced", "moved")
+    replaced, moved = (make(client, f"{database}.{n}", stamped=True, window=100) for n in names)
+    for one in (replaced, moved):
+        loaded(loader, one, 0)
+    backup = Backup(client, replaced, ledger_of(loader.journal))
+    for one in (replaced, moved):
+        loaded(loader, one, 100)
+    backup.replace(replaced)
+    client.command(f"CREATE TABLE {moved}_old AS {moved}")
+    client.command(f"ALTER TABLE {moved} MOVE PARTITION tuple() TO TABLE {moved}_old")
+    backup.restore(ledger_of(loader.journal))
+    assert (copies(client, replaced), copies(client, moved)) == ((100, 100), (0, 0))
+    loader.run()
+    assert (copies(client, replaced), copies(client, moved)) == ((200, 200), (100, 100))
+
+
 def test_whether_rows_stayed_is_not_guessed(
     loader: Unsparked, client: Client, database: str
 ) -> None:
