@@ -47,7 +47,7 @@ from relay.core.records import Arrival, SealResult
 from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.takeover import take_over
-from relay.core.transaction_size import lowered, must_poll, outgrown, raised, within
+from relay.core.transaction_size import has_full, lowered, must_poll, outgrown, raised, within
 from relay.core.turns import take_turns
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
@@ -238,7 +238,7 @@ def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
 def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> Step:
     early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
     # What comes within an interval may be a third of the memory, and more.
-    if early and not (at_once or state.stopping or crowded(state)):
+    if early and not (at_once or state.stopping or crowded(state) or has_full(state)):
         return state, ()
     seals = seals_due(state)
     touched = {seal.partition for seal in seals}
@@ -405,6 +405,9 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         why = "transport error inside a transaction that committed"
         return _replace(state, ev.Failed(ev.Failure.UNKNOWN, why))
+    if state.stopping and state.most_bytes is not None:
+        # At this speed the rest may take minutes; the next process reads it again.
+        return _exit(state, None)
     if must_poll(state):
         # It reads nothing as long as something is due: more would come than goes.
         state = replace(_due_again(state, transaction.then), stalled=frozenset(state.partitions))
@@ -425,7 +428,9 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
 def _failed(state: RelayState, event: ev.Failed) -> Step:
     match event.kind:
         case ev.Failure.FENCED:
-            return _exit(state, _fenced(state.fencing, event.why))
+            size = outgrown(state, event)
+            why = f"{event.why}; {_too_slow(state, event, size)}" if size else event.why
+            return _exit(state, _fenced(state.fencing, why))
         case ev.Failure.REFUSED:
             return _exit(state, _refused(event.why))
         case ev.Failure.CREDENTIALS:
@@ -442,16 +447,20 @@ def _ended(state: RelayState, event: ev.Failed) -> Step:
     if size := outgrown(state, event):
         # The coordinator may be ending it by itself already.
         state = replace(state, most_bytes=lowered(state, size))
-        seconds, timeout_ms = event.took_ms / 1000, state.limits.transaction_timeout_ms
-        slow = (
-            "the transaction was perhaps too large for the brokers' speed: "
-            f"{size:,} bytes of rows in {seconds:.1f} s of {timeout_ms / 1000:g}"
-        )
-        return _replace(state, replace(event, why=f"{event.why}; {slow}"), slow=True)
+        why = f"{event.why}; {_too_slow(state, event, size)}"
+        return _replace(state, replace(event, why=why), slow=True)
     certain = event.kind is ev.Failure.ABORT or not state.guards.epoch_bump_after_unknown
     if certain and state.phase in IN_TRANSACTION:
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
     return _replace(state, event)
+
+
+def _too_slow(state: RelayState, event: ev.Failed, size: int) -> str:
+    seconds, timeout_ms = event.took_ms / 1000, state.limits.transaction_timeout_ms
+    return (
+        "the transaction was perhaps too large for the brokers' speed: "
+        f"{size:,} bytes of rows in {seconds:.1f} s of {timeout_ms / 1000:g}"
+    )
 
 
 def _replace(state: RelayState, after: ev.Failed, *, slow: bool = False) -> Step:

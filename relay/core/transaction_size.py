@@ -24,7 +24,7 @@ QUICK = 8
 bound it would take less than half the timeout."""
 UNPOLLED_MS = 60_000
 """After so much time in transactions a poll comes before the next one: the group waits five minutes
-for it, and a stop is heard there."""
+for it."""
 
 
 def outgrown(state: RelayState, event: Failed) -> int:
@@ -67,7 +67,17 @@ def within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction,
 
 def must_poll(state: RelayState) -> bool:
     """Return whether a poll comes before the next transaction, though one is due."""
-    return state.most_bytes is not None and not state.stopping and state.unpolled_ms >= UNPOLLED_MS
+    return state.most_bytes is not None and state.unpolled_ms >= UNPOLLED_MS
+
+
+def has_full(state: RelayState) -> bool:
+    """Return whether a buffer has as much as the bound: another poll may bring as much again."""
+    most = state.most_bytes
+    return most is not None and any(
+        buffer.bytes >= most
+        for partition in state.partitions.values()
+        for buffer in partition.buffers.values()
+    )
 
 
 def _parts(whole: Transaction, most: int) -> Iterator[Transaction]:

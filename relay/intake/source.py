@@ -137,10 +137,14 @@ class SourceMember:
         """The source partitions that the group gave it."""
         return self._owned
 
-    def poll(self, take: Callable[[Batch], None]) -> None:
+    def poll(self, take: Callable[[Batch], None], most_bytes: int | None = None) -> None:
         """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
 
         What a batch points to is gone with the next poll.
+
+        Args:
+            take: gets each batch.
+            most_bytes: by the mean size seen so far, where that is less than usual.
 
         Raises:
             Fenced, Refused, ContractBroken: as the client's errors say.
@@ -148,7 +152,8 @@ class SourceMember:
         self.rebalanced, self.read_to = False, {}
         self._bootstrap.look(self.consumer)
         bulk, self.filled = self._bulk.begin(full=self.filled >= 1), 0.0
-        left = most = min(POLL_MESSAGES, self._messages_of(self._poll_bytes))
+        size = min(self._poll_bytes, most_bytes or self._poll_bytes)
+        left = most = min(POLL_MESSAGES, self._messages_of(size))
         full = min(POLL_MESSAGES, self._messages_of(FULL_BYTES))
         batch = min(BATCH_MESSAGES, self._messages_of(BATCH_BYTES))
         wait = POLL_SECONDS

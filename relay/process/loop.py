@@ -158,7 +158,7 @@ class RelayProcess:
         self._joining.look()
         polled = sort_poll.Intake(self._headers, self._performer.density)
         begun = time.monotonic()
-        self._source.poll(polled.add)
+        self._source.poll(polled.add, self._state.most_bytes)
         seconds = time.monotonic() - begun
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new

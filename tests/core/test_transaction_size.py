@@ -38,14 +38,30 @@ SOURCE_BYTES = PARTITIONS * MESSAGES * MESSAGE_BYTES
 class SlowBrokers:
     """A relay with a backlog of one table, and brokers that take so many bytes a second.
 
+    Args:
+        bytes_per_second: that they take.
+        fencing: of the relay.
+        partitions: of the source.
+        poll_messages: of a poll, but for the first behind a seek, which fetches begin anew.
+        heeds: whether a poll gives no more than the bound.
+
     Attributes:
         failed: bytes of each transaction that was open for too long.
         held: bytes of all buffers, at most.
         error: with which the relay ended.
     """
 
-    def __init__(self, bytes_per_second: int, fencing: Fencing = Fencing.GROUP) -> None:
-        owned = {f"p{index}": partition() for index in range(PARTITIONS)}
+    def __init__(
+        self,
+        bytes_per_second: int,
+        fencing: Fencing = Fencing.GROUP,
+        *,
+        partitions: int = PARTITIONS,
+        poll_messages: int = POLL_MESSAGES,
+        heeds: bool = True,
+    ) -> None:
+        owned = {f"p{index}": partition() for index in range(partitions)}
+        self._poll_messages, self._heeds, self._sought = poll_messages, heeds, True
         chosen = limits(
             max_bytes=10 * MB,
             max_age_ms=750,
@@ -58,11 +74,11 @@ class SlowBrokers:
         self.failed: list[int] = []
         self.error: ef.StopError | None = None
         self._speed, self._begun_ms = bytes_per_second, 0
-        self._at = dict.fromkeys(range(PARTITIONS), 0)
+        self._at = dict.fromkeys(range(partitions), 0)
         self._written: tuple[JournalRecord, ...] = ()
         self.journal = {
             index: record(partition=index, n=1, floor=0, position=0, marks=(), reference=0, count=0)
-            for index in range(PARTITIONS)
+            for index in range(partitions)
         }
 
     def floors(self) -> set[int]:
@@ -71,7 +87,10 @@ class SlowBrokers:
     def poll(self) -> None:
         self.now_ms += POLL_MS
         read = sorted(self.state.reading)
-        each = POLL_MESSAGES // max(1, len(read))
+        most = POLL_MESSAGES if self._sought else self._poll_messages
+        if self._heeds and self.state.most_bytes is not None:
+            most = max(1, min(most, self.state.most_bytes // MESSAGE_BYTES))
+        self._sought, each = False, max(1, most // max(1, len(read)))
         came = {
             index: range(at, min(at + each, MESSAGES))
             for index in read
@@ -96,7 +115,7 @@ class SlowBrokers:
     def _answers(self, effect: ef.Effect) -> Iterator[ev.Event]:
         match effect:
             case ef.Seek(index, offset):
-                self._at[index] = offset
+                self._at[index], self._sought = offset, True
             case ef.Fence(owned):
                 yield ev.PredecessorsFenced({index: JournalEnd(1) for index in owned})
             case ef.ReadTruth(owned):
@@ -156,19 +175,36 @@ def test_a_backlog_gets_through_brokers_of_any_speed(speed: int, fencing: Fencin
     assert slow.held <= 50 * MB  # as much as the first poll found due, and what one more brought
 
 
-def test_a_stop_seals_everything_in_as_many_transactions_as_that_takes() -> None:
-    """And waits for no poll in between: there is none any more."""
+@pytest.mark.parametrize("heeds", [True, False])
+def test_one_poll_brings_no_more_than_the_bound(*, heeds: bool) -> None:
+    """Negative control: polls of 32 MB into one buffer, which cannot be split, end the relay."""
+    slow = SlowBrokers(MB // 2, partitions=1, poll_messages=320, heeds=heeds)
+    until_ms = 3 * (TIMEOUT_MS + 1_000) + 1_100 * MESSAGES * MESSAGE_BYTES // (MB // 2)
+    while slow.floors() != {MESSAGES} and slow.now_ms < until_ms and not slow.error:
+        slow.poll()
+
+    assert (slow.floors() == {MESSAGES}, slow.error is None) == (heeds, heeds)
+
+
+def test_a_stop_does_not_wait_for_all_that_is_due() -> None:
+    """At this speed it would take minutes. What is not in blocks is read again."""
     slow = SlowBrokers(MB // 10)
     while len(slow.failed) < 2 or _held(slow.state) <= 3 * (slow.state.most_bytes or 0):
         slow.poll()
-    reached = {index: one.position for index, one in slow.state.partitions.items()}
     begun_ms = slow.now_ms
     slow.dispatch(ev.StopRequested())
 
     assert (slow.state.phase, slow.error) == (Phase.STOPPED, None)
-    assert {index: head.floor for index, head in slow.journal.items()} == reached
-    assert all(head.flush_point for head in slow.journal.values())
-    assert slow.now_ms - begun_ms > UNPOLLED_MS
+    assert slow.now_ms - begun_ms <= TIMEOUT_MS + 1_000
+
+
+def test_a_fence_behind_the_timeout_says_how_large_the_transaction_was() -> None:
+    """Between clusters the brokers' own end of it looks as if another relay had taken over."""
+    fenced = ev.Failed(ev.Failure.FENCED, "why", took_ms=TIMEOUT_MS + 5_000)
+    _, (exit_,) = step(producing(60 * MB, fencing=Fencing.PARTITION), fenced)
+    assert isinstance(exit_, ef.Exit)
+    assert exit_.error is not None
+    assert "60,000,000 bytes of rows in 45.0 s of 40" in exit_.error.message
 
 
 def _held(state: RelayState) -> int:

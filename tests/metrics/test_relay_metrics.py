@@ -6,6 +6,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from relay.core.step import step
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.metrics.definitions import CURRENT, RECORDED
 from relay.program.metric import HISTOGRAM, OTHERS, Bounded, Metric
-from tests.core.build import arrival, limits, partition, polled, with_limits
+from tests.core.build import arrival, buffer, limits, partition, polled, with_limits
 from tests.metrics.rig import Rig
 from tests.metrics.scenarios import SCENARIOS, Scenario
 
@@ -100,3 +101,12 @@ def calls(messages: int) -> int:
 def test_recording_costs_nothing_per_message() -> None:
     """A poll of 20 000 messages takes as many calls as one of two."""
     assert calls(20_000) == calls(2) > 5
+
+
+@pytest.mark.parametrize("bound", [None, 1_000_000])
+def test_a_relay_whose_brokers_are_slow_is_alive_while_it_commits(bound: int | None) -> None:
+    """A new process would begin without the bound, and fail; else a buffer so old is stuck."""
+    owned = partition(buffers={"d.x": buffer(0, opened_at_ms=0)})
+    rig = Rig(replace(with_limits(limits(max_age_ms=750), p0=owned), most_bytes=bound))
+    rig.vitals.state, rig.vitals.committed_at, rig.now = rig.state, 390.0, 400.0
+    assert ("partitions" in rig.failed()) is (bound is None)

@@ -308,6 +308,8 @@ def test_how_full_a_poll_was(monkeypatch: pytest.MonkeyPatch) -> None:
         shares.append(made.filled)
 
     assert shares == [1.0, 0.75, 0.0, 0.25, 1.5, 2.0]
+    made.poll(lambda _: None, FULL_BYTES // 4)
+    assert made.filled == 0.25, "no more than the bound, though more is there"
 
 
 class Ending:

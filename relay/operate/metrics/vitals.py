@@ -150,13 +150,16 @@ class Vitals:
         """How much longer a buffer waits than it may, in seconds.
 
         Until the relay was no longer behind it might grow older. What that left is past its age all
-        at once, and is sealed as INSERTs are allowed.
+        at once, and is sealed as INSERTs are allowed. Where brokers are too slow for what is due,
+        commits alone show that it goes on.
         """
         assert self.state is not None
         limits = self.state.limits
         longest = limits.table_max_age_ms.get(table, limits.max_age_ms)
         age = self.now_ms() - opened_at_ms
         late, too_late = (max(0, age - n * longest) / 1000 for n in (1, BEHIND_FACTOR))
+        if self.state.most_bytes is not None and self.committed_at is not None:
+            return min(late, self.clock() - self.committed_at)
         if self._behind_at is None:
             return late
         return max(too_late, min(late, self.clock() - self._behind_at))
