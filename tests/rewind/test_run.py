@@ -434,15 +434,17 @@ def test_replayed_dead_letters_are_refused_unless_told() -> None:
 
 
 def test_where_marks_of_replays_were_deleted_a_person_decides() -> None:
-    """What is to be re-run may have been replayed; a rewind of nothing asks nobody."""
+    """What is to be re-run may have been replayed; a rewind of nothing asks nobody.
+
+    The replays of which marks are left are named as well: whoever goes on has seen them.
+    """
     world = made(4)
-
-    def deleted() -> list[ReplayMark]:
-        raise ContractBroken("marks of replays were deleted")
-
-    world.replays = deleted  # type: ignore[method-assign]
-    with pytest.raises(ContractBroken, match="marks of replays were deleted"):
+    dead = next(d for _, c in world.journal for d in c.dead)
+    world.replayed = [mark(dead.first_source_offset, "as.another")]
+    world.marks_deleted = "marks of replays were deleted"
+    with pytest.raises(ConfigError, match="marks of replays were deleted") as refused:
         rewound(world, RewindRequest({0: 0}, None, RewindConsent()))
+    assert f"from source offset {dead.first_source_offset} on" in refused.value.message
     assert not rewound(world, RewindRequest({0: 0}, "no.table", RewindConsent())).partitions
 
     told = RewindConsent(despite_replays=True)

@@ -21,7 +21,7 @@ from relay.errors import Refused
 from relay.names import BlockId
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import NextLetter, RewindAuthor
-from relay.operate.rewind.removal import CountedRows, RerunTable
+from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
 from relay.operate.rewind.seals import RecordedRewind, Seals
 from relay.records_pb2 import Block, Commit
 from tests.verify import histories
@@ -68,6 +68,7 @@ class World(Writer):
         self.target = RerunTable(there=True, engine="MergeTree", stamped=True)
         self.without_id = 0  # rows of each table that carry no id
         self.replayed: list[ReplayMark] = []
+        self.marks_deleted = ""
         self.letters = 0
 
     # ---- what relay and loader do --------------------------------------------------------------
@@ -231,8 +232,8 @@ class World(Writer):
             if state == "discarded" or (state == "loaded" and not self.rows[one])
         }
 
-    def replays(self) -> list[ReplayMark]:
-        return self.replayed
+    def replays(self) -> Replays:
+        return Replays(self.replayed, self.marks_deleted)
 
     def next_letters(self, partitions: Collection[int]) -> dict[int, NextLetter]:
         assert self.owned, "another relay could write letters meanwhile"

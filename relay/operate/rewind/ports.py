@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from relay.operate.dead.replay_plan import ReplayMark
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import NextLetter
-from relay.operate.rewind.removal import CountedRows, RerunTable
+from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
 from relay.operate.rewind.seals import RecordedRewind
 from relay.records_pb2 import Commit
 
@@ -45,8 +44,8 @@ class Hands(Protocol):
     def removed(self, blocks: Mapping[str, Collection[str]]) -> Collection[str]:
         """Return those of these ids, given by table, whose rows are gone or never come."""
 
-    def replays(self) -> Collection[ReplayMark]:
-        """Marks of all dead letters that were replayed, or an error where some were deleted."""
+    def replays(self) -> Replays:
+        """Return what is known of dead letters that were replayed."""
 
     def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
         """Return the place that the next dead letter of each source partition gets."""

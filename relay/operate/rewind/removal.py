@@ -8,7 +8,7 @@ say to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay.clickhouse.quoting import readable, readable_name
@@ -179,17 +179,35 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
     return ""
 
 
-def replayed(courses: Iterable[Course], replays: Collection[ReplayMark]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """What is known of dead letters that were replayed.
+
+    Attributes:
+        marks: of each; of those that are left, where some were deleted.
+        deleted: what shows that some were; empty: nothing does.
+    """
+
+    marks: Collection[ReplayMark]
+    deleted: str = ""
+
+
+def replayed(courses: Sequence[Course], replays: Replays) -> Iterator[str]:
     """Yield dead letters of superseded stretches whose messages were sent again since.
 
     Args:
         courses: of all partitions.
-        replays: of every dead letter that was replayed.
+        replays: of the app.
     """
+    if courses and replays.deleted:
+        yield (
+            f"{replays.deleted}; with --despite-replays you say that those of which nobody knows, "
+            "and those that this message names, may be loaded twice"
+        )
     for course in courses:
         again = sorted(
             mark.source.offset
-            for mark in replays
+            for mark in replays.marks
             if mark.source.partition == course.partition
             and any(_holds(stretch, mark) for stretch in course.superseded)
         )

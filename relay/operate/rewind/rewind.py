@@ -140,7 +140,7 @@ def ready(
 
     Raises:
         ConfigError: it is impossible, or needs options; the error names all of them.
-        ContractBroken: recorded and found state disagree, or nobody knows what was replayed.
+        ContractBroken: recorded and found state disagree already.
     """
     found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]
     refused = [one for one in found if isinstance(one, RewindRefusal)]
@@ -158,7 +158,7 @@ def ready(
         counted = hands.counted(asked) if asked else {}
         for table, rows in sorted(counted.items()):
             why_not += removal.without_id(table, rows, column)
-    if courses and not wanted.consent.despite_replays:
+    if not wanted.consent.despite_replays:
         why_not += removal.replayed(courses, hands.replays())
     if why_not:
         raise ConfigError(

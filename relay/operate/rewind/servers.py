@@ -22,13 +22,12 @@ from relay.operate.rewind.group_fence import GroupFence
 from relay.operate.rewind.journal_writer import Writer
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.positions import PositionsReader
-from relay.operate.rewind.removal import CountedRows, RerunTable
+from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from relay.config.settings import Settings
-    from relay.operate.dead.replay_plan import ReplayMark
     from relay.operate.rewind.records import NextLetter
     from relay.operate.rewind.seals import RecordedRewind
     from relay.records_pb2 import Commit
@@ -111,10 +110,10 @@ class Servers:
         """See Hands."""
         return rewind_tables.removed(self._settings, blocks)
 
-    def replays(self) -> Collection[ReplayMark]:
+    def replays(self) -> Replays:
         """See Hands."""
-        with contextlib.closing(DeadReader(self._settings)) as reader:
-            return reader.replays()
+        with contextlib.closing(DeadReader(self._settings, incomplete=True)) as reader:
+            return Replays(reader.replays(), reader.deleted_marks)
 
     def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
         """See Hands."""
