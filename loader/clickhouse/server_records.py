@@ -210,7 +210,7 @@ class ServerRecords:
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
                 queries = sorted({query for _, _, _, query, *_ in found})
-                return self._stays(claim, queries, ended, since_ms)
+                return self._stays(claim, queries, ended, since_ms, table)
         statements = [(kind, query, n, code) for kind, n, _, query, _, code in found]
         if not (doubt := self._doubt(statements, since_ms, table, ledger)):
             return ServerRecord("never", said="the server's query log has none that wrote a row")
@@ -222,9 +222,12 @@ class ServerRecords:
             f"{listed}, and {doubt}",
         )
 
-    def _stays(self, claim: str, queries: Sequence[str], ended: int, since_ms: int) -> ServerRecord:
+    def _stays(
+        self, claim: str, queries: Sequence[str], ended: int, since_ms: int, table: str
+    ) -> ServerRecord:
         """Return whether the rows are still where the INSERTs wrote them, by the part log."""
-        asked = self.ask(STAYS, since_ms, queries=queries, ended=ended)
+        place = table_parameters(table)
+        asked = self.ask(STAYS, since_ms, queries=queries, ended=ended, **place)
         made, there, elsewhere, vanished = asked[0] if asked else (0, 0, 0, 0)
         said = "the server recorded that its INSERT succeeded"
         if vanished:

@@ -92,7 +92,8 @@ ON_ONE_REPLICA = (
 """Of these tables: how many replicated ones have no other replica, and of how many Keeper gives no
 answer, which counts the replicas."""
 _PARTITION = "(table_uuid, if(empty(table_uuid), concat(database, '.', table), ''), partition_id)"
-_LATER = "toUnixTimestamp64Micro(event_time_microseconds) > {ended:Int64}"
+_MICROS = "toUnixTimestamp64Micro(event_time_microseconds)"
+_LATER = f"{_MICROS} > {{ended:Int64}}"
 _COVERED = (
     "arrayExists(span -> toInt64OrZero(splitByChar('_', part_name)[-3]) "
     "BETWEEN span.1 AND span.2, spans)"
@@ -120,8 +121,11 @@ def _with_spans(more: str = "") -> str:
 _MERGES = "'MergeParts', 'MutatePart', 'DownloadPart'"
 STAYS = (
     f"WITH tables AS (SELECT database, name, uuid, {ALTERED} AS altered FROM system.tables "  # noqa: S608 - constants
-    f"WHERE {LISTED_HERE}) "
-    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name), countIf(vanished) "
+    f"WHERE {LISTED_HERE}), (SELECT groupArray(({_PARTITION}, {_MICROS})) FROM system.part_log "
+    f"WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 AND NOT ({_LATER}) "
+    f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1) AS emptied "
+    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name), "
+    "if(countIf(mine) > 0, countIf(vanished AND mine), countIf(vanished)) "
     "FROM (SELECT (database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) "
     "AS there_by_name, table_uuid IN (SELECT uuid FROM tables) AS uuid_there, "
     f"(there_by_name AND {_PARTITION} NOT IN (SELECT {_PARTITION} "
@@ -130,14 +134,18 @@ STAYS = (
     "(empty(table_uuid) AND (database, table) IN (SELECT database, name FROM tables "
     "WHERE (altered + 1) * 1000000 > {ended:Int64})) AS another, "
     f"kept AND (another OR NOT {_COVERED} "
-    f"AND {_PARTITION} NOT IN ({_emptied(_MERGES)})) AS vanished, "
-    "kept AND NOT vanished AS there "
+    f"AND {_PARTITION} NOT IN ({_emptied(_MERGES)})) AND NOT dropped AS vanished, "
+    "kept AND NOT (vanished OR dropped) AS there, "
+    f"arrayExists(one -> one.1 = {_PARTITION} AND one.2 > {_MICROS}, emptied) AS dropped, "
+    f"({THIS_TABLE}) AS mine "
     f"FROM {_with_spans()} "
     f"WHERE event_type = 'NewPart' AND error = 0 AND rows > 0 AND NOT ({_LATER}) "
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
 )
 """Of parts that INSERTs {queries:Array(String)} made up to {ended:Int64}, in any table: how many
-there were; that are there still; in a table that has another name since; and that went unexplained.
+there were; that are there still; in a table that has another name since; and that went unexplained,
+where the INSERTs made parts in the block's own table, of those: what others take from the target of
+a view, which may be emptied as a matter of course, is theirs.
 
 A table that is restored from a backup is another one, or was emptied before: DROP, DETACH and
 TRUNCATE leave an empty part. REPLACE PARTITION and MOVE PARTITION TO TABLE leave no entry of what

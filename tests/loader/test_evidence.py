@@ -22,6 +22,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse import server_records, tables
 from loader.core import plan
 from relay.clickhouse.quoting import quoted, table_parameters
+from relay.errors import Unavailable
 from relay.operate.rewind.tables import WAIT
 from tests.broker.pipeline import wait_until
 from tests.loader.blocks import await_next_second, batch, clock_passes
@@ -248,6 +249,50 @@ def removed(client: Client, table: str, how: str) -> None:
         ],
     }[how]:
         client.command(statement)
+
+
+def test_a_part_that_was_dropped_before_the_insert_of_now_is_explained(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its rows were removed, a person had the block inserted again, and that answer was lost."""
+    table = create(client, f"{database}.t", more=window(0))
+    await_next_second(client)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    client.command(f"TRUNCATE TABLE {table}")
+    assert until_settled(worker, blocks) == ["parked"]
+
+    def lost(failpoint: str) -> None:
+        if failpoint == "after_insert":
+            raise Unavailable("the connection was lost", "wait")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(insert_groups, "reached", lost)
+        (done,) = worker.load(blocks, human="absent")
+    assert (done.outcome, number(client, table)) == ("retry", 100), done.reason
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert number(client, table) == 100
+
+
+def test_what_is_taken_from_the_target_of_a_view_is_not_the_blocks(
+    journal: Journal, worker: Worker, client: Client, database: str
+) -> None:
+    """A table that a view fills and a job empties, as it lands rows for others: it was parked."""
+    table = create(client, f"{database}.t", more=window(0))
+    client.command(f"CREATE TABLE {database}.landing (id Int64) ENGINE = MergeTree ORDER BY id")
+    client.command(
+        f"CREATE MATERIALIZED VIEW {database}.v TO {database}.landing AS SELECT id FROM {table}"
+    )
+    await_next_second(client)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    removed(client, f"{database}.landing", "moved")
+    assert until_settled(worker, blocks) == ["loaded"]
+    assert (number(client, table), number(client, f"{database}.landing_old")) == (100, 100)
 
 
 ANOTHER = ("remade", "replaced", "renamed", "exchanged")
