@@ -18,6 +18,7 @@ from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
 from loader.core.bad_messages import (
     MOST,
+    MOST_UNSURE,
     TableRefusal,
     TooMany,
     Unsteady,
@@ -80,6 +81,7 @@ class Isolator:
             Unavailable, Refused: as the loader's other questions.
         """
         block = attempt.block
+        most = MOST if is_surely_a_value(reason) else MOST_UNSURE
         try:
             rows, listed = self._maker.read(attempt)
             if listed is None or not attempt.divisible:
@@ -93,12 +95,12 @@ class Isolator:
             kept = left_out.inserted(block, listed)
             left = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(left_out.kept(block, listed)))
-            found = self._refused(attempt, rows, left, reason)
+            found = self._refused(attempt, rows, left, reason, most)
         except AskedToEnd:
             return plan.NoAnswer(ASKED_TO_END)
         except TooMany:
             return without_an_example(
-                reason, f"the table also refuses more than {MOST:,} of its messages one by one"
+                reason, f"the table also refuses more than {most:,} of its messages one by one"
             )
         except NoScratch as error:
             return without_an_example(
@@ -114,9 +116,11 @@ class Isolator:
         if not found:
             views = attempt.target.nature.views if attempt.target is not None else ()
             return without_an_example(reason, by_others(views))
-        if len(found) == len(left.offsets) and not (self._dead and is_surely_a_value(reason)):
+        unsure = [why for why in (reason, *found.values()) if not is_surely_a_value(why)]
+        if len(found) == len(left.offsets) and (unsure or not self._dead):
             return without_an_example(
-                reason, "the table also refuses each of its messages one by one"
+                unsure[0] if unsure else reason,
+                "the table also refuses each of its messages one by one",
             )
         named = [*block.left_out, *left_out.messages(left, found)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
@@ -124,7 +128,7 @@ class Isolator:
         return plan.Ok()
 
     def _refused(
-        self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows, reason: str
+        self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows, reason: str, most: int
     ) -> dict[int, str]:
         """Why, by index in `listed`, of the messages that a table like the block's refuses.
 
@@ -148,7 +152,7 @@ class Isolator:
             few = [np.array([at]) for at in sorted({0, count // 2, count - 1})]
             if not is_surely_a_value(reason) and all(trial(one) is not None for one in few):
                 return dict.fromkeys(range(count), reason)
-            found = refused(trial, listed)
+            found = refused(trial, listed, most)
             if not all(map(is_surely_a_value, found.values())):
                 confirm(trial, found, count)
             return found

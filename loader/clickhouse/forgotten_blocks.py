@@ -151,7 +151,7 @@ class Forgotten:
             return set(blocks)
         # A part that was replaced left its token, under which its block would not come again.
         since_ms = min(map(earliest, blocks.values()))
-        windowed = target.nature.window.parts > 0
+        windowed = target.nature.is_countable and target.nature.window.parts > 0
         orphans = windowed and self._tables.evidence.vanished(table, since_ms)
         # Of what merges, expires or passes through, an empty table says nothing.
         if target.nature.is_countable and not orphans and not self._has_rows(table):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MOST = 2_000
 """Refused messages of one block. With more, it is the table that does not fit, and not they."""
+MOST_UNSURE = 100
+"""The same where the error is not surely about values: the block waits then, and each of its tries
+looks for them anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +48,29 @@ class TableRefusal:
 
 
 class TooMany(Exception):
-    """More than MOST messages are refused."""
+    """More messages are refused than it may be."""
 
 
 class Unsteady(Exception):
     """The same trial has another outcome than before."""
 
 
-def refused(trial: Trial, messages: MessageRows) -> dict[int, str]:
+def refused(trial: Trial, messages: MessageRows, most: int = MOST) -> dict[int, str]:
     """Return why, by index, of the messages that the table refuses; each is refused alone.
 
     Args:
         trial: of the messages with these indexes, ascending and at least one.
         messages: of the block.
+        most: that may be refused.
 
     Raises:
         TooMany: of them.
         Whatever the trial raises.
     """
     everyone = np.arange(len(messages.offsets))
-    bad = _by_row(trial, everyone, messages.rows)
+    bad = _by_row(trial, everyone, messages.rows, most)
     rest = np.setdiff1d(everyone, np.fromiter(bad, np.int64, len(bad)))
-    return bad | _by_halves(trial, rest, MOST - len(bad))
+    return bad | _by_halves(trial, rest, most - len(bad))
 
 
 def confirm(trial: Trial, found: Iterable[int], count: int) -> None:
@@ -101,7 +105,7 @@ def without_an_example(reason: str, detail: str = "") -> plan.Answer:
     return plan.NoAnswer(reason, About.TABLE if about(reason) is About.TABLE else About.UNKNOWN)
 
 
-def _by_row(trial: Trial, left: Indexes, rows: Indexes) -> dict[int, str]:
+def _by_row(trial: Trial, left: Indexes, rows: Indexes, most: int) -> dict[int, str]:
     """Those that the errors themselves lead to; what lies before each is not tried yet."""
     bad: dict[int, str] = {}
     while len(left):
@@ -115,7 +119,7 @@ def _by_row(trial: Trial, left: Indexes, rows: Indexes) -> dict[int, str]:
         if alone is None:
             break  # likewise
         bad[int(left[at])] = alone.reason
-        if len(bad) > MOST:
+        if len(bad) > most:
             raise TooMany
         left = left[at + 1 :]
     return bad

@@ -41,11 +41,11 @@ class About(StrEnum):
     whether some of them are to blame."""
 
 
-EITHER = frozenset({36, 43, 754})
+EITHER = frozenset({32, 33, 36, 43})
 """About a value where the table takes other messages of the block; else about the table.
 
-BAD_ARGUMENTS; ILLEGAL_TYPE_OF_ARGUMENT, as a Dynamic or JSON column has each value's own type;
-UDF_EXECUTION_FAILED."""
+BAD_ARGUMENTS; ILLEGAL_TYPE_OF_ARGUMENT, as a Dynamic or JSON column has each value's own type; and
+the end of a text, or that of a connection or a file that a view reads."""
 UNKNOWN_COLUMNS = frozenset({10, 16, 47})
 """NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE and UNKNOWN_IDENTIFIER."""
 PASSING = frozenset({About.SERVER, About.TABLE_NOW, About.SIZE})
@@ -78,7 +78,11 @@ _BLOCK = _of(
     (25, "CANNOT_PARSE_ESCAPE_SEQUENCE", "as 6"),
     (26, "CANNOT_PARSE_QUOTED_STRING", "as 6"),
     (27, "CANNOT_PARSE_INPUT_ASSERTION_FAILED", "as 6"),
-    (32, "ATTEMPT_TO_READ_AFTER_EOF", "as 6: the text is empty, or ends too early"),
+    (
+        32,
+        "ATTEMPT_TO_READ_AFTER_EOF",
+        "as 6: a text ends too early; or the connection or file that a DEFAULT or a view reads",
+    ),
     (33, "CANNOT_READ_ALL_DATA", "as 32"),
     (38, "CANNOT_PARSE_DATE", "as 6"),
     (41, "CANNOT_PARSE_DATETIME", "as 6"),
@@ -133,6 +137,14 @@ _TABLE_NOW = _of(
     ),
     (286, "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE", "the previous INSERT into it has no quorum yet"),
     (384, "PART_IS_TEMPORARILY_LOCKED", "one of its parts is being moved"),
+    (
+        86,
+        "RECEIVED_ERROR_FROM_REMOTE_IO_SERVER",
+        "what a dictionary of a DEFAULT, or a view, reads is unavailable",
+    ),
+    (410, "EXTERNAL_SERVER_IS_NOT_RESPONDING", "as 86"),
+    (510, "CACHE_DICTIONARY_UPDATE_FAIL", "as 86"),
+    (614, "POSTGRESQL_CONNECTION_FAILURE", "as 86"),
     (692, "TOO_MANY_MUTATIONS", "its mutations are behind"),
     (722, "ASYNC_LOAD_WAIT_FAILED", "the server has started, but not loaded this table yet"),
     (733, "TABLE_IS_BEING_RESTARTED", "somebody restarts its replica"),
@@ -175,11 +187,7 @@ _TABLE = _of(
         "DICTIONARIES_WAS_NOT_LOADED",
         "a DEFAULT or a view reads a dictionary that does not exist",
     ),
-    (
-        754,
-        "UDF_EXECUTION_FAILED",
-        "a DEFAULT or a view calls a program that fails, perhaps with some values alone",
-    ),
+    (754, "UDF_EXECUTION_FAILED", "a DEFAULT or a view calls a program that fails"),
     (764, "DEDUPLICATION_IS_NOT_POSSIBLE", "this server cannot keep tokens for its INSERTs"),
     (774, "TABLE_IS_PERMANENTLY_READ_ONLY", "its storage cannot be written to"),
     (1016, "TABLE_SIZE_LIMIT_EXCEEDED", "it has reached its size limit"),
@@ -345,9 +353,12 @@ def about(text: str, code: int | None = None) -> About:
 
 def may_be_a_value(text: str) -> bool:
     """Return whether an INSERT's error may be about some of its values: trials of them say it."""
-    if about(text) is About.TABLE:
-        return number(text) in EITHER and not _DICTIONARY.search(text)
-    return about(text) in {About.BLOCK, About.UNKNOWN}
+    what = about(text)
+    if what is About.BLOCK:
+        return True
+    # What a dictionary has in its cache it gives for some values, while its source is away.
+    either = what is About.UNKNOWN or number(text) in EITHER
+    return either and not _DICTIONARY.search(text)
 
 
 def is_surely_a_value(text: str) -> bool:

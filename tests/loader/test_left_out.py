@@ -337,6 +337,38 @@ def test_a_trouble_that_passes_blames_no_message(
     assert (one.outcome, one.left_out) == (LOADED, 0), one.reason
 
 
+def test_no_good_message_is_blamed_beside_a_bad_one(
+    journal: Journal,
+    isolating: Worker,
+    ledger: Ledger,
+    client: Client,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The INSERT says what is surely a value's; alone, all others meet an error of something else.
+
+    Red before: all of them became dead letters.
+    """
+    isolating._isolator._dead = isolating._inserter._dead = True
+    table = make(client, f"{database}.t", "m UInt8 MATERIALIZED toUInt8(if(id = 57, 'x', '1'))")
+    (block,) = journal.seal(table, batch(0, 100), each=1)
+    real = scratch_table.send
+
+    def away(*given: Any) -> object:
+        if given[2].column("id").to_pylist() != [57]:
+            raise DatabaseError("Code: 9999. DB::Exception: of a release to come")
+        return real(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scratch_table, "send", away)
+        (one,) = isolating.load([block])
+    assert (one.outcome, one.about) == ("retry", "unknown"), one.reason
+    assert not ledger.waiting()
+    (one,) = isolating.load([block])
+    assert (one.outcome, one.left_out) == (LOADED, 1), one.reason
+    assert copies(client, table) == (99, 99)
+
+
 def test_a_table_as_its_maker_alone_may_make_it(
     journal: Journal, isolating: Worker, client: Client, database: str
 ) -> None:
