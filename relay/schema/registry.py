@@ -121,7 +121,8 @@ class Registry:
             except KafkaException as error:
                 self._drop_consumer()
                 cause = error.args[0]
-                if cause.code() not in _NO_TOPIC or time.monotonic() > grace:
+                # Nobody may know yet who leads a topic that was just made.
+                if cause.code() not in _NO_TOPIC | PASSING or time.monotonic() > grace:
                     raise self._translated(cause, "read") from error
             time.sleep(_PAUSE_SECONDS)
 

@@ -124,6 +124,23 @@ def first(*columns: str) -> TableSchema:
     return schema
 
 
+def test_a_topic_whose_leader_is_not_known_yet_is_asked_again(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it was just made. Red before: a command ended with status 4."""
+    really, asked = registry._read_on, list[float]()
+
+    def not_leader_once(deadline: float) -> None:
+        asked.append(deadline)
+        if len(asked) == 1:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        really(deadline)
+
+    monkeypatch.setattr(registry, "_read_on", not_leader_once)
+    registry.catch_up()
+    assert len(asked) == 2
+
+
 def test_proposed_read_back_and_seen_by_others(kafka: Kafka, app: str, registry: Registry) -> None:
     """What one relay proposed, it and every other reader has as current, and as that version."""
     registry.catch_up()
