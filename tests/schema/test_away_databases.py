@@ -22,6 +22,7 @@ from loader.clickhouse.tables import Tables
 from loader.clickhouse.tables_behind import reached
 from loader.core.set_aside_plan import Aside, Asides
 from relay.clickhouse.errors import About, is_answer
+from relay.clickhouse.quoting import table_parameters
 from relay.config.settings import Settings
 from relay.errors import ClickHouseAway, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
@@ -142,7 +143,7 @@ def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
     views = evidence.ask(tables_behind._VIEWS, 0)
     assert sorted(row[:2] for row in views or ()) == [("shop", "v"), ("shop", "w")]
     made = client.query("SELECT query_id FROM system.part_log WHERE table = 't'").result_rows
-    asked = {"queries": [row[0] for row in made], "ended": 1 << 62}
+    asked = {"queries": [row[0] for row in made], "ended": 1 << 62, **table_parameters(HERE)}
     stays = evidence.ask(server_records.STAYS, 0, **asked)
     assert [tuple(row) for row in stays or ()] == [(3, 3, 0, 0)]
 
