@@ -1,10 +1,11 @@
-"""One attempt at one block on its way through loader.core.plan, and several of them together.
+"""One attempt at one block on its way through loader.core.plan, and its rows in the ledger.
 
 Receives answers, gives the next effect; knows no client.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from relay.clickhouse.errors import About
 from relay.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -48,7 +49,7 @@ class AttemptFigures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a block: a settled state of loader.core.plan, or "retry".
+    """How one attempt at a block ended: in a settled state of loader.core.plan, or in "retry".
 
     `about`: of relay.clickhouse.errors, where ClickHouse answered its own statement with an error.
     `left_out`: messages of a loaded block that are not in the table, and wait for a person.
@@ -67,7 +68,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Attempt:
-    """Where it stands.
+    """One attempt at one block: where it stands in the plan, and what it has found out.
 
     Attributes:
         ahead: what is probably inserted next.
@@ -110,37 +111,35 @@ class Attempt:
         self.run, self.effect = plan.step(self.run, answer)
 
 
-def guarded(attempts: Sequence[Attempt], work: Callable[[], None]) -> None:
-    """Run `work`; if a server is unavailable or refuses, fail every unanswered attempt for now."""
+@contextlib.contextmanager
+def answer_errors(attempts: Sequence[Attempt]) -> Iterator[None]:
+    """Fail every attempt that has no answer yet, for now, if a server is unavailable or refuses."""
     before = [attempt.effect for attempt in attempts]
     try:
-        work()
+        yield
     except (Unavailable, TableRefused) as error:
-        answer = _failed(error)
+        if isinstance(error, ReplicaSilent):  # the next block of the table need not meet it
+            answer = plan.NoAnswer(error.message, cause=RetryCause.STILL_RUNNING)
+        else:
+            about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
+            answer = plan.NoAnswer(error.message, about)
         for attempt, effect in zip(attempts, before, strict=True):
             if attempt.effect is effect:
                 attempt.answer(answer)
 
 
-def _failed(error: Unavailable | TableRefused) -> plan.NoAnswer:
-    if isinstance(error, ReplicaSilent):  # the next block of the table need not meet it
-        return plan.NoAnswer(error.message, cause=RetryCause.STILL_RUNNING)
-    about = About.TABLE if isinstance(error, TableRefused) else About.SERVER
-    return plan.NoAnswer(error.message, about)
-
-
-def alike(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+def group_marks(attempts: Sequence[Attempt]) -> list[list[Attempt]]:
     """Group attempts that one statement can mark: the same state, for the same reason.
 
     Marks of first attempts are a group for themselves: another statement writes them.
     """
-    found: dict[tuple[object, ...], list[Attempt]] = {}
-    for one in attempts:
-        assert isinstance(one.effect, plan.Settle)
-        effect = one.effect
-        said = effect == plan.FIRST, effect.state, effect.reason, effect.made_by
-        found.setdefault(said, []).append(one)
-    return list(found.values())
+    groups: dict[tuple[object, ...], list[Attempt]] = {}
+    for attempt in attempts:
+        assert isinstance(attempt.effect, plan.Settle)
+        effect = attempt.effect
+        mark = effect == plan.FIRST, effect.state, effect.reason, effect.made_by
+        groups.setdefault(mark, []).append(attempt)
+    return list(groups.values())
 
 
 def outcome(attempt: Attempt) -> Outcome:
@@ -153,10 +152,59 @@ def outcome(attempt: Attempt) -> Outcome:
     left_out = 0
     if done.outcome == plan.LOADED and not core_left_out.is_left_out(block):
         left_out = len(block.left_out)
-    said = done.outcome, rows, done.reason
-    return Outcome(block.id, *said, figures, done.about, left_out, done.cause)
+    return Outcome(
+        block.id, done.outcome, rows, done.reason, figures, done.about, left_out, done.cause
+    )
 
 
 def retry(blocks: Sequence[Block], reason: str, about: str = "") -> list[Outcome]:
     """Return the outcome of blocks that cannot be attempted now."""
     return [Outcome(block.id, "retry", block.rows, reason, about=about) for block in blocks]
+
+
+def claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
+    """Return the claim of an attempt that is about to be claimed.
+
+    Args:
+        attempt: its next effect is a Claim.
+        made: what an INSERT under the claim inserts.
+        dead: whether messages that are left out are to become dead letters.
+    """
+    effect, run, target = attempt.effect, attempt.run, attempt.target
+    assert isinstance(effect, plan.Claim)
+    if run.human == "dead":
+        return plan.Entry(
+            plan.PREPARED,
+            effect.attempt,
+            run.claim,
+            attempt.letters_end,
+            rows=made.rows,
+            transform=made.transform,
+            sent=plan.DEAD_LETTERS,
+        )
+    entry = plan.Entry(
+        plan.PREPARED,
+        effect.attempt,
+        run.claim,
+        -1 if target is None else target.counter,
+        run.stamped,
+        rows=made.rows,
+        transform=made.transform,
+        sent=_sent(attempt),
+    )
+    return core_left_out.on_claim(entry, attempt.block, dead=dead)
+
+
+def loaded(run: plan.Run) -> plan.Entry:
+    """Return the loaded row of a first attempt."""
+    assert run.attempt == plan.FIRST.attempt
+    return plan.Entry(
+        plan.LOADED, run.attempt, run.claim, seen=0, rows=run.rows, transform=run.transform
+    )
+
+
+def _sent(attempt: Attempt) -> plan.Sent:
+    if not attempt.token:
+        return plan.TOGETHER
+    remembers = attempt.target is not None and attempt.target.nature.window.parts > 0
+    return plan.say_alone(attempt.token) if remembers else plan.UNREMEMBERED

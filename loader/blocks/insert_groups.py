@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from loader.blocks.attempt import guarded
+from loader.blocks.attempt import answer_errors
 from loader.blocks.fetch import Damaged
 from loader.blocks.insert_statement import insert
 from loader.clickhouse.replica_lag import differs, lag
@@ -87,7 +87,7 @@ class Inserter:
     Args:
         client: of ClickHouse.
         ledger: whose claims the INSERTs ask for.
-        tables: are looked at again where an INSERT is refused.
+        tables: looked at again where an INSERT is refused.
         fetcher: reads the rows.
         settings: name of the block-id column; what becomes of messages that a table refuses.
 
@@ -139,24 +139,27 @@ class Inserter:
         self._looked = {}
         waiting: list[ReadyBlock] = []
         for attempt in attempts:
-            found: list[ReadyBlock] = []
-            guarded([attempt], lambda one=attempt, to=found: to.extend(self._ready(one)))  # type: ignore[misc]
-            if found and waiting and not joins(waiting, found[0], self._stamp):
+            ready: ReadyBlock | None = None
+            with answer_errors([attempt]):
+                ready = self._ready(attempt)
+            if ready is None:
+                continue
+            if waiting and not joins(waiting, ready, self._stamp):
                 self._send(waiting)
                 waiting = []
-            waiting += found
+            waiting.append(ready)
             # One that waits for no other is not held while the next is fetched.
-            if waiting and not open_for_more(waiting[0], self._stamp):
+            if not open_for_more(waiting[0], self._stamp):
                 self._send(waiting)
                 waiting = []
         if waiting:
             self._send(waiting)
 
-    def _ready(self, attempt: Attempt) -> list[ReadyBlock]:
-        """Fetch the rows of an attempt; none if it is answered without an INSERT."""
+    def _ready(self, attempt: Attempt) -> ReadyBlock | None:
+        """Fetch the rows of an attempt; return None if it is answered without an INSERT."""
         assert attempt.target is not None
         assert isinstance(attempt.effect, plan.Insert)
-        begun = time.monotonic()
+        start = time.monotonic()
         batch, attempt.made = attempt.made, None
         shared = batch is None and attempt.block.HasField("share")
         try:
@@ -166,25 +169,25 @@ class Inserter:
                 attempt.divisible = is_divisible(attempt.block, listed, dead=self._dead)
         except Damaged as error:
             attempt.answer(plan.Impossible(str(error)))
-            return []
-        attempt.figures.fetch_seconds += time.monotonic() - begun
+            return None
+        attempt.figures.fetch_seconds += time.monotonic() - start
         # An INSERT leaves out what its table does not have, and dead letters are for ever.
         if differs(batch.schema, attempt.target) and (
             behind := lag(self._client, attempt.block.table, attempt.target, keeps_values=False)
         ):
             attempt.answer(behind)
-            return []
-        if no_right := self._no_right(batch.schema.names, attempt):
-            attempt.answer(no_right)
-            return []
+            return None
+        if denied := self._deny_columns(batch.schema.names, attempt):
+            attempt.answer(denied)
+            return None
         # To add up what a slice holds of each column takes longer than all else here.
         size = rows_size(attempt.block) if shared else batch.nbytes
         if not batch.num_rows:
             attempt.answer(plan.Wrote(0))  # the transform left no row
-            return []
-        return [ReadyBlock(attempt, attempt.target, batch, size, attempt.effect.limit)]
+            return None
+        return ReadyBlock(attempt, attempt.target, batch, size, attempt.effect.limit)
 
-    def _no_right(self, columns: Sequence[str], attempt: Attempt) -> plan.NoAnswer | None:
+    def _deny_columns(self, columns: Sequence[str], attempt: Attempt) -> plan.NoAnswer | None:
         """Return why columns that the table seems not to have are not left out yet."""
         assert attempt.target is not None
         table = attempt.block.table
@@ -207,55 +210,55 @@ class Inserter:
         table = group[0].attempt.block.table
         while len(self._under_way) >= self.at_once or table in self._under_way.values():
             self._wait(FIRST_COMPLETED)
-        attempts = [one.attempt for one in group]
         if met := self._silent.get(table):
             reason = f"not sent, because an earlier INSERT into {table} met: {met.reason}"
-            for attempt in attempts:
-                attempt.answer(plan.NoAnswer(reason, met.about))
+            for ready in group:
+                ready.attempt.answer(plan.NoAnswer(reason, met.about))
             return
-        sent = self._sender.submit(guarded, attempts, lambda: self._statement(group))
-        self._under_way[sent] = table
-        if sum(one.size for one in group) > BESIDE_BYTES:
+        self._under_way[self._sender.submit(self._insert_group, group)] = table
+        if sum(ready.size for ready in group) > BESIDE_BYTES:
             self._wait()
 
     def _wait(self, until: str = ALL_COMPLETED) -> None:
         """Wait for all INSERTs that are under way, or for the first that ends."""
         ended, _ = wait(self._under_way, return_when=until)
-        for one in ended:
-            del self._under_way[one]
-        for one in ended:
-            one.result()
+        for future in ended:
+            del self._under_way[future]
+        for future in ended:
+            future.result()
 
-    def _statement(self, group: Sequence[ReadyBlock]) -> None:
+    def _insert_group(self, group: Sequence[ReadyBlock]) -> None:
+        """Send the INSERT of these blocks and answer each; runs in a thread of its own."""
         first, figures = group[0], group[0].attempt.figures
-        begun = time.monotonic()
-        figures.inserts += 1
-        figures.repeats += first.attempt.asked
-        rows = whole(group, self._stamp)
-        answer = insert(
-            self._client,
-            self._ledger,
-            [one.attempt.block for one in group],
-            rows,
-            first.attempt.run.claim,
-            first.target,
-            stamp=self._stamp,
-            limit=first.limit,
-            token=first.attempt.token,
-        )
-        seconds = time.monotonic() - begun
-        figures.insert_seconds += seconds
-        if seconds >= LONG_SECONDS and _is_of_all(answer):
-            self._silent[first.attempt.block.table] = answer
-        reached("after_insert")
-        answers = self._answers(group, self._unless_altered(answer, first), rows.num_rows)
-        figures.failures += not isinstance(answer, plan.Wrote)
-        now_ms = time.time_ns() // 1_000_000
-        for one, said in zip(group, answers, strict=True):
-            one.attempt.inserted = isinstance(said, plan.Wrote) and said.rows > 0
-            if one.attempt.inserted:
-                one.attempt.figures.queryable_ms = now_ms
-            one.attempt.answer(said)
+        with answer_errors([ready.attempt for ready in group]):
+            start = time.monotonic()
+            figures.inserts += 1
+            figures.repeats += first.attempt.asked
+            rows = join_rows(group, self._stamp)
+            answer = insert(
+                self._client,
+                self._ledger,
+                [ready.attempt.block for ready in group],
+                rows,
+                first.attempt.run.claim,
+                first.target,
+                stamp=self._stamp,
+                limit=first.limit,
+                token=first.attempt.token,
+            )
+            seconds = time.monotonic() - start
+            figures.insert_seconds += seconds
+            if seconds >= LONG_SECONDS and _is_of_all(answer):
+                self._silent[first.attempt.block.table] = answer
+            reached("after_insert")
+            answers = self._answers(group, self._unless_altered(answer, first), rows.num_rows)
+            figures.failures += not isinstance(answer, plan.Wrote)
+            now_ms = time.time_ns() // 1_000_000
+            for ready, own in zip(group, answers, strict=True):
+                ready.attempt.inserted = isinstance(own, plan.Wrote) and own.rows > 0
+                if ready.attempt.inserted:
+                    ready.attempt.figures.queryable_ms = now_ms
+                ready.attempt.answer(own)
 
     def _answers(
         self, group: Sequence[ReadyBlock], answer: plan.Answer, rows: int
@@ -264,9 +267,8 @@ class Inserter:
         if len(group) == 1:
             return [_of_one_message(answer, group[0].attempt)]
         if isinstance(answer, plan.Wrote) and answer.rows >= rows:
-            return [plan.Wrote(one.batch.num_rows) for one in group]
+            return [plan.Wrote(ready.batch.num_rows) for ready in group]
         if _is_refused(answer, About.SIZE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
             # For one of them, perhaps: the next attempt at each finds that by itself. Where it is
             # for its rows, other tables do not wait for that attempt: they stand aside.
             about = About.BLOCK if isinstance(answer, plan.Rejected) else ""
@@ -274,14 +276,13 @@ class Inserter:
             answer = plan.NoAnswer(reason, about)
         return [answer] * len(group)
 
-    def _unless_altered(self, answer: plan.Answer, of: ReadyBlock) -> plan.Answer:
+    def _unless_altered(self, answer: plan.Answer, ready: ReadyBlock) -> plan.Answer:
         """Keep a refusal only if the table is still the one that was looked at."""
-        table = of.attempt.block.table
+        table = ready.attempt.block.table
         if _is_refused(answer, About.TABLE, About.UNKNOWN):
-            assert isinstance(answer, plan.Impossible | plan.Rejected | plan.NoAnswer)
             with self._looking:
                 now = self._tables.look({table}).get(table)
-            if now is None or now.shape != of.target.shape:
+            if now is None or now.shape != ready.target.shape:
                 reason = f"{table} was altered meanwhile: {answer.reason}"
                 return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
         return answer
@@ -292,7 +293,9 @@ def _is_of_all(answer: plan.Answer) -> TypeGuard[plan.NoAnswer]:
     return isinstance(answer, plan.NoAnswer) and answer.about in _SAME_TROUBLE
 
 
-def _is_refused(answer: plan.Answer, *abouts: About) -> bool:
+def _is_refused(
+    answer: plan.Answer, *abouts: About
+) -> TypeGuard[plan.Impossible | plan.Rejected | plan.NoAnswer]:
     """Return whether the server refused the rows, or failed for one of these reasons."""
     failed = isinstance(answer, plan.NoAnswer) and answer.about in abouts
     return failed or isinstance(answer, plan.Impossible | plan.Rejected)
@@ -310,43 +313,42 @@ def _of_one_message(answer: plan.Answer, attempt: Attempt) -> plan.Answer:
     return without_an_example(answer.reason) if again or not attempt.divisible else answer
 
 
-def whole(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
+def join_rows(group: Sequence[ReadyBlock], stamp: str) -> pa.RecordBatch:
     """Return the rows of all; with several blocks, a column more names each row's block."""
     if len(group) == 1:
         return group[0].batch
-    rows: pa.RecordBatch = pa.concat_batches([one.batch for one in group])  # type: ignore[attr-defined]
-    lengths = [one.batch.num_rows for one in group]
+    rows: pa.RecordBatch = pa.concat_batches([ready.batch for ready in group])  # type: ignore[attr-defined]
+    lengths = [ready.batch.num_rows for ready in group]
     index = np.repeat(np.arange(len(group), dtype=np.int32), lengths)
-    ids = [one.attempt.block.id for one in group]
+    ids = [ready.attempt.block.id for ready in group]
     kind = pa.dictionary(pa.int32(), pa.string())
     field = pa.field(stamp, kind, metadata={CLICKHOUSE_TYPE: b"LowCardinality(String)"})
     return rows.append_column(field, pa.DictionaryArray.from_arrays(index, ids))
 
 
-def joins(group: Sequence[ReadyBlock], one: ReadyBlock, stamp: str) -> bool:
-    """Return whether `one` may join the INSERT of these blocks."""
-    first, size = group[0], sum(other.size for other in (*group, one))
-    ids = sum(len(other.attempt.block.id) for other in (*group, one))
+def joins(group: Sequence[ReadyBlock], ready: ReadyBlock, stamp: str) -> bool:
+    """Return whether `ready` may join the INSERT of these blocks."""
+    first, joined = group[0], [*group, ready]
     return (
         _joinable(first, stamp)
-        and _joinable(one, stamp)
-        and first.attempt.block.table == one.attempt.block.table
-        and first.batch.schema.equals(one.batch.schema, check_metadata=True)
-        and size <= TOGETHER_BYTES
-        and ids <= ID_BYTES
+        and _joinable(ready, stamp)
+        and first.attempt.block.table == ready.attempt.block.table
+        and first.batch.schema.equals(ready.batch.schema, check_metadata=True)
+        and sum(other.size for other in joined) <= TOGETHER_BYTES
+        and sum(len(other.attempt.block.id) for other in joined) <= ID_BYTES
     )
 
 
-def open_for_more(one: ReadyBlock, stamp: str) -> bool:
+def open_for_more(ready: ReadyBlock, stamp: str) -> bool:
     """Return whether other blocks may join the INSERT of this one."""
-    return one.size < TOGETHER_BYTES and _joinable(one, stamp)
+    return ready.size < TOGETHER_BYTES and _joinable(ready, stamp)
 
 
-def _joinable(one: ReadyBlock, stamp: str) -> bool:
+def _joinable(ready: ReadyBlock, stamp: str) -> bool:
     """Return whether the claim allows others, and nobody else has claimed the block."""
     return (
-        not one.attempt.token
-        and not one.attempt.asked
-        and one.limit is None
-        and stamp not in one.batch.schema.names
+        not ready.attempt.token
+        and not ready.attempt.asked
+        and ready.limit is None
+        and stamp not in ready.batch.schema.names
     )

@@ -12,13 +12,21 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loader.blocks.attempt import Attempt, Outcome, alike, guarded, outcome, retry
+from loader.blocks.attempt import (
+    Attempt,
+    Outcome,
+    answer_errors,
+    claim_of,
+    group_marks,
+    loaded,
+    outcome,
+    retry,
+)
 from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import ASKED_TO_END, Isolator, never
 from loader.blocks.made_rows import Maker
-from loader.blocks.own_entries import claim_of, loaded
 from loader.blocks.table_runs import front, near
 from loader.clickhouse import client
 from loader.clickhouse.client import TableRefused
@@ -253,17 +261,21 @@ class Worker:
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
         marking = [a for a in attempts if isinstance(a.effect, plan.Settle)]
         if reading:
-            guarded(reading, lambda: self._read(reading))
+            with answer_errors(reading):
+                self._read(reading)
         if claiming:
-            guarded(claiming, lambda: self._claim(claiming))
-        for some_alike in alike(marking):
-            mark = self._mark_first if some_alike[0].effect == plan.FIRST else self._mark
-            guarded(some_alike, lambda some=some_alike, mark=mark: mark(some))  # type: ignore[misc]
+            with answer_errors(claiming):
+                self._claim(claiming)
+        for group in group_marks(marking):
+            mark = self._mark_first if group[0].effect == plan.FIRST else self._mark
+            with answer_errors(group):
+                mark(group)
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
             while isinstance(attempt.effect, _ALONE):
-                guarded([attempt], lambda a=attempt: self._one(a))  # type: ignore[misc]
+                with answer_errors([attempt]):
+                    self._carry_out(attempt)
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.kept_entries([attempt.block for attempt in attempts])
@@ -358,7 +370,7 @@ class Worker:
             else:
                 self._mark(some)
 
-    def _one(self, attempt: Attempt) -> None:
+    def _carry_out(self, attempt: Attempt) -> None:
         block, run, effect = attempt.block, attempt.run, attempt.effect
         attempt.asked |= isinstance(effect, plan.Ask)
         match effect:

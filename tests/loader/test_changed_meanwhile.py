@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from loader.blocks import insert_groups, insert_statement, own_entries
+from loader.blocks import attempt, insert_groups, insert_statement
 from loader.clickhouse.tables import Tables
 from loader.core import plan
 from tests.loader.blocks import await_next_second, batch, clock_passes
@@ -172,7 +172,7 @@ def test_without_knowing_of_the_window_rows_are_doubled(
     def unaltered(self: Tables, tables: Collection[str]) -> dict[str, Target]:
         return {t: dataclasses.replace(one, altered=0) for t, one in look(self, tables).items()}
 
-    monkeypatch.setattr(own_entries, "_sent", lambda _: plan.ALONE)
+    monkeypatch.setattr(attempt, "_sent", lambda _: plan.ALONE)
     monkeypatch.setattr(Tables, "look", unaltered)
     monkeypatch.setattr(insert_statement, "altered_sql", lambda: "0")
     table = create(client, f"{database}.t", more=window(0))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from loader.blocks.attempt import Attempt, guarded
+from loader.blocks.attempt import Attempt, answer_errors
 from loader.clickhouse.client import ReplicaSilent
 from loader.clickhouse.ledger import Claimed
 from loader.clickhouse.running_statements import Running, Still
@@ -206,11 +206,8 @@ def test_a_replica_without_an_answer_is_waited_for() -> None:
     """The block was parked, as if that replica gave the view's rows another token."""
     run, effect = plan.start("b", 10, stamped=True)
     attempt = Attempt(BLOCK, run, effect, None, ())
-
-    def ask() -> None:
+    with answer_errors([attempt]):
         facts(Server(REPLICATED, several=True, alike=None), newest=SINCE + 1, full=REPLICATED)
-
-    guarded([attempt], ask)
     assert isinstance(attempt.effect, plan.Done)
     assert attempt.effect == plan.Done("retry", "replica r does not answer")
     assert attempt.effect.cause is RetryCause.STILL_RUNNING
