@@ -44,7 +44,6 @@ _NO_GROUP = "no consumer group"
 _SECONDS = 30.0
 """For one request, and for the next record to come."""
 
-
 T = TypeVar("T")
 
 
@@ -63,9 +62,6 @@ class _Clients(NamedTuple):
 
 class DeadLetterWriter:
     """Write the dead letters of one process; connect only when one is due.
-
-    Args:
-        settings: of the app.
 
     Attributes:
         producers: that it has had. Each has fenced the one before, whoever's that was.
@@ -87,12 +83,12 @@ class DeadLetterWriter:
             The end of the letters' partition.
         """
 
-        def begin() -> int:
+        def start() -> int:
             if self._producer is None:
                 self._take_over()
             return self._end(block.partition)
 
-        return _answered(begin)
+        return _answer(start)
 
     def look(self, block: Block, since: int) -> plan.LettersFound | plan.NoAnswer:
         """Fence any other writer of the app's dead letters, then look for those of the block.
@@ -101,7 +97,7 @@ class DeadLetterWriter:
             block: whose.
             since: offset before which they cannot be; -1: not known.
         """
-        return _answered(lambda: self._look(block, max(since, 0)))
+        return _answer(lambda: self._look(block, max(since, 0)))
 
     def write(self, block: Block, by: int) -> plan.LettersFound | plan.Impossible | plan.NoAnswer:
         """Write the letters if the source topic still has all messages.
@@ -114,7 +110,7 @@ class DeadLetterWriter:
         if by != self.producers:
             reason = "another loader may have written its dead letters since the ledger was read"
             return plan.NoAnswer(reason, cause=RetryCause.ANOTHER_LOADER)
-        return _answered(lambda: self._write(block))
+        return _answer(lambda: self._write(block))
 
     def close(self) -> None:
         """Close all clients."""
@@ -180,7 +176,7 @@ class DeadLetterWriter:
             offsets = [
                 message.offset() or 0
                 for message in records(reader, place, end, _SECONDS)
-                if _header(message, BLOCK) == block.id.encode()
+                if dict(librdkafka.headers(message)).get(BLOCK) == block.id.encode()
             ]
         reached("letters_looked_for")
         if not offsets:
@@ -302,11 +298,7 @@ def _check_table(message: Message, block: Block) -> None:
         )
 
 
-def _header(message: Message, name: str) -> object:
-    return dict(librdkafka.headers(message)).get(name)
-
-
-def _answered(call: Callable[[], T]) -> T | plan.NoAnswer:
+def _answer(call: Callable[[], T]) -> T | plan.NoAnswer:
     """Make a call; an error concerns these messages only, so that no other block waits."""
     try:
         return call()

@@ -53,8 +53,13 @@ _ALTERED = "not the table that the statement was made for"
 _TAKEN = "not all of these blocks are claimed by this loader any more"
 _GROWN = "others inserted into the table meanwhile"
 _UPGRADED = "not the version of ClickHouse that the statement was made for"
-"""These four are said by throwIf, and told by their text: the table may throw for reasons of its
-own."""
+_CAUSES = {
+    _ALTERED: RetryCause.TABLE_ALTERED,
+    _UPGRADED: RetryCause.ERROR,
+    _TAKEN: RetryCause.ANOTHER_LOADER,
+    _GROWN: RetryCause.OTHERS_INSERTED,
+}
+"""Of what the statement's own throwIfs say. Their text tells them from those of the table."""
 _ANOTHER_USER = "a view's definer, or the user of a cluster behind the table, is not let in"
 
 
@@ -155,14 +160,7 @@ def statement(
 def trial_statement(
     block: Block, schema: pa.Schema, target: Target, stamp: str, scratch: str
 ) -> str:
-    """Return the text of an INSERT of the same rows into a scratch table.
-
-    Args:
-        block: whose rows.
-        schema: of them.
-        target: the block's table, which the other has the columns of.
-        stamp: name of the block-id column.
-        scratch: the other table, quoted.
+    """Return the text of an INSERT of the block's rows into a scratch table, given quoted.
 
     Raises:
         ValueError: as `statement`.
@@ -260,11 +258,7 @@ def body(sql: str, batch: pa.RecordBatch) -> Body:
 def send(client: HttpClient, sql: str, batch: pa.RecordBatch, asked: Mapping[str, object]) -> Any:
     """Send an INSERT with its rows; return clickhouse-connect's answer.
 
-    Args:
-        client: of the server.
-        sql: the statement.
-        batch: its rows.
-        asked: settings; those that the server does not know are left out.
+    Settings that the server does not know are left out.
 
     Raises:
         ClickHouseError: the server refused it, or did not answer.
@@ -334,15 +328,10 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     try:
         summary = send(client, sql, batch, asked)
     except ClickHouseError as error:
-        if f"Exception: {_ALTERED}" in str(error):  # elsewhere it may be the statement's text
-            reason = f"{table} was altered meanwhile"
-            return plan.NoAnswer(reason, cause=RetryCause.TABLE_ALTERED)
-        if f"Exception: {_UPGRADED}" in str(error):
-            return plan.NoAnswer(_UPGRADED)
-        if f"Exception: {_TAKEN}" in str(error):
-            return plan.NoAnswer(_TAKEN, cause=RetryCause.ANOTHER_LOADER)
-        if f"Exception: {_GROWN}" in str(error):
-            return plan.NoAnswer(_GROWN, cause=RetryCause.OTHERS_INSERTED)
+        for thrown, cause in _CAUSES.items():
+            if f"Exception: {thrown}" in str(error):  # elsewhere it may be the statement's text
+                altered = f"{table} was altered meanwhile"
+                return plan.NoAnswer(altered if thrown == _ALTERED else thrown, cause=cause)
         return _failed(client, error, table)
     return _written(summary)
 

@@ -53,14 +53,11 @@ class AskedToEnd(Exception):
 
 
 class Isolator:
-    """Of one process.
+    """Find refused messages for one process.
 
-    Args:
-        client: of ClickHouse.
-        maker: makes the rows of blocks.
-        settings: the ledger's database, where tables to try on are made; name of the block-id
-            column; whether a block may be left out as a whole, as its messages become dead letters.
-        ends: whether the loader is asked to end; a block may take thousands of trials.
+    `settings` say in which database tables to try on are made, and whether a block may be left out
+    as a whole, as its messages become dead letters. `ends` says whether the loader is asked to end:
+    a block may take thousands of trials.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -106,14 +107,7 @@ def engine_of(engine: str, engine_full: str) -> str:
 def like(
     client: HttpClient, database: str, block: Block, target: Target, stamp: str
 ) -> Iterator[Callable[[pa.RecordBatch], TableRefusal | None]]:
-    """Give what tries rows of the block on a table like its own, and drop that table at the end.
-
-    Args:
-        client: of the server that has the table.
-        database: the ledger's.
-        block: whose rows will be tried.
-        target: its table, as it was looked at.
-        stamp: name of the block-id column.
+    """Give a function that tries rows of the block on a table like its own; drop that table then.
 
     Raises:
         NoScratch: such a table cannot be made.
@@ -140,12 +134,8 @@ def like(
         raise NoScratch(failed.message) from error
 
     reached("scratch_made")
-
-    def trial(rows: pa.RecordBatch) -> TableRefusal | None:
-        return _tried(client, name, block, rows, target, stamp)
-
     try:
-        yield trial
+        yield partial(_try_rows, client, name, block, target, stamp)
     finally:
         with contextlib.suppress(ClickHouseError):  # it goes a day later, then
             client.command(f"DROP TABLE IF EXISTS {name}")
@@ -167,27 +157,18 @@ def _engine(client: HttpClient, table: str) -> tuple[str, str]:
 
 
 def _drop_left_behind(client: HttpClient, database: str) -> None:
-    found = client.query(
+    old = client.query(
         "SELECT name FROM system.tables WHERE database = {database:String} "
         "AND match(name, {own:String}) "
         "AND metadata_modification_time < now() - {seconds:UInt32}",
-        parameters={
-            "database": database,
-            "own": _OWN,
-            "seconds": _LEFT_BEHIND_SECONDS,
-        },
+        parameters={"database": database, "own": _OWN, "seconds": _LEFT_BEHIND_SECONDS},
     )
-    for (name,) in found.result_rows:
+    for (name,) in old.result_rows:
         client.command(f"DROP TABLE IF EXISTS {quoted(database)}.{quoted(name)}")
 
 
-def _tried(
-    client: HttpClient,
-    scratch: str,
-    block: Block,
-    rows: pa.RecordBatch,
-    target: Target,
-    stamp: str,
+def _try_rows(
+    client: HttpClient, scratch: str, block: Block, target: Target, stamp: str, rows: pa.RecordBatch
 ) -> TableRefusal | None:
     sql = trial_statement(block, rows.schema, target, stamp, scratch)
     asked = settings([block], "", rows.num_rows, 1)
