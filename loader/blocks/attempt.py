@@ -163,12 +163,9 @@ def retry(blocks: Sequence[Block], reason: str, about: str = "") -> list[Outcome
 
 
 def claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
-    """Return the claim of an attempt that is about to be claimed.
+    """Return the ledger's row that claims the block, for an INSERT of `made`.
 
-    Args:
-        attempt: its next effect is a Claim.
-        made: what an INSERT under the claim inserts.
-        dead: whether messages that are left out are to become dead letters.
+    `dead`: messages that are left out are to become dead letters.
     """
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -100,11 +100,8 @@ class Fetcher:
     def fetch(self, block: Block, ahead: Sequence[Block] = ()) -> pa.RecordBatch:
         """Return the block's rows; of those ahead, small ones are read with it.
 
-        A large one is read in the background, while the caller is busy with this block.
-
-        Args:
-            block: wanted now.
-            ahead: those that will probably be wanted next, in their order.
+        A large one is read in the background, while the caller is busy with this block. `ahead`
+        are those that will probably be wanted next, in their order.
 
         Raises:
             Damaged: chunks, rows or checksum differ from the journal, or are gone.
@@ -119,7 +116,8 @@ class Fetcher:
             read = self._read(block, ahead)
         rows = own_rows(block, read)
         self._shared = read if block.HasField("share") else None
-        self.messages = _listed(block, read)
+        listed = read.headers.get(placement.messages_header(block))
+        self.messages = listed if isinstance(listed, bytes) else b""
         return rows
 
     def rest(self) -> None:
@@ -137,12 +135,12 @@ class Fetcher:
         place = placement.place(block)
         if why := self._silent.get(place):
             raise Unavailable(f"not waited for, because an earlier block there met: {why}")
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             self._seek(block, ahead)
             read = self._chunks(block)
             if self._several:
-                self._read_the_others()
+                self._read_neighbours()
             elif not self._resting and (later := after(block, ahead)):
                 self._seek(later[0], later[1:])
         except KafkaException as error:
@@ -154,17 +152,17 @@ class Fetcher:
             failed = answered(f"read {block.topic}", cause, grant)
             if cause.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 failed = TableRefused(failed.message, failed.next_step, code=cause.code())
-            self._note(failed, place, time.monotonic() - begun)
+            self._note_failure(failed, place, time.monotonic() - start)
             raise failed from error
         except Unavailable as error:
-            self._note(error, place, time.monotonic() - begun)
+            self._note_failure(error, place, time.monotonic() - start)
             raise
         except BaseException:
             self._forget()
             raise
         return read
 
-    def _note(self, failed: RelayError, place: Place, seconds: float) -> None:
+    def _note_failure(self, failed: RelayError, place: Place, seconds: float) -> None:
         """Note what was waited for in vain: a task may have many blocks of a partition."""
         if seconds >= READ_SECONDS and isinstance(failed, Unavailable):
             # What was to come with it was waited for as long.
@@ -178,7 +176,7 @@ class Fetcher:
         self._forget()
         wanted = self._wanted = together(block, ahead)
         for topic, last in dict(sorted(wanted)).items():  # the highest partition of each topic
-            self._ask_about(topic, last)
+            self._learn_leaders(topic, last)
         starts = {place: offsets.start for place, offsets in wanted.items()}
         self._consumer.assign([TopicPartition(*place, first) for place, first in starts.items()])
         self._at = starts
@@ -190,14 +188,10 @@ class Fetcher:
 
     def _kept_whole(self, block: Block) -> bool:
         offsets = range(block.first_offset, block.next_offset)
-        kept = [
-            message
-            for message in self._early[placement.place(block)]
-            if message.offset() in offsets
-        ]
-        return len(kept) == block.chunks
+        early = self._early[placement.place(block)]
+        return sum(message.offset() in offsets for message in early) == block.chunks
 
-    def _read_the_others(self) -> None:
+    def _read_neighbours(self) -> None:
         """Keep what was assigned together with a block, then rest.
 
         What does not come is read again, by itself: then it is known whose trouble it is.
@@ -213,7 +207,7 @@ class Fetcher:
         self._consumer.unassign()
         self._resting, self._several = True, False
 
-    def _ask_about(self, topic: str, partition: int) -> None:
+    def _learn_leaders(self, topic: str, partition: int) -> None:
         """Make the client look up the leaders of the topic's partitions now, up to this one.
 
         Left to itself, it looks once a second for those of a topic that is assigned to it for the
@@ -226,8 +220,8 @@ class Fetcher:
             return
         deadline = now + _APPEAR_SECONDS
         while True:
-            told = self._consumer.list_topics(topic, timeout=READ_SECONDS).topics.get(topic)
-            width = 0 if told is None else len(told.partitions)
+            metadata = self._consumer.list_topics(topic, timeout=READ_SECONDS).topics.get(topic)
+            width = 0 if metadata is None else len(metadata.partitions)
             if partition < width or not width or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_SECONDS)
@@ -260,7 +254,7 @@ class Fetcher:
                 headers = dict(message.headers() or [])
             values.append(_value(message, block, len(values)))
             self._at[place] = offset + 1
-            self._came(place, offset + 1)
+            self._note_position(place, offset + 1)
         checksum = chunks.crc32c(values)
         _check(block, checksum)
         return ReadChunks(chunk_at(block), checksum, headers, _decoded(values))
@@ -287,9 +281,9 @@ class Fetcher:
         if place in self._at:
             self._early[place].append(message)
             self._early_bytes += size
-        self._came(place, (message.offset() or 0) + 1)
+        self._note_position(place, (message.offset() or 0) + 1)
 
-    def _came(self, place: Place, position: int) -> None:
+    def _note_position(self, place: Place, position: int) -> None:
         """Note how far a partition was read, or that it is read again later."""
         wanted = self._wanted.get(place)
         if wanted and (position >= wanted.stop or place not in self._at):
@@ -301,7 +295,7 @@ class Fetcher:
         self._early.clear()
         self._early_bytes = 0
 
-    def _explain(self, block: Block, found: int) -> None:
+    def _explain(self, block: Block, count: int) -> NoReturn:
         where = TopicPartition(*placement.place(block))
         low, high = self._consumer.get_watermark_offsets(where, timeout=10.0)
         if low > block.first_offset or high < block.next_offset:
@@ -311,18 +305,12 @@ class Fetcher:
                 "the topic was deleted and created again"
             )
         raise Unavailable(
-            f"only {found} of {block.chunks} chunks of {block.id} arrived within {READ_SECONDS:g} s"
+            f"only {count} of {block.chunks} chunks of {block.id} arrived within {READ_SECONDS:g} s"
         )
 
 
 def _origin(message: Message) -> Place:
     return message.topic() or "", message.partition() or 0
-
-
-def _listed(block: Block, read: ReadChunks) -> bytes:
-    """Return which message each row came from; empty if the chunk does not say."""
-    found = read.headers.get(placement.messages_header(block))
-    return found if isinstance(found, bytes) else b""
 
 
 def _shown(block: Block) -> str:
@@ -366,14 +354,14 @@ def own_rows(block: Block, read: ReadChunks) -> pa.RecordBatch:
         Damaged: checksum or rows differ from the journal.
     """
     _check(block, read.crc32c)
-    held = read.rows.num_rows
+    count = read.rows.num_rows
     if not block.HasField("share"):
-        if held != block.rows:
-            raise Damaged(f"the chunks hold {held} rows, but the journal says {block.rows}")
+        if count != block.rows:
+            raise Damaged(f"the chunks hold {count} rows, but the journal says {block.rows}")
         return read.rows
     first = block.share.first_row
-    if first + block.rows > held:
+    if first + block.rows > count:
         raise Damaged(
-            f"the chunk holds {held} rows, but the journal says {block.rows} from {first} on"
+            f"the chunk holds {count} rows, but the journal says {block.rows} from {first} on"
         )
     return read.rows.slice(first, block.rows)

@@ -82,14 +82,7 @@ class ReadyBlock(NamedTuple):
 
 
 class Inserter:
-    """Send INSERTs through one client.
-
-    Args:
-        client: of ClickHouse.
-        ledger: whose claims the INSERTs ask for.
-        tables: looked at again where an INSERT is refused.
-        fetcher: reads the rows.
-        settings: name of the block-id column; what becomes of messages that a table refuses.
+    """Send INSERTs through one client, each on condition that the ledger has the blocks' claim.
 
     Attributes:
         at_once: how many INSERTs may be under way, each into another table: with a quorum, a

@@ -70,10 +70,6 @@ class Isolator:
     def isolate(self, attempt: Attempt, reason: str) -> plan.Answer:
         """Name in the attempt's block the messages that the table refuses.
 
-        Args:
-            attempt: whose INSERT was refused.
-            reason: why.
-
         Raises:
             Unavailable, Refused: as the loader's other questions.
         """
@@ -104,10 +100,8 @@ class Isolator:
                 reason, f"the block's messages cannot be tried one by one: {error}"
             )
         except Unsteady:
-            return plan.NoAnswer(
-                f"{reason}; it takes a message at one trial that it refuses at another",
-                About.UNKNOWN,
-            )
+            why = f"{reason}; it takes a message at one trial that it refuses at another"
+            return plan.NoAnswer(why, About.UNKNOWN)
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
         if not found:
@@ -156,11 +150,7 @@ class Isolator:
 
 
 def by_others(views: Sequence[str]) -> str:
-    """Return who else refused a block than its table, and what a person does, as a clause.
-
-    Args:
-        views: materialized ones behind the table.
-    """
+    """Return which view behind the table refused a block, and what a person does, as a clause."""
     takes = "the table itself takes each of its messages"
     if not views:
         return f"{takes} now: if its rule was corrected, --retry it"
@@ -172,13 +162,7 @@ def by_others(views: Sequence[str]) -> str:
 
 
 def rows_of(rows: pa.RecordBatch, listed: MessageRows, messages: Indexes) -> pa.RecordBatch:
-    """Return the rows of these messages.
-
-    Args:
-        rows: of all that are listed.
-        listed: whose the rows are.
-        messages: indexes in `listed`, ascending.
-    """
+    """Return the rows of the messages with these indexes in `listed`, which ascend."""
     ends = listed.ends
     first, last = int(messages[0]), int(messages[-1])
     start = int(ends[first] - listed.rows[first])
