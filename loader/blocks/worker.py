@@ -86,13 +86,11 @@ _ROOMY = 8 * TOKEN_TOGETHER
 
 
 class Worker:
-    """Client, consumer and questions of one process, kept over tasks.
+    """Load blocks in one process, with clients that are kept over tasks.
 
-    Args:
-        settings: of the app.
-        isolates: whether it looks for the messages that a table refuses, which may take seconds;
-            else a block that has some is left to one that does.
-        ends: whether the loader is asked to end: no block is claimed then, and no trial begun.
+    With `isolates` it looks for the messages that a table refuses, which may take seconds; else a
+    block that has some is left to a worker that does. `ends` says whether the loader is asked to
+    end: no block is claimed then, and no trial begun.
     """
 
     def __init__(self, settings: Settings, *, isolates: bool = False, ends: Ends = never) -> None:
@@ -109,11 +107,12 @@ class Worker:
         self._until = 0
         self._fetcher = Fetcher(settings.kafka)
         self._maker = Maker(settings.loader, self._fetcher)
-        using = self._client, self._ledger, self._tables, self._fetcher
-        self._inserter = Inserter(*using, settings.loader)
+        self._inserter = Inserter(
+            self._client, self._ledger, self._tables, self._fetcher, settings.loader
+        )
         self._isolator = Isolator(self._client, self._maker, settings.loader, ends)
         self._letters = DeadLetterWriter(settings)
-        self._rejected = settings.loader.rejected
+        self._dead = settings.loader.rejected == "dead"
         # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
         self._seen: set[str] = set()
         self._decidable: set[str] = set()
@@ -152,23 +151,22 @@ class Worker:
         """
         self._until, self._inserter.at_once = until, at_once
         try:
-            asked = [block for block in blocks if block.id not in new]
-            claimed = self._ledger.entries(asked).keys()
+            claimed = self._ledger.entries([b for b in blocks if b.id not in new]).keys()
             self._look_ahead([block for block in blocks if block.id in new], new)
         except Unavailable as error:
             return retry(blocks, error.message)
-        left = sorted(near(blocks), key=lambda block: block.id in claimed)
+        begin = partial(plan.start, human=human, why=why, isolates=self._isolates)
+        waiting = sorted(near(blocks), key=lambda block: block.id in claimed)
         outcomes: list[Outcome] = []
         try:
-            while left and not self._ends():
-                few = self._next(left, claimed)
-                left = left[len(few) :]
-                begun = partial(plan.start, human=human, why=why, isolates=self._isolates)
-                outcomes += self._few(few, new, begun, left[:TOGETHER])
+            while waiting and not self._ends():
+                group = self._take(waiting, claimed)
+                waiting = waiting[len(group) :]
+                outcomes += self._attempt(group, new, begin, waiting[:TOGETHER])
         finally:
             self._fetcher.rest()
             self._inserter.rest()
-        return outcomes + retry(left, ASKED_TO_END)
+        return outcomes + retry(waiting, ASKED_TO_END)
 
     def _look_ahead(self, blocks: Sequence[Block], new: Collection[str]) -> None:
         """Look at tables of which nothing is known, so that not each is taken to be at risk.
@@ -180,60 +178,58 @@ class Worker:
             with suppress(TableRefused):
                 self._look([block for block in blocks if block.table in unseen], new)
 
-    def _next(self, left: Sequence[Block], claimed: Collection[str]) -> Sequence[Block]:
-        """Of these, from the front, as many as are to be claimed by one statement."""
-        few: list[Block] = []
+    def _take(self, waiting: Sequence[Block], claimed: Collection[str]) -> Sequence[Block]:
+        """Return as many blocks from the front as one statement is to claim."""
+        group: list[Block] = []
         by_token = 0
-        again = left[0].id in claimed
+        again = waiting[0].id in claimed
         most = CLAIMED_TOGETHER if again else TOGETHER
-        for block in left[: most + 1]:
+        for block in waiting[: most + 1]:
             by_token += block.table not in self._counted
             # What a transform made is held from the claim to the INSERT.
             roomy = block.table in self._decidable and not self._maker.makes(block.table)
             if (block.id in claimed) != again or not roomy or by_token > TOKEN_TOGETHER:
                 break
-            few.append(block)
-        return few[: front(few, most)] or left[:AT_RISK_TOGETHER]
+            group.append(block)
+        return group[: front(group, most)] or waiting[:AT_RISK_TOGETHER]
 
-    def _few(
-        self,
-        blocks: Sequence[Block],
-        new: Collection[str],
-        begin: Begin,
-        after: Sequence[Block],
+    def _attempt(
+        self, blocks: Sequence[Block], new: Collection[str], begin: Begin, after: Sequence[Block]
     ) -> list[Outcome]:
+        """Attempt blocks under one claim; those `after` them are probably attempted next."""
         try:
             targets = self._look(blocks, new)
         except Unavailable as error:
-            return retry(blocks, error.message, self._whose(error))
+            return retry(blocks, error.message, self._judge_look(error))
         except TableRefused as error:
-            return self._refused(error, blocks, new, begin)
+            return self._attempt_by_table(error, blocks, new, begin)
         claim = uuid.uuid4().hex
         attempts = []
-        for at, block in enumerate(blocks, 1):
+        for number, block in enumerate(blocks, 1):
             target = targets.get(block.table)
             stamped = target is not None and target.stamped(self._stamp)
-            begun = begin(claim, block.rows, stamped=stamped)
-            attempts.append(Attempt(block, *begun, target, [*blocks[at:], *after]))
+            run, effect = begin(claim, block.rows, stamped=stamped)
+            attempt = Attempt(block, run, effect, target, [*blocks[number:], *after])
+            attempts.append(attempt)
             if block.id in new:
-                attempts[-1].new = True
-                attempts[-1].answer(())
+                attempt.new = True
+                attempt.answer(())
         while open_ := [a for a in attempts if not isinstance(a.effect, plan.Done)]:
             self._advance(open_)
         return [outcome(attempt) for attempt in attempts]
 
-    def _refused(
+    def _attempt_by_table(
         self, error: TableRefused, blocks: Sequence[Block], new: Collection[str], begin: Begin
     ) -> list[Outcome]:
-        """Of blocks whose tables could not all be looked at: table by table then."""
+        """Attempt table by table blocks whose tables could not all be looked at."""
         tables = sorted({block.table for block in blocks})
-        if len(tables) > 1:
-            by_table = ([b for b in blocks if b.table == table] for table in tables)
-            return [one for some in by_table for one in self._few(some, new, begin, ())]
-        return retry(blocks, error.message, About.TABLE)
+        if len(tables) == 1:
+            return retry(blocks, error.message, About.TABLE)
+        by_table = ([b for b in blocks if b.table == table] for table in tables)
+        return [done for group in by_table for done in self._attempt(group, new, begin, ())]
 
-    def _whose(self, error: Unavailable) -> str:
-        """What a look that failed is about: its tables, if the server can look at the ledger.
+    def _judge_look(self, error: Unavailable) -> str:
+        """Return what a look that failed is about: its tables, if the ledger can be looked at.
 
         So while their database is away, not each micro-batch tries their blocks anew.
         """
@@ -247,16 +243,16 @@ class Worker:
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
-        targets = {t: one for t, one in targets.items() if not self._targets.refusal(t)}
-        counted = {table for table, target in targets.items() if target.counts(self._stamp)}
-        by_token = {t for t, one in targets.items() if one.nature.window.margin(0) >= _ROOMY}
+        targets = {name: t for name, t in targets.items() if not self._targets.refusal(name)}
+        counted = {name for name, t in targets.items() if t.counts(self._stamp)}
+        by_token = {name for name, t in targets.items() if t.nature.window.margin(0) >= _ROOMY}
         looked = {block.table for block in blocks}
         self._counted = (self._counted - looked) | counted
         self._decidable = (self._decidable - looked) | counted | by_token
         return targets
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
-        """The next effect of each: all but questions and parking for several at once."""
+        """Carry out the next effect of each: for several at once, but for those of _ALONE."""
         reading = [a for a in attempts if isinstance(a.effect, plan.ReadEntries)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
         marking = [a for a in attempts if isinstance(a.effect, plan.Settle)]
@@ -279,7 +275,7 @@ class Worker:
 
     def _read(self, attempts: Sequence[Attempt]) -> None:
         entries = self._ledger.kept_entries([attempt.block for attempt in attempts])
-        if any(one.run.at == "again" and not one.new for one in attempts):
+        if any(attempt.run.at == "again" and not attempt.new for attempt in attempts):
             # Before anything is inserted: an earlier claim that is hidden would not be asked about.
             self._ledger.check_seen()
         for attempt in attempts:
@@ -311,13 +307,12 @@ class Worker:
                 claimed.append((attempt, made))
             else:
                 attempt.answer(made)
-        self._part_ways([attempt for attempt, _ in claimed])
+        self._set_tokens([attempt for attempt, _ in claimed])
         reached("before_prepare")
         if claimed:
-            dead = self._rejected == "dead"
             rows = [
-                NewEntry(one.block, claim_of(one, made, dead=dead), one.version)
-                for one, made in claimed
+                NewEntry(attempt.block, claim_of(attempt, made, dead=self._dead), attempt.version)
+                for attempt, made in claimed
             ]
             self._ledger.write(rows, self._until)
         reached("after_prepare")
@@ -325,7 +320,7 @@ class Worker:
             attempt.answer(made)
 
     def _refusal(self, attempt: Attempt) -> plan.NoAnswer | plan.Impossible | None:
-        """Why no row of the block may go into its table for ever, or not now; None: it may."""
+        """Return why no row of the block may go into its table, ever or now; None: it may."""
         table, target = attempt.block.table, attempt.target
         if attempt.run.human in {"discard", "dead"}:
             return None  # a block is given up where its table is gone, too
@@ -338,31 +333,35 @@ class Worker:
         missing = f"there is no table {table}, or this user may not see it"
         return plan.NoAnswer(missing, About.TABLE, RetryCause.NO_TABLE)
 
-    def _part_ways(self, attempts: Sequence[Attempt]) -> None:
-        """Which of them go alone, and under which token: the claim says so, before any INSERT."""
+    def _set_tokens(self, attempts: Sequence[Attempt]) -> None:
+        """Choose which go alone, and under which token: the claim says so, before any INSERT."""
         blocks_of = Counter(attempt.block.table for attempt in attempts)
-        for one in attempts:
-            assert isinstance(one.effect, plan.Claim)
-            first = one.effect.attempt == 1 and not one.run.forgotten
-            counts = one.target is not None and one.target.counts(self._stamp)
-            together = first and counts and blocks_of[one.block.table] > 1
-            one.token = 0 if together else one.effect.token
+        for attempt in attempts:
+            assert isinstance(attempt.effect, plan.Claim)
+            first = attempt.effect.attempt == 1 and not attempt.run.forgotten
+            counts = attempt.target is not None and attempt.target.counts(self._stamp)
+            together = first and counts and blocks_of[attempt.block.table] > 1
+            attempt.token = 0 if together else attempt.effect.token
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
-        blocks, first = [attempt.block for attempt in attempts], attempts[0]
-        assert isinstance(first.effect, plan.Settle)
-        said, made_by = (first.effect.state, first.effect.reason), first.effect.made_by
-        rest = plan.ASIDE if self._rejected == "dead" else plan.PARKED
+        blocks, claim, effect = (
+            [a.block for a in attempts],
+            attempts[0].run.claim,
+            attempts[0].effect,
+        )
+        assert isinstance(effect, plan.Settle)
+        rest = plan.ASIDE if self._dead else plan.PARKED
+        blocks = [attempt.block for attempt in attempts]
         for some in in_urls(blocks, lambda block: len(block.id)):
-            self._ledger.mark(some, first.run.claim, said, made_by, rest)
+            self._ledger.mark(some, claim, (effect.state, effect.reason), effect.made_by, rest)
         reached("after_loaded")
         for attempt in attempts:
             attempt.answer(plan.Ok())
 
     def _mark_first(self, attempts: Sequence[Attempt]) -> None:
         """Mark what first attempts have loaded; the others of them in the general way."""
-        for some in in_urls(attempts, lambda one: len(one.block.id)):
-            rows = [NewEntry(one.block, loaded(one.run)) for one in some]
+        for some in in_urls(attempts, lambda attempt: len(attempt.block.id)):
+            rows = [NewEntry(attempt.block, loaded(attempt.run)) for attempt in some]
             if self._ledger.mark_first(rows):
                 reached("after_loaded")
                 for attempt in some:
