@@ -43,21 +43,17 @@ def written() -> list[Path]:
     with SIGBUS: so the name says the size.
     """
     pattern = place()
-    found = sorted(pattern.parent.glob(pattern.name))
-    return [one for one in found if one == place(one.stat().st_size)]
+    files = sorted(pattern.parent.glob(pattern.name))
+    return [file for file in files if file == place(file.stat().st_size)]
 
 
 def reading() -> list[str]:
     """Return the JVM's options that use the archive; none where nobody has written one."""
-    archives = [one for one in written() if _fits_an_option(one) and os.access(one, os.R_OK)]
+    # Spark splits the options of its JVM at blanks.
+    archives = [file for file in written() if " " not in str(file) and os.access(file, os.R_OK)]
     return [f"-XX:SharedArchiveFile={archives[-1]}", _SILENT] if archives else []
 
 
 def writing(archive: Path) -> list[str]:
     """Return the JVM's options that write the archive when it ends."""
     return [f"-XX:ArchiveClassesAtExit={archive}", _SILENT]
-
-
-def _fits_an_option(archive: Path) -> bool:
-    """Whether it has no blank, at which Spark splits the options of its JVM."""
-    return " " not in str(archive)

@@ -16,7 +16,7 @@ from loader.journal import source
 from loader.metrics.listener import QueryListener
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.micro_batch import Settling, Stopped
-from loader.spark.query_start import AT_ONCE, StartAtOnce, run_again
+from loader.spark.query_start import run_again, start_in_turn
 from loader.spark.session import (
     AT_THE_END,
     STREAMING,
@@ -32,7 +32,6 @@ from relay.errors import RelayError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from loader.clickhouse.ledger import Ledger
     from loader.console import Say
@@ -53,13 +52,8 @@ one's time. What it lags behind is settled in the ledger, whose position is the 
 class Job:
     """One run of the loader.
 
-    Args:
-        settings: of the app.
-        ledger: of the app.
-        say: a line for people; the keyword arguments are the same for machines.
-        observer: hears of every micro-batch.
-        beside: how many jobs share the Spark session, this one included.
-        starts: begins the query, where several must not begin at once.
+    `beside`: how many jobs share the Spark session, this one included; `turn`: as of
+    loader.spark.query_start.start_in_turn.
     """
 
     def __init__(
@@ -69,15 +63,16 @@ class Job:
         say: Say,
         observer: LoaderObserver = NOTHING,
         beside: int = 1,
-        starts: StartAtOnce = AT_ONCE,
+        turn: threading.Lock | None = None,
     ) -> None:
-        self._settings, self._starts = settings, starts
+        self._settings, self._turn = settings, turn
         self._say, self._observer = say, observer
         self._stopping = threading.Event()
         self._busy = threading.Lock()
         self._asides = SetAside(settings, ledger, say, observer)
-        using = settings, ledger, say, observer, self._asides
-        self._settling = Settling(*using, self._stopping, beside)
+        self._settling = Settling(
+            settings, ledger, say, observer, self._asides, self._stopping, beside
+        )
         self.error: Exception | None = None
 
     def stop(self) -> None:
@@ -108,18 +103,15 @@ class Job:
         if not once:  # Spark has it for this trigger alone
             stream = stream.options(**_PROGRESS)
         with self._asides.running():
-            self._until_the_end(spark, stream)
+            run_again(
+                lambda: self._await(spark, start_in_turn(stream.start, self._turn, self._stopping)),
+                self._settings.loader.wait_for_servers_seconds,
+                self._say,
+                self._observer.restarted,
+            )
         if once and not self._stopping.is_set():
             self._settling.end()
             self._asides.finish()
-
-    def _until_the_end(self, spark: SparkSession, stream: DataStreamWriter) -> None:
-        run_again(
-            lambda: self._await(spark, self._starts.start(stream.start, self._stopping)),
-            self._settings.loader.wait_for_servers_seconds,
-            self._say,
-            self._observer.restarted,
-        )
 
     def _await(self, spark: SparkSession, query: StreamingQuery) -> None:
         try:
@@ -139,9 +131,9 @@ class Job:
 
     def _end(self, spark: SparkSession, query: StreamingQuery) -> None:
         """Stop the query between two batches, so that Spark interrupts none."""
-        patience = time.monotonic() + _IDLE_SECONDS
+        deadline = time.monotonic() + _IDLE_SECONDS
         while query.isActive and query.status["isTriggerActive"]:
-            if time.monotonic() > patience and not self._busy.locked():
+            if time.monotonic() > deadline and not self._busy.locked():
                 break  # the journal's broker is unavailable
             time.sleep(0.005)
         set_log_level(spark, *AT_THE_END)

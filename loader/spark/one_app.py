@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from loader.blocks.made_rows import transforms
 from loader.clickhouse import dedup_trial, servers
@@ -21,7 +21,6 @@ from loader.journal.startup import ledger_of, waited
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.job import Job
 from loader.spark.micro_batch import Stopped
-from loader.spark.query_start import AT_ONCE, StartAtOnce
 from relay import errors, names
 from relay.errors import RelayError, Unavailable
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from loader.journal.source import Start
     from relay.config.settings import Settings
 
+T = TypeVar("T")
 _TWO_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's condition where another query has written the checkpoint's next batch."""
 _RAISED = re.compile(
@@ -47,10 +47,10 @@ class Load:
 
     Args:
         settings: of the app.
-        say: a line for people.
+        say: prints a line for people.
         listen: HOST:PORT of metrics and health; None: they are not served.
         beside: how many loads share the Spark session, this one included.
-        starts: begins the query, where several must not begin at once.
+        turn: as of loader.spark.query_start.start_in_turn.
         lost: a person says that the ledger was lost.
     """
 
@@ -60,13 +60,13 @@ class Load:
         say: Say,
         listen: str | None = None,
         beside: int = 1,
-        starts: StartAtOnce = AT_ONCE,
+        turn: threading.Lock | None = None,
         *,
         lost: bool = False,
     ) -> None:
         self._lost = lost
         self._settings, self._say, self._listen = settings, say, listen
-        self._beside, self._starts = beside, starts
+        self._beside, self._turn = beside, turn
         self._stopping = threading.Event()
         self._job: Job | None = None
         self._observer: LoaderObserver = NOTHING
@@ -101,11 +101,11 @@ class Load:
     def _run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
         try:
             with self._watched() as look:
-                ledger, start = self._found(Checkpoint(checkpoint, engine))
+                ledger, start = self._open(Checkpoint(checkpoint, engine))
                 look(start)
                 spark = engine()
                 self._job = Job(
-                    self._settings, ledger, self._say, self._observer, self._beside, self._starts
+                    self._settings, ledger, self._say, self._observer, self._beside, self._turn
                 )
                 if self._stopping.is_set():
                     return
@@ -119,38 +119,26 @@ class Load:
         finally:
             self._job = None
 
-    def _found(self, checkpoint: Checkpoint) -> tuple[Ledger, Start]:
-        """Wait for the servers; return the ledger, and where to begin."""
-        ledger = waited(
-            self._settings, lambda: ledger_of(self._settings, make=True), self._rest, self._say
-        )
-        self._try(ledger)
+    def _open(self, checkpoint: Checkpoint) -> tuple[Ledger, Start]:
+        """Wait for the servers; return the ledger, and where to begin.
+
+        Check meanwhile that this server drops repeated INSERTs, on which everything rests, and say
+        it if not all replicas can be asked what runs.
+        """
+        ledger = self._wait_for(lambda: ledger_of(self._settings, make=True))
+        clickhouse, database = self._settings.clickhouse, self._settings.loader.database
+        if untried := self._wait_for(lambda: dedup_trial.check(ledger.client, database)):
+            self._say(untried, level=logging.WARNING)
+        if unmet := self._wait_for(lambda: servers.unmet(clickhouse, ledger)):
+            self._say(unmet, level=logging.WARNING)
         start = startup.begin(
             self._settings, ledger, checkpoint, lost=self._lost, rest=self._rest, tell=self._say
         )
         self._observer.found()
         return ledger, start
 
-    def _try(self, ledger: Ledger) -> None:
-        """Check that this server drops repeated INSERTs, on which everything rests.
-
-        And say it if not all replicas can be asked what runs.
-        """
-        database = self._settings.loader.database
-        untried = waited(
-            self._settings,
-            lambda: dedup_trial.check(ledger.client, database),
-            self._rest,
-            self._say,
-        )
-        if untried:
-            self._say(untried, level=logging.WARNING)
-        clickhouse = self._settings.clickhouse
-        unmet = waited(
-            self._settings, lambda: servers.unmet(clickhouse, ledger), self._rest, self._say
-        )
-        if unmet:
-            self._say(unmet, level=logging.WARNING)
+    def _wait_for(self, ask: Callable[[], T]) -> T:
+        return waited(self._settings, ask, self._rest, self._say)
 
     def _rest(self, seconds: float, why: str) -> None:
         if why:

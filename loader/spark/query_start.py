@@ -33,43 +33,32 @@ _TOO_SLOW = "Python worker failed to connect back."
 _RAN_SECONDS = 60.0
 """A query that ended so long after its start had begun: its process went later."""
 
-Begin = Callable[[], "StreamingQuery"]
 
+def start_in_turn(
+    start: Callable[[], StreamingQuery], turn: threading.Lock | None, stopping: threading.Event
+) -> StreamingQuery:
+    """Start a query; return it when its source has answered.
 
-class StartAtOnce:
-    """Start a query that shares its session with no other."""
-
-    def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Start the query; return it as soon as it runs."""
-        del stopping
-        return begin()
-
-
-class StartInTurn(StartAtOnce):
-    """Start the queries of one session one after the other."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-
-    def start(self, begin: Begin, stopping: threading.Event) -> StreamingQuery:
-        """Start the query when its turn comes; return it when its source has answered.
-
-        Args:
-            begin: starts the query.
-            stopping: once set, the call waits for nothing.
-        """
-        while not (held := self._turn.acquire(timeout=_LOOK_SECONDS)) and not stopping.is_set():
-            pass
-        try:
-            query = begin()
-            until = time.monotonic() + LONGEST_SECONDS
-            while not _answered(query) and time.monotonic() < until:
-                if stopping.wait(_LOOK_SECONDS):
-                    break
-            return query
-        finally:
-            if held:
-                self._turn.release()
+    Args:
+        start: starts the query.
+        turn: held meanwhile, by one query of a session; None: the session has no other query, and
+            this one is returned as soon as it runs.
+        stopping: once set, the call waits for nothing.
+    """
+    if turn is None:
+        return start()
+    while not (held := turn.acquire(timeout=_LOOK_SECONDS)) and not stopping.is_set():
+        pass
+    try:
+        query = start()
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not _answered(query) and time.monotonic() < deadline:
+            if stopping.wait(_LOOK_SECONDS):
+                break
+        return query
+    finally:
+        if held:
+            turn.release()
 
 
 def run_again(
@@ -85,7 +74,7 @@ def run_again(
         run: from the query's start to its end.
         limit_seconds: how long that may go on; 0: for ever.
         say: a line for people before each new beginning.
-        restarted: is called then, too.
+        restarted: called then, too.
         now: a monotonic clock.
 
     Raises:
@@ -94,13 +83,13 @@ def run_again(
     """
     first, tries = now(), 0
     while True:
-        begun = now()
+        start = now()
         try:
             run()
         except StreamingQueryException as error:
             if _TOO_SLOW not in str(error):
                 raise
-            if now() - begun > _RAN_SECONDS:
+            if now() - start > _RAN_SECONDS:
                 first, tries = now(), 0
             tries += 1
             slow = f"Spark's Python process has not started within its ten seconds (try {tries})"
@@ -116,6 +105,3 @@ def run_again(
 def _answered(query: StreamingQuery) -> bool:
     """Return whether the query's source has answered, or the query has ended."""
     return not query.isActive or not str(query.status["message"]).startswith(_BEFORE)
-
-
-AT_ONCE = StartAtOnce()

@@ -12,7 +12,7 @@ import logging
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
@@ -20,7 +20,6 @@ from loader.clickhouse.client import one_line
 from loader.console import say
 from loader.spark.micro_batch import Stopped
 from loader.spark.one_app import Load
-from loader.spark.query_start import StartInTurn
 from loader.spark.session import session, widened
 from relay.errors import EXIT_BUG, RelayError, Unavailable
 from relay.program.command import show_error
@@ -69,9 +68,9 @@ def load(
     where = widened(master or settings.loader.master, len(pipelines))
     spark = session(settings, where, json_log=json_log)
     signal.signal(signal.SIGINT, ask)  # Spark has set a handler of its own
-    sharing = Sharing(spark, len(pipelines), StartInTurn())
+    turn = threading.Lock()
     loads = [
-        Loading(pipeline, sharing, stop, behind(listen, index), once=once)
+        Loading(pipeline, spark, len(pipelines), turn, stop, behind(listen, index), once=once)
         for index, pipeline in enumerate(pipelines)
     ]
     try:
@@ -88,14 +87,6 @@ def load(
     return worst(one.status for one in loads)
 
 
-class Sharing(NamedTuple):
-    """What all pipelines share."""
-
-    spark: SparkSession
-    pipelines: int
-    starts: StartInTurn
-
-
 class Loading(threading.Thread):
     """Load one pipeline, and start it again where that may help.
 
@@ -106,7 +97,9 @@ class Loading(threading.Thread):
     def __init__(
         self,
         pipeline: Pipeline,
-        sharing: Sharing,
+        spark: SparkSession,
+        beside: int,
+        turn: threading.Lock,
         stop: threading.Event,
         listen: str | None,
         *,
@@ -114,19 +107,19 @@ class Loading(threading.Thread):
     ) -> None:
         # One that waits for a server is left behind, see `end`.
         super().__init__(name=pipeline.name, daemon=True)
-        self._settings, self._spark, self._ending = pipeline.settings, sharing.spark, stop
+        self._settings, self._spark, self._ending = pipeline.settings, spark, stop
         self._once, self._without_engine = once, False
-        self._load = Load(pipeline.settings, self._say, listen, sharing.pipelines, sharing.starts)
+        self._load = Load(pipeline.settings, self._say, listen, beside, turn)
         self.status = 0
 
     def run(self) -> None:
         """Run until stopped, or until a restart cannot help."""
         past = Past()
         while not self._ending.is_set():
-            begun = time.monotonic()
+            start = time.monotonic()
             self.status = 0
-            status = self._loaded()
-            pause, past = after(status, time.monotonic() - begun, past)
+            status = self._run_once()
+            pause, past = after(status, time.monotonic() - start, past)
             if status == 0 or (self._ending.is_set() and not self._without_engine):
                 return
             self.status = status
@@ -145,7 +138,7 @@ class Loading(threading.Thread):
             self.join(LOOK_SECONDS)
         self.join(LEAVE_SECONDS)
 
-    def _loaded(self) -> int:
+    def _run_once(self) -> int:
         checkpoint = self._settings.loader.checkpoint
         try:
             self._load.run(lambda: self._spark, checkpoint, once=self._once)
@@ -153,16 +146,16 @@ class Loading(threading.Thread):
             return 0
         except RelayError as error:
             show_error(f"loader: {self.name}", error)
-            return self._of_engine() or error.exit_code
+            return self._engine_status() or error.exit_code
         except Exception as error:  # noqa: BLE001 - it must not end the others
             self._say(
                 f"a bug in block-relay: {type(error).__name__}: {one_line(error)}",
                 level=logging.ERROR,
             )
-            return self._of_engine() or EXIT_BUG
+            return self._engine_status() or EXIT_BUG
         return 0
 
-    def _of_engine(self) -> int:
+    def _engine_status(self) -> int:
         """Return the status if Spark itself has ended, for then all pipelines end; else 0."""
         try:
             if not self._spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001 - nobody else tells

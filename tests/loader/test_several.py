@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,9 @@ from loader.metrics.listener import QueryListener
 from loader.metrics.observer import LoaderObserver
 from loader.spark import several_apps, workers
 from loader.spark.micro_batch import Stopped
-from loader.spark.query_start import StartInTurn
+from loader.spark.query_start import start_in_turn
 from loader.spark.session import widened
-from loader.spark.several_apps import Loading, Sharing
+from loader.spark.several_apps import Loading
 from relay.config import settings_file
 from relay.errors import ContractBroken, Refused, Unavailable
 from relay.records_pb2 import Block
@@ -145,7 +146,7 @@ def loading(
     monkeypatch.setattr("relay.program.supervision.FIRST_PAUSE_SECONDS", 0.001)
     pipeline = settings_file.pipelines(write(tmp_path, GOOD + TWO))[0]
     spark: Any = engine or Engine()
-    return Loading(pipeline, Sharing(spark, 2, StartInTurn()), stop, None, once=once), stop
+    return Loading(pipeline, spark, 2, threading.Lock(), stop, None, once=once), stop
 
 
 def raising(error: Exception) -> Callable[[], None]:
@@ -228,7 +229,7 @@ class Query:
 
 def test_queries_begin_one_after_the_other() -> None:
     """The second when the first's source has answered, or the first has ended."""
-    turn, stopping = StartInTurn(), threading.Event()
+    turn, stopping = threading.Lock(), threading.Event()
     queries: list[Any] = [Query(), Query(), Query()]
     begun: list[int] = []
 
@@ -237,7 +238,8 @@ def test_queries_begin_one_after_the_other() -> None:
         return queries[number]
 
     for number in range(3):
-        threading.Thread(target=turn.start, args=(lambda n=number: begin(n), stopping)).start()
+        start = partial(begin, number)
+        threading.Thread(target=start_in_turn, args=(start, turn, stopping)).start()
         wait_until(lambda: len(begun) >= 1, "the first to begin")
     first = begun[0]
     queries[first].status["message"] = "Getting offsets from the journal"
@@ -250,10 +252,10 @@ def test_queries_begin_one_after_the_other() -> None:
 
 
 def test_who_is_told_to_stop_waits_for_no_turn() -> None:
-    turn, stopping, query = StartInTurn(), threading.Event(), Query()
+    turn, stopping, query = threading.Lock(), threading.Event(), Query()
     first: Any = query
-    threading.Thread(target=turn.start, args=(lambda: first, threading.Event())).start()
-    wait_until(turn._turn.locked, "the first to begin")
+    threading.Thread(target=start_in_turn, args=(lambda: first, turn, threading.Event())).start()
+    wait_until(turn.locked, "the first to begin")
     stopping.set()
-    assert turn.start(lambda: first, stopping) is first
+    assert start_in_turn(lambda: first, turn, stopping) is first
     query.isActive = False
