@@ -49,13 +49,7 @@ class BatchBlocks(NamedTuple):
 
 
 class KnownBlocks:
-    """Compare the blocks and positions of one run with the ledger.
-
-    Args:
-        ledger: of the app.
-        start: journal and positions that the run begins with.
-        stamp: name of the block-id column.
-    """
+    """Compare the blocks and positions of one run with the ledger."""
 
     def __init__(self, ledger: Ledger, start: Start, stamp: str) -> None:
         self._ledger, self._journal = ledger, start.journal

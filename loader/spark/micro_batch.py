@@ -65,16 +65,10 @@ class _Failing:
 
 
 class Settling:
-    """All micro-batches of one run.
+    """Settle all micro-batches of one run.
 
-    Args:
-        settings: of the app.
-        ledger: of the app.
-        say: a line for people; the keyword arguments are the same for machines.
-        observer: hears of every micro-batch.
-        asides: takes the blocks that are to hold up no other.
-        stopping: is set when the loader is to end.
-        beside: how many jobs share the Spark session, this one included.
+    `asides` takes the blocks that are to hold up no other; `stopping` is set when the loader is to
+    end; `beside` is how many jobs share the Spark session, this one included.
     """
 
     def __init__(
@@ -121,7 +115,7 @@ class Settling:
                 the ledger back.
             Refused: ClickHouse denies what no block can be loaded without.
         """
-        begun = time.monotonic()
+        start = time.monotonic()
         seen = self._look(rows)
         open_ = dict(seen.left)
         self._count = Counter(known=seen.blocks - len(open_))
@@ -132,8 +126,8 @@ class Settling:
         self._say_what_is_hidden(tables)
         positions = {row.partition: row.offset + 1 for row in rows}
         self._retried(lambda: self._known.settled(positions))
-        self._observer.settled(time.monotonic() - begun)
-        self._report(time.monotonic() - begun)
+        self._observer.settled(time.monotonic() - start)
+        self._report(time.monotonic() - start)
 
     def _look(self, rows: Sequence[Any]) -> BatchBlocks:
         seen = self._retried(lambda: self._known.look(rows))
@@ -211,16 +205,15 @@ class Settling:
 
     def _shut_out(self, open_: dict[str, Block]) -> None:
         """Set aside, without an attempt, the blocks of tables that accept nothing now."""
-        shut = {table: self._asides.shut(table) for table in {b.table for b in open_.values()}}
-        some = [
-            Aside(
-                block, f"not tried, because an earlier block of its table met: {shut[block.table]}"
-            )
-            for block in open_.values()
-            if shut[block.table]
-        ]
-        if some:
-            self._put(some, open_)
+        reasons = {table: self._asides.shut(table) for table in {b.table for b in open_.values()}}
+        self._put(
+            [
+                Aside(block, f"not tried, because an earlier block of its table met: {reason}")
+                for block in open_.values()
+                if (reason := reasons[block.table])
+            ],
+            open_,
+        )
 
     def _stand_aside(self, failed: Mapping[str, Outcome], open_: dict[str, Block]) -> None:
         """Set aside the failed blocks that would hold up the others."""
@@ -234,10 +227,11 @@ class Settling:
             seconds = now - failing.known
             if stands_aside(one.about, failing.tries, seconds, others_loaded=others):
                 some.append(Aside(block, one.reason, failing.about))
-        if some:
-            self._put(some, open_)
+        self._put(some, open_)
 
     def _put(self, some: Sequence[Aside], open_: dict[str, Block]) -> None:
+        if not some:
+            return
         try:
             others = self._asides.put(some)
         except Unavailable:
@@ -259,13 +253,13 @@ class Settling:
         """Call until ClickHouse answers."""
         pause, since = pauses(_FIRST_PAUSE, _LONGEST_PAUSE), time.monotonic()
         while True:
-            begun = time.monotonic()
+            start = time.monotonic()
             try:
                 answer = call()
             except Unavailable as error:
                 self._wait((), {error.message}, next(pause), time.monotonic() - since)
             else:
-                self._observer.asked(time.monotonic() - begun)
+                self._observer.asked(time.monotonic() - start)
                 return answer
 
     def _wait(

@@ -72,12 +72,6 @@ class SetAside:
 
     Attributes:
         parked: blocks that wait for a person, by the last look into the ledger.
-
-    Args:
-        settings: of the app.
-        ledger: of the app.
-        say: a line for people.
-        observer: hears of each try.
     """
 
     def __init__(
@@ -90,7 +84,7 @@ class SetAside:
         self._lock = threading.Lock()
         self._trying = threading.Lock()
         self._said: dict[str, str] = {}
-        self._parted = False
+        self._leaves_out = False
         self.parked = 0
         self._stopping, self._asked = threading.Event(), threading.Event()
         self._worker: Worker | None = None
@@ -155,10 +149,10 @@ class SetAside:
             self._list(time.monotonic())
             with self._lock:
                 self._asides.hurry(time.monotonic())
-            while not self._asked.is_set() and (self._few() or self._left_out()):
+            while not self._asked.is_set() and (self._try_due() or self._list_left_out()):
                 pass
         except Unavailable as error:
-            self._cannot("try", error)
+            self._report("try", error)
         finally:
             self._drop()
         with self._lock:
@@ -175,10 +169,10 @@ class SetAside:
                 now = time.monotonic()
                 if self._listed is None or now - self._listed > _LIST_SECONDS:
                     self._list(now)
-                while not self._ends() and (self._few() or self._left_out()):
+                while not self._ends() and (self._try_due() or self._list_left_out()):
                     pass
             except RelayError as error:  # of all tables: the micro-batches end or wait for it
-                self._cannot("try", error)
+                self._report("try", error)
                 self._drop()
             except Exception as error:  # noqa: BLE001 - raised by the job, whose thread it ends
                 self._error = error
@@ -190,7 +184,7 @@ class SetAside:
     def _ends(self) -> bool:
         return self._stopping.is_set() or self._asked.is_set()
 
-    def _cannot(self, do: str, error: RelayError) -> None:
+    def _report(self, do: str, error: RelayError) -> None:
         if error.message != self._said.get(do):
             text = f"cannot {do} the blocks that stand aside: {error.message}"
             self._say(text, level=logging.WARNING)
@@ -213,7 +207,7 @@ class SetAside:
         except Unavailable as error:
             self._ledger.now_ms()
             self._listed, self._lists = time.monotonic(), False
-            self._cannot("list", error)
+            self._report("list", error)
             return
         self._listed, self._lists, self.parked = time.monotonic(), True, resting.parked
         asides, rest = [self._aside(one) for one in resting.next], Counter(resting.counts)
@@ -226,15 +220,15 @@ class SetAside:
         forgotten = before and forgot(one.claims, "unsure")
         return Aside(one.block, one.reason, since_ms=one.since_ms, forgotten=forgotten)
 
-    def _left_out(self) -> bool:
+    def _list_left_out(self) -> bool:
         """Look for messages that just-loaded blocks left out, to make them dead letters."""
-        if not self._parted:
+        if not self._leaves_out:
             return False
-        self._parted = False
+        self._leaves_out = False
         self._list(time.monotonic())  # they are due at once, unless letters cannot be written now
         return True
 
-    def _few(self) -> bool:
+    def _try_due(self) -> bool:
         """Try the blocks that are due; return whether there were any."""
         with self._trying:
             now = time.monotonic()
@@ -267,7 +261,7 @@ class SetAside:
         with self._lock:
             self._asides.tried(queue(blocks[0]), gone, left, time.monotonic())
         without = {one.block: one.left_out for one in outcomes}
-        self._parted |= self._settings.loader.rejected == "dead" and any(without.values())
+        self._leaves_out |= self._settings.loader.rejected == "dead" and any(without.values())
         why = {one.block: one.reason for one in outcomes}
         for block, state in gone.items():
             left_out = without.get(block, 0)

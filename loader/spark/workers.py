@@ -54,14 +54,8 @@ def attempt(
 ) -> list[Outcome]:
     """Attempt each block once in the worker processes; return the outcomes.
 
-    Args:
-        spark: runs it.
-        settings: of the app.
-        blocks: of its journal.
-        new: ids of those that the ledger knew nothing of, when it was asked.
-        beside: apps among which Spark's slots are shared. With more tasks than its share, one
-            whose server is away would hold up the others.
-        until: claims are taken no later, in Unix seconds by the server's clock; 0: any time.
+    Spark's slots are shared among `beside` apps: with more tasks than its share, one whose server
+    is away would hold up the others. `new` and `until`: as loader.blocks.worker.Worker.load.
     """
     from loader.blocks.table_runs import near, pieces  # noqa: PLC0415 - heavy, see above
     from loader.core.block_size import rows_size  # noqa: PLC0415
