@@ -56,7 +56,7 @@ def clean(
 
     Args:
         settings: of the app.
-        ledger: of the app; its table exists.
+        ledger: its table exists.
         gone: topic ids of deleted journals, as the person names them.
         seconds: blocks that were settled later than so long ago stay.
         run: remove it.
@@ -72,12 +72,15 @@ def clean(
     retained = _retained(settings, topic, noted.of(journal))
     found = clean_plan.conditions(journal, noted, retained, gone)
     cutoff = noted.now - seconds
-    told = _told(ledger, journal, others, found, cutoff)
+    cleaned = _count(ledger, journal, others, found, cutoff)
     if run:
-        but = [_kept(ledger, before, cutoff) for before in found.before]
+        but = [
+            [str(block) for (block,) in ledger.ask(clean_plan.kept(before, cutoff))]
+            for before in found.before
+        ]
         ledger.note(gone_row(one) for one in gone)
         ledger.remove(list(clean_plan.removals(settings.app, found, but, cutoff)))
-    return told
+    return cleaned
 
 
 def _check(journal: str, others: Sequence[str], gone: Sequence[str], noted: Noted) -> None:
@@ -119,7 +122,7 @@ def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> R
     return retained
 
 
-def _told(
+def _count(
     ledger: Ledger, journal: str, others: Sequence[str], found: Conditions, cutoff: int
 ) -> Cleaned:
     counted = [
@@ -128,17 +131,13 @@ def _told(
     blocks = clean_plan.described(counted)
     rows = {
         "blocks": sum(int(n) for _, final, old, _, n in counted if final and old),
-        "positions": _counted(ledger, found.positions),
-        "gone": _counted(ledger, [found.gone] if found.gone else []),
+        "positions": _count_rows(ledger, found.positions),
+        "gone": _count_rows(ledger, [found.gone] if found.gone else []),
     }
     unsettled = int(ledger.ask(clean_plan.unsettled(found.gone))[0][0]) if found.gone else 0
     return Cleaned(journal, others, blocks, rows, unsettled)
 
 
-def _counted(ledger: Ledger, which: Sequence[str]) -> int:
-    asked = "SELECT count() FROM LEDGER WHERE app = {app:String} AND "
-    return sum(int(ledger.ask(f"{asked}({condition})")[0][0]) for condition in which)
-
-
-def _kept(ledger: Ledger, before: str, cutoff: int) -> list[str]:
-    return [str(row[0]) for row in ledger.ask(clean_plan.kept(before, cutoff))]
+def _count_rows(ledger: Ledger, conditions: Sequence[str]) -> int:
+    select = "SELECT count() FROM LEDGER WHERE app = {app:String} AND "
+    return sum(int(ledger.ask(f"{select}({condition})")[0][0]) for condition in conditions)

@@ -60,12 +60,12 @@ def resolve(
     ledger.write([NewEntry(block, doubt(block.rows, lost=False)) for block in forgotten])
     of_table = [b for name, b in blocks.items() if name in known and not claims(known[name])]
     Forgotten.of_waiting(ledger, settings).doubt(of_table)
-    worker, begun, said = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
+    worker, start, words = Worker(settings, isolates=True), time.monotonic(), " ".join(why.split())
     try:
         left = list(blocks.values())
         while left:
-            outcomes = worker.load(left, (), human, said)
-            late = time.monotonic() - begun > PATIENCE_SECONDS
+            outcomes = worker.load(left, (), human, words)
+            late = time.monotonic() - start > PATIENCE_SECONDS
             again = {one.block for one in outcomes if _is_busy(one, human) and not late}
             for one in outcomes:
                 if one.block not in again:
@@ -81,13 +81,9 @@ def resolve(
 def chosen(
     settings: Settings, ledger: Ledger, wanted: Sequence[str], *, dead: bool = False
 ) -> dict[str, Block]:
-    """Return the blocks that are meant, by id; looks only.
+    """Return the blocks that are meant, by id, and change nothing; `wanted` as `resolve`.
 
-    Args:
-        settings: of the app.
-        ledger: of the app.
-        wanted: as `resolve`.
-        dead: whether their messages are to become dead letters: of left out ones alone.
+    With `dead`, which makes dead letters of messages, they are those of left out messages alone.
 
     Raises:
         ConfigError: as `resolve`.

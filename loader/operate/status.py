@@ -93,7 +93,7 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class LoaderStatus:
-    """All of it."""
+    """The loader's state: what was read, as rows for people."""
 
     facts: LoaderFacts
     tables: tuple[LoaderTableRow, ...]
@@ -137,12 +137,9 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
 
 
 def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
-    ledger, ends = facts.positions or {}, facts.ends or {}
-    checkpoint = facts.checkpoint or {}
-    for partition in sorted({*ledger, *ends, *checkpoint}):
-        yield PositionRow(
-            partition, ledger.get(partition), checkpoint.get(partition), ends.get(partition)
-        )
+    known = facts.positions or {}, facts.checkpoint or {}, facts.ends or {}
+    for partition in sorted(set().union(*known)):
+        yield PositionRow(partition, *(offsets.get(partition) for offsets in known))
 
 
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:

@@ -119,12 +119,8 @@ def carry_out(
 ) -> Settled:
     """Settle a rewind's blocks, remove the rows of those that are not kept, and note that.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; its table exists.
-        blocks: that it superseded, as far as the journal has them.
-        rewound: the rewind.
-        check: asked before blocks are settled, and before rows are removed.
+    `blocks` are those that it superseded, as far as the journal has them. The check is asked
+    before blocks are settled, and before rows are removed.
 
     Raises:
         Unavailable, Refused: as `supersede`; run it again.
@@ -158,15 +154,9 @@ def supersede(
     why: str,
     check: Check,
 ) -> Settled:
-    """Settle the blocks, and remove their rows unless they are to be kept.
+    """Settle superseded blocks, and remove their rows unless they are to be kept.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; its table exists.
-        blocks: superseded.
-        keep: their rows stay.
-        why: the person's words, for the ledger.
-        check: as of `carry_out`.
+    The ledger keeps the person's words, `why`. The check is asked as in `carry_out`.
 
     Raises:
         RelayError: as `check` raises it.
@@ -198,26 +188,26 @@ def supersede(
 
 
 def _carrying(stamp: str, ids: Sequence[str]) -> list[str]:
-    """Conditions in SQL, each that a row carries one of these ids."""
-    some = (ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE))
-    return [f"{quoted(stamp)} IN ({', '.join(map(literal, one))})" for one in some]
+    """Return conditions in SQL, each that a row carries one of these ids."""
+    lists = (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
+    return [f"{quoted(stamp)} IN ({', '.join(map(literal, some))})" for some in lists]
 
 
 def _settle(
     worker: Worker, blocks: Sequence[Block], why: str, seconds: float, check: Check
 ) -> None:
-    """Until the ledger calls each of them loaded, discarded or dead letters."""
-    left, deadline = list(blocks), time.monotonic() + seconds
-    while left:
+    """Repeat until the ledger calls each of them loaded, discarded or dead letters."""
+    open_, deadline = list(blocks), time.monotonic() + seconds
+    while open_:
         check()
-        outcomes = {one.block: one for one in worker.load(left, (), "discard", why)}
-        left = [b for b in left if outcomes[b.id].outcome not in FINAL]
-        if not left:
+        outcomes = {one.block: one for one in worker.load(open_, (), "discard", why)}
+        open_ = [block for block in open_ if outcomes[block.id].outcome not in FINAL]
+        if not open_:
             return
         if time.monotonic() > deadline:
-            first = outcomes[left[0].id]
+            first = outcomes[open_[0].id]
             raise Unavailable(
-                f"{several(len(left), 'block is', 'blocks are')} not settled; {first.block}: "
+                f"{several(len(open_), 'block is', 'blocks are')} not settled; {first.block}: "
                 f"{first.reason}",
                 "check the loaders, then run it again: it continues where it stopped",
             )
@@ -260,8 +250,7 @@ def _remove(
         if before:
             reached("before_remove")
             check()
-            # Waits until it is done, on all replicas.
-            _tell(ledger, table, f"DELETE WHERE {where} SETTINGS mutations_sync = 2")
+            _delete(ledger, table, where)
             reached("after_remove")
         if left := _count(ledger, table, where):
             raise Unavailable(
@@ -280,8 +269,10 @@ def _count(ledger: Ledger, table: str, where: str) -> int:
     return int(found.result_rows[0][0])
 
 
-def _tell(ledger: Ledger, table: str, action: str) -> None:
+def _delete(ledger: Ledger, table: str, where: str) -> None:
+    """Delete rows; return when it is done, on all replicas."""
+    sql = f"ALTER TABLE {quoted_table(table)} DELETE WHERE {where} SETTINGS mutations_sync = 2"
     try:
-        ledger.client.command(f"ALTER TABLE {quoted_table(table)} {action}")
+        ledger.client.command(sql)
     except ClickHouseError as error:
         raise failure(error, f"removing rows of {table}") from error
