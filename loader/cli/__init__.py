@@ -42,11 +42,7 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
 
 
-@click.group(
-    cls=WholeGroup,
-    epilog=EXIT_STATUSES,
-    context_settings={**HELP},
-)
+@click.group(cls=WholeGroup, epilog=EXIT_STATUSES, context_settings={**HELP})
 @click.version_option(__version__, prog_name="loader")
 def loader() -> None:
     """Insert every sealed block into ClickHouse exactly once.
@@ -113,11 +109,11 @@ def run(
     settings = every[0].settings
     work = Load(settings, say, listen, lost=lost)
     where = checkpoint or settings.loader.checkpoint
-    _alone(work, settings, master, where, once=once, json_log=log_format == "json")
+    _load_one(work, settings, master, where, once=once, json_log=log_format == "json")
     say("ended")
 
 
-def _alone(
+def _load_one(
     work: Load,
     settings: Settings,
     master: str | None,
@@ -126,7 +122,7 @@ def _alone(
     once: bool,
     json_log: bool,
 ) -> None:
-    """One app; a signal before its query runs ends the process at once."""
+    """Load one app; a signal before its query runs ends the process at once."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415 - Spark
 
     from loader.spark.session import session  # noqa: PLC0415
@@ -155,11 +151,8 @@ def _alone(
                 spark.stop()
 
 
-loader.add_command(status)
-loader.add_command(parked)
-loader.add_command(ledger)
-loader.add_command(supersede)
-loader.add_command(prepare)
+for command in (status, parked, ledger, supersede, prepare):
+    loader.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -66,23 +66,23 @@ def clean_command(
     loader ledger clean relay.toml --gone wQ9q0J0bQ2a5xM3p0Zr1Yg --run
     """
     settings = settings_of(config_file)
-    found = ledger_of(settings)
-    if not found.exists():
+    table = ledger_of(settings)
+    if not table.exists():
         raise ConfigError(
-            f"there is no ledger {found.name}", "Start `loader run` once, which creates it."
+            f"there is no ledger {table.name}", "Start `loader run` once, which creates it."
         )
-    told = clean(settings, found, gone, days * _DAY, run=run)
+    cleaned = clean(settings, table, gone, days * _DAY, run=run)
     if as_json:
-        print_json({"app": settings.app, "removed": run, **asdict(told)})
+        print_json({"app": settings.app, "removed": run, **asdict(cleaned)})
         return
-    for line in _shown(told, gone, days, run=run):
+    for line in _describe(cleaned, gone, days, run=run):
         click.echo(line)
 
 
-def _shown(told: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> list[str]:
+def _describe(cleaned: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> list[str]:
     does = "removed" if run else "would be removed"
     lines = []
-    for table, blocks in told.blocks.items():
+    for table, blocks in cleaned.blocks.items():
         lines.append(f"{table}: {blocks['old']:,} blocks whose journal records were deleted {does}")
         if blocks["new"]:
             lines.append(
@@ -93,16 +93,16 @@ def _shown(told: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> lis
                 f"  {blocks['unsettled']:,} blocks are kept: they are not settled, see `loader "
                 "parked ls`"
             )
-    lines.append(f"positions: {told.rows['positions']:,} old rows {does}, the newest kept")
+    lines.append(f"positions: {cleaned.rows['positions']:,} old rows {does}, the newest kept")
     if gone:
         lines.append(
-            f"deleted journals: {told.rows['gone']:,} rows {does}; {told.unsettled:,} of their "
-            "blocks were never loaded, and are lost"
+            f"deleted journals: {cleaned.rows['gone']:,} rows {does}; {cleaned.unsettled:,} of "
+            "their blocks were never loaded, and are lost"
         )
     lines += [
         f"all entries of journal {one}, which is not the present topic, are kept; --gone {one} "
         "removes them"
-        for one in told.others
+        for one in cleaned.others
         if one not in gone
     ]
     if not run:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WANTED = {"discard": DISCARDED, "dead": DEAD}
 """The state that a block is to have after a person's word; after any other it is loaded."""
+NOTHING_DONE = "nothing was done; add --run to do it"
+NO_SUCH_BLOCK = "no such block is parked or set aside"
 
 
 @click.group(cls=WholeGroup)
@@ -144,14 +146,14 @@ def resolve(
     loader parked resolve relay.toml shop:shop.orders:0:0:1200 --discard --why 'test rows' --run
     loader parked resolve relay.toml shop:shop.orders:0:0:1200:left-out --dead --run
     """
-    human = _checked(human, why, for_real=for_real)
+    human = _check(human, why, for_real=for_real)
     from loader.operate.resolve import chosen  # noqa: PLC0415 - Kafka and Arrow
     from loader.operate.resolve import resolve as settle  # noqa: PLC0415 - likewise
 
     settings = settings_of(config_file)
     if human in {"discard", "dead"} and not for_real:
         found = chosen(settings, ledger_of(settings), blocks, dead=human == "dead")
-        print_lines(_would(found, human, as_json=as_json))
+        print_lines(_preview(found, human, as_json=as_json))
         return
     wanted = WANTED.get(human, LOADED)
     left = 0
@@ -170,8 +172,8 @@ def resolve(
         )
 
 
-def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
-    """The word, where the others go with it."""
+def _check(human: Human | None, why: str, *, for_real: bool) -> Human:
+    """Return what the person says of the blocks, if the other options go with it."""
     if human is None:
         raise click.UsageError("Say what to do: --retry, --insert, --loaded, --discard or --dead.")
     if human == "discard" and not why.strip():
@@ -183,10 +185,10 @@ def _checked(human: Human | None, why: str, *, for_real: bool) -> Human:
     return human
 
 
-def _would(
+def _preview(
     found: Mapping[str, Block], human: Human, *, as_json: bool
 ) -> Iterator[str | dict[str, object]]:
-    """What a --run would do, for people or for programs."""
+    """Yield what a --run would do, for people or for programs."""
     if not as_json:
         yield from given_up(found.values()) if human == "discard" else to_dead_letters(found)
         return
@@ -206,17 +208,11 @@ def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
         for one in block.left_out:
             place = f"{block.source_topic} {block.partition}:{one.offset}"
             yield f"would become a dead letter: {place}, of {block.table}: {one.reason}"
-    yield (
-        "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
-    )
+    yield NOTHING_DONE if blocks else NO_SUCH_BLOCK
 
 
 def given_up(blocks: Collection[Block]) -> Iterator[str]:
-    """Return what a --discard of these blocks would give up: each, and by table.
-
-    Args:
-        blocks: that are not loaded.
-    """
+    """Return what a --discard of these blocks would give up: each, and by table."""
     tables: Counter[str] = Counter()
     rows: Counter[str] = Counter()
     for block in blocks:
@@ -225,6 +221,4 @@ def given_up(blocks: Collection[Block]) -> Iterator[str]:
         rows[block.table] += block.rows
     for table, count in sorted(tables.items()):
         yield f"{table}: {several(count, 'block')}, {several(rows[table], 'row')}"
-    yield (
-        "nothing was done; add --run to do it" if blocks else "no such block is parked or set aside"
-    )
+    yield NOTHING_DONE if blocks else NO_SUCH_BLOCK

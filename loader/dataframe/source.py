@@ -15,6 +15,7 @@ were applied. Blocks that a rewind replaced are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -70,11 +71,8 @@ class RelayDataSource(DataSource):
                 f"the journal of {what.settings.app} holds no block of {what.wanted.table}",
                 "wait for the first block, or give the schema yourself",
             )
-        fetcher = Fetcher(what.settings.kafka)
-        try:
+        with closing(Fetcher(what.settings.kafka)) as fetcher:
             rows = fetcher.fetch(block)
-        finally:
-            fetcher.close()
         return table_schema(rows.schema, metadata=what.metadata)
 
     def reader(self, schema: spark.StructType) -> BlockReader:
@@ -83,22 +81,19 @@ class RelayDataSource(DataSource):
 
 
 def table_schema(rows: pa.Schema, *, metadata: bool) -> spark.StructType:
-    """Spark's columns of a block's rows; with `metadata`, BLOCK and PARTITION behind them.
+    """Return Spark's columns of a block's rows; with `metadata`, BLOCK and PARTITION behind them.
 
     Raises:
         ValueError: a column's type is not known here; names both.
     """
-    fields = [_spark_field(field.name, recorded_type(field)) for field in rows]
+    columns = spark.StructType()
+    for field in rows:
+        recorded = recorded_type(field)
+        type_ = spark_type(kind_of(field.name, recorded))
+        columns.add(field.name, type_, metadata={_TYPE: recorded})
     if metadata:
-        fields.append(spark.StructField(BLOCK, spark.StringType()))
-        fields.append(spark.StructField(PARTITION, spark.IntegerType()))
-    return spark.StructType(fields)
-
-
-def _spark_field(name: str, type_: str) -> spark.StructField:
-    """A column of a ClickHouse type, which Spark hands back with the schema."""
-    kind = kind_of(name, type_)
-    return spark.StructField(name, spark_type(kind), metadata={_TYPE: type_})
+        columns.add(BLOCK, spark.StringType()).add(PARTITION, spark.IntegerType())
+    return columns
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
@@ -109,7 +104,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     types = {field.name: field.metadata.get(_TYPE, "") for field in schema.fields}
     fields = to_arrow_schema(schema, timezone="UTC")
     return pa.schema(
-        [one.with_metadata({CLICKHOUSE_TYPE: types[one.name].encode()}) for one in fields]
+        [field.with_metadata({CLICKHOUSE_TYPE: types[field.name].encode()}) for field in fields]
     )
 
 
@@ -141,17 +136,14 @@ class BlockReader(DataSourceReader):
 
 
 def _rows(kafka: Kafka, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.RecordBatch]]:
-    fetcher = Fetcher(kafka)
-    try:
-        for at, block in enumerate(blocks, 1):
+    with closing(Fetcher(kafka)) as fetcher:
+        for number, block in enumerate(blocks, 1):
             try:
-                yield block, fetcher.fetch(block, blocks[at : at + AT_ONCE])
+                yield block, fetcher.fetch(block, blocks[number : number + AT_ONCE])
             except Damaged as error:
                 raise Refused(
                     f"block {block.id}: {error}", "leave the block out with option since or block"
-                ) from (error)
-    finally:
-        fetcher.close()
+                ) from error
 
 
 def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBatch:
@@ -160,15 +152,15 @@ def shaped(rows: pa.RecordBatch, block: Block, wanted: pa.Schema) -> pa.RecordBa
     Raises:
         Refused: a column was of another type then, and its values are not those of now.
     """
-    there = {field.name: at for at, field in enumerate(rows.schema)}
+    indexes = {field.name: index for index, field in enumerate(rows.schema)}
     constant: dict[str, Any] = {BLOCK: block.id, PARTITION: block.partition}
     columns = []
     for field in wanted:
-        if field.name in there:
-            columns.append(_column(rows, there[field.name], block, field))
-            continue
-        value = pa.scalar(constant.get(field.name), field.type)
-        columns.append(pa.repeat(value, rows.num_rows))
+        if field.name in indexes:
+            columns.append(_column(rows, indexes[field.name], block, field))
+        else:
+            value = pa.scalar(constant.get(field.name), field.type)
+            columns.append(pa.repeat(value, rows.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
@@ -208,11 +200,8 @@ def _blocks(what: ReadOptions) -> list[Block]:
         concerned = concerns(Commit.FromString(record), table)
         return RecordRows([(partition, offset, record if concerned else None)])
 
-    polling = JournalPolling(settings.kafka, journal, given)
-    try:
+    with closing(JournalPolling(settings.kafka, journal, given)) as polling:
         begin = {p: polling.watermarks(p)[0] for p in polling.partitions()}
         rows = polling.up_to(begin, polling.ends(), None)
-    finally:
-        polling.close()
     records = ((p, Commit.FromString(record)) for p, _, record in rows if record is not None)
     return live(records, table)

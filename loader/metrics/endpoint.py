@@ -7,7 +7,6 @@ the server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import pyspark
@@ -33,13 +32,9 @@ micro-batch may take long to begin on a crowded cluster."""
 
 
 class LoaderMonitor:
-    """Everything that is known of one loader while it runs; a context manager.
+    """Serve everything that is known of one loader while it runs; a context manager.
 
     It serves from construction: who waits for a server at the start says so.
-
-    Args:
-        listen: HOST:PORT.
-        settings: of the app.
 
     Attributes:
         observer: for the job.
@@ -61,12 +56,7 @@ class LoaderMonitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._serving.close()
         if self._looking is not None:
             self._looking.close()

@@ -96,21 +96,21 @@ class LoaderGauges(Collector):
         since, look = recorder.batch_since, self._latest()
         samples: Samples = {"loader_info": [(self._info, 1.0)]}
 
-        def one(name: str, value: float) -> None:
+        def add(name: str, value: float) -> None:
             samples[name] = [((), float(value))]
 
-        one("loader_batch_open_seconds", 0.0 if since is None else now - since)
-        one("loader_batch_open_blocks", 0 if since is None else recorder.open_blocks)
-        one("loader_last_heard_seconds", now - recorder.heard_at)
-        one("loader_server_away", bool(recorder.away))
+        add("loader_batch_open_seconds", 0.0 if since is None else now - since)
+        add("loader_batch_open_blocks", 0 if since is None else recorder.open_blocks)
+        add("loader_last_heard_seconds", now - recorder.heard_at)
+        add("loader_server_away", bool(recorder.away))
         checks = self._checks(self.facts())
         samples["loader_check"] = [((check.check,), float(check.ok)) for check in checks]
         if look is not None:
-            one("loader_look_seconds", now - look.at)
-            samples |= self._looked(look)
+            add("loader_look_seconds", now - look.at)
+            samples |= self._sample_look(look)
         return samples
 
-    def _looked(self, look: LedgerLook) -> Samples:
+    def _sample_look(self, look: LedgerLook) -> Samples:
         waiting = self._waiting(look)
         states = [((self._table(t), state), blocks, rows) for t, state, blocks, rows in look.counts]
         return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -64,14 +65,11 @@ class LedgerLook:
 
 def waiting(rows: Sequence[tuple[int, int, bytes | None]]) -> tuple[dict[int, int], dict[int, int]]:
     """Return blocks by partition, and when the oldest was sealed, of the journal's rows."""
-    blocks: dict[int, int] = {}
-    sealed_ms: dict[int, int] = {}
+    times: defaultdict[int, list[int]] = defaultdict(list)
     for partition, _, value in rows:
         if value is not None:
-            sealed = Block.FromString(value).sealed_at_ms
-            blocks[partition] = blocks.get(partition, 0) + 1
-            sealed_ms[partition] = min(sealed_ms.get(partition, sealed), sealed)
-    return blocks, sealed_ms
+            times[partition].append(Block.FromString(value).sealed_at_ms)
+    return {p: len(ms) for p, ms in times.items()}, {p: min(ms) for p, ms in times.items()}
 
 
 def seen_since(

@@ -43,9 +43,7 @@ class LoaderRecorder(LoaderObserver):
     """
 
     def __init__(
-        self,
-        registry: CollectorRegistry,
-        clock: Callable[[], float] = time.monotonic,
+        self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._m = made(RECORDED, registry)
         self._table = Bounded()
@@ -60,7 +58,7 @@ class LoaderRecorder(LoaderObserver):
 
     def found(self) -> None:
         """Note that the query begins."""
-        self._answered()
+        self._note_answer()
         self.begins = True
 
     def engine(self, executors: Callable[[], int] | None) -> None:
@@ -78,7 +76,7 @@ class LoaderRecorder(LoaderObserver):
         self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block], seconds: float
     ) -> None:
         """Count what the workers attempted."""
-        self._answered()
+        self._note_answer()
         self._m["loader_round_seconds"].observe(seconds)
         for one in outcomes:
             self.open_blocks -= self._attempt(one, blocks[one.block])
@@ -107,7 +105,7 @@ class LoaderRecorder(LoaderObserver):
             m["loader_fetch_seconds"].observe(figures.fetch_seconds)
         table = self._table(block.table)
         if one.outcome == LOADED:
-            self._loaded(one, block, table)
+            self._count_loaded(one, block, table)
         elif one.outcome == PARKED:
             m["loader_blocks_parked_total"].labels(table).inc()
         elif one.outcome == DISCARDED:
@@ -122,14 +120,13 @@ class LoaderRecorder(LoaderObserver):
             return False
         return True
 
-    def _loaded(self, one: Outcome, block: Block, table: str) -> None:
+    def _count_loaded(self, one: Outcome, block: Block, table: str) -> None:
         m = self._m
         m["loader_blocks_loaded_total"].labels(table).inc()
         m["loader_rows_loaded_total"].labels(table).inc(one.rows)
         m["loader_row_bytes_loaded_total"].labels(table).inc(block.row_bytes)
         self._rows += one.rows
-        queryable_ms = one.figures.queryable_ms
-        if queryable_ms:
+        if queryable_ms := one.figures.queryable_ms:
             for name, since_ms in (
                 ("loader_queryable_seconds", block.first_timestamp_ms),
                 ("loader_sealed_to_queryable_seconds", block.sealed_at_ms),
@@ -149,13 +146,13 @@ class LoaderRecorder(LoaderObserver):
 
     def settled(self, seconds: float) -> None:
         """Count a micro-batch that ended."""
-        self._answered()
+        self._note_answer()
         self.batch_since = None
         self._m["loader_batches_total"].inc()
         self._m["loader_batch_seconds"].observe(seconds)
         self._m["loader_batch_rows"].observe(self._rows)
 
-    def _answered(self) -> None:
+    def _note_answer(self) -> None:
         self.heard_at = self.clock()
         if self.away:
             self.answered_at, self.away = self.heard_at, ""

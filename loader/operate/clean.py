@@ -7,6 +7,7 @@ be repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -108,15 +109,12 @@ def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> R
         retained.add(partition, commit.epoch, (block.id for block in commit.blocks))
         return RecordRows([(partition, offset, b"")], 1)
 
-    polling = JournalPolling(settings.kafka, topic, given)
-    try:
+    with closing(JournalPolling(settings.kafka, topic, given)) as polling:
         bounds = {p: polling.watermarks(p) for p in polling.partitions()}
         ends = {p: high for p, (_, high) in bounds.items()}
         position = {p: low for p, (low, _) in bounds.items()}
         while rows := polling.up_to(position, ends, _AT_ONCE):
             position |= {p: offset + 1 for p, offset, _ in rows}
-    finally:
-        polling.close()
     # Elsewhere records were deleted that nobody has loaded.
     retained.partitions |= {p for p, (low, _) in bounds.items() if positions.get(p, -1) >= low}
     return retained

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -163,16 +164,14 @@ def supersede(
         Unavailable: another loader, or an INSERT, is at one of them for too long.
         Refused: a table has no block-id column, or is of an engine whose rows change.
     """
-    worker, seconds = Worker(settings), 2 * settings.loader.insert_timeout_seconds
-    try:
+    seconds = 2 * settings.loader.insert_timeout_seconds
+    with closing(Worker(settings)) as worker:
         _settle(worker, blocks, why, seconds, check)
         # What was left out of them has a row in the ledger by then, or never gets one.
         known = ledger.entries(rest := [left_out.made_of(block) for block in blocks])
         rest = [block for block in rest if block.id in known]
         _settle(worker, rest, why, seconds, check)
         blocks = [*blocks, *rest]
-    finally:
-        worker.close()
     reached("blocks_settled")
     if keep:
         return Settled(len(blocks), 0)
