@@ -256,7 +256,7 @@ def body(sql: str, batch: pa.RecordBatch) -> Body:
 
 
 def send(client: HttpClient, sql: str, batch: pa.RecordBatch, asked: Mapping[str, object]) -> Any:
-    """Send an INSERT with its rows; return clickhouse-connect's answer.
+    """Send an INSERT with its rows, however long it is; return clickhouse-connect's answer.
 
     Settings that the server does not know are left out.
 
@@ -264,27 +264,16 @@ def send(client: HttpClient, sql: str, batch: pa.RecordBatch, asked: Mapping[str
         ClickHouseError: the server refused it, or did not answer.
     """
     known = client.server_settings
-    parsed = int(known["max_query_size"].value) if "max_query_size" in known else 0
-    sent = {**asked, **_for_length(len(sql.encode()), parsed)}
+    longest = int(known["max_query_size"].value) if "max_query_size" in known else 0
+    length, sent = len(sql.encode()), dict(asked)
+    if length > _FEW_ELEMENTS:
+        sent["max_ast_elements"] = 0  # 50 000 by default; a column that is cast takes a dozen
+    if length > longest:  # 256 KiB by default
+        # No more than it needs: before it parses, the server copies as much of what is sent.
+        sent["max_query_size"] = length + 1
     return client.command(
         "", data=body(sql, batch), settings={k: v for k, v in sent.items() if k in known}
     )
-
-
-def _for_length(length: int, parsed: int) -> Mapping[str, object]:
-    """Return the settings with which a server takes a statement of a table of many columns.
-
-    Args:
-        length: of the statement, in bytes.
-        parsed: the server's max_query_size, 256 KiB by default.
-    """
-    sent: dict[str, object] = {}
-    if length > _FEW_ELEMENTS:
-        sent["max_ast_elements"] = 0  # 50 000 by default; a column that is cast takes a dozen
-    if length > parsed:
-        # No more than it needs: before it parses, the server copies as much of what is sent.
-        sent["max_query_size"] = length + 1
-    return sent
 
 
 def insert(  # noqa: PLR0913 - the statement needs them all
@@ -333,7 +322,12 @@ def insert(  # noqa: PLR0913 - the statement needs them all
                 altered = f"{table} was altered meanwhile"
                 return plan.NoAnswer(altered if thrown == _ALTERED else thrown, cause=cause)
         return _failed(client, error, table)
-    return _written(summary)
+    if (written := rows_written(summary)) is None:
+        return plan.NoAnswer(
+            "the server did not say how many rows it wrote; check whether a proxy removes the "
+            "header X-ClickHouse-Summary"
+        )
+    return plan.Wrote(written)
 
 
 def _failed(client: HttpClient, error: ClickHouseError, table: str) -> plan.Answer:
@@ -364,14 +358,3 @@ def _is_refused(client: HttpClient) -> bool:
             return True
         raise failure(error, "SELECT 1") from error
     return False
-
-
-def _written(answer: object) -> plan.Answer:
-    """Return how many rows the server reports as written."""
-    rows = rows_written(answer)
-    if rows is None:
-        return plan.NoAnswer(
-            "the server did not say how many rows it wrote; check whether a proxy removes the "
-            "header X-ClickHouse-Summary"
-        )
-    return plan.Wrote(rows)

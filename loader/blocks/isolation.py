@@ -43,11 +43,6 @@ if TYPE_CHECKING:
 ASKED_TO_END = "the loader was asked to end: the next one goes on with the block"
 
 
-def never() -> bool:
-    """Return that nobody asks to end."""
-    return False
-
-
 class AskedToEnd(Exception):
     """No trial is begun any more; the next attempt at the block begins anew."""
 

@@ -25,11 +25,10 @@ from loader.blocks.attempt import (
 from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
-from loader.blocks.isolation import ASKED_TO_END, Isolator, never
+from loader.blocks.isolation import ASKED_TO_END, Isolator
 from loader.blocks.made_rows import Maker
 from loader.blocks.table_runs import front, near
-from loader.clickhouse import client
-from loader.clickhouse.client import TableRefused
+from loader.clickhouse.client import TableRefused, connect
 from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.replica_lag import lag
 from loader.clickhouse.running_statements import Running
@@ -56,16 +55,8 @@ if TYPE_CHECKING:
     Ends = Callable[[], bool]
     Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
-_ALONE = (
-    plan.Ask
-    | plan.AskRecord
-    | plan.AskLetters
-    | plan.WriteLetters
-    | plan.Insert
-    | plan.Isolate
-    | plan.Park
-)
-"""Effects that are carried out for one attempt at a time."""
+_SHARED = plan.ReadEntries | plan.Claim | plan.Settle
+"""Effects that are carried out for several attempts at once."""
 
 TOGETHER = 512
 """Blocks claimed by one statement and marked by one. These and the questions between them cost as
@@ -93,11 +84,13 @@ class Worker:
     end: no block is claimed then, and no trial begun.
     """
 
-    def __init__(self, settings: Settings, *, isolates: bool = False, ends: Ends = never) -> None:
+    def __init__(
+        self, settings: Settings, *, isolates: bool = False, ends: Ends = lambda: False
+    ) -> None:
         self._isolates, self._ends = isolates, ends
         timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
-        self._client = client.connect(settings.clickhouse, timeout)
+        self._client = connect(settings.clickhouse, timeout)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._running = Running(self._client, settings.clickhouse)
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
@@ -233,13 +226,11 @@ class Worker:
 
         So while their database is away, not each micro-batch tries their blocks anew.
         """
-        if not is_answer(error.__cause__):
-            return ""
-        try:
-            self._tables.look({self._ledger.table})
-        except (Unavailable, TableRefused):
-            return ""
-        return About.TABLE_NOW
+        if is_answer(error.__cause__):
+            with suppress(Unavailable, TableRefused):
+                self._tables.look({self._ledger.table})
+                return About.TABLE_NOW
+        return ""
 
     def _look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         targets = self._looks.look(blocks, new)
@@ -252,7 +243,7 @@ class Worker:
         return targets
 
     def _advance(self, attempts: Sequence[Attempt]) -> None:
-        """Carry out the next effect of each: for several at once, but for those of _ALONE."""
+        """Carry out the next effect of each: if it is one of _SHARED, for several at once."""
         reading = [a for a in attempts if isinstance(a.effect, plan.ReadEntries)]
         claiming = [a for a in attempts if isinstance(a.effect, plan.Claim)]
         marking = [a for a in attempts if isinstance(a.effect, plan.Settle)]
@@ -269,7 +260,7 @@ class Worker:
         # Of first attempts; another's may have a limit that what was inserted meanwhile exceeds.
         self._inserter.insert([a for a in attempts if isinstance(a.effect, plan.Insert)])
         for attempt in attempts:
-            while isinstance(attempt.effect, _ALONE):
+            while not isinstance(attempt.effect, _SHARED | plan.Done):
                 with answer_errors([attempt]):
                     self._carry_out(attempt)
 
@@ -381,9 +372,8 @@ class Worker:
                 claimed = self._claimed(attempt)
                 attempt.answer(self._tables.facts(block, run, attempt.target, claimed))
             case plan.AskRecord():
-                rows = {entry.claim: entry.rows for entry in run.earlier} or {
-                    "": core_left_out.rows(block)
-                }
+                rows = {entry.claim: entry.rows for entry in run.earlier}
+                rows = rows or {"": core_left_out.rows(block)}
                 since_ms, evidence = self._claimed(attempt).at_ms, self._tables.evidence
                 places = block.table, self._ledger.table
                 attempt.answer(evidence.record(block.id, rows, since_ms, *places))
@@ -401,7 +391,7 @@ class Worker:
                 attempt.answer(plan.Ok())
 
     def _claimed(self, attempt: Attempt) -> Claimed:
-        """When a statement of the block can first have been sent."""
+        """Return when a statement of the block can first have been sent."""
         claimed = self._ledger.oldest_claim(attempt.block)
         if not attempt.run.forgotten:
             return claimed

@@ -23,7 +23,7 @@ from relay.program.json_output import print_json
 from relay.program.text_table import Column, laid_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
@@ -107,7 +107,9 @@ def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     if not found.facts.ledger:
         yield operate_status.without_ledger(found.facts)
     if found.tables:
-        yield from laid_out(_TABLE, [list(_table(row)) for row in found.tables], width)
+        columns, cells = zip(*_TABLE, strict=True)
+        rows = [[cell(row) for cell in cells] for row in found.tables]
+        yield from laid_out(columns, rows, width)
     if found.positions:
         yield _positions(found.positions)
     waiting = [*found.facts.parked, *found.facts.aside]
@@ -118,35 +120,25 @@ def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
         yield f"and {len(waiting) - 10:,} more: loader parked ls"
 
 
-_TABLE = (
-    Column("table", right=False),
-    Column("sealed"),
-    Column("claimed"),
-    Column("loaded"),
-    Column("aside"),
-    Column("parked"),
-    Column("discarded"),
-    Column("dead", optional=1),
-    Column("oldest waiting", right=False),
-    Column("for"),
-)
-
-
-def _table(row: LoaderTableRow) -> Iterator[str]:
-    yield row.table
-    yield _blocks(row.sealed_blocks, row.sealed_rows)
-    yield f"{row.claimed_blocks:,}"
-    yield _blocks(row.loaded_blocks, row.loaded_rows)
-    yield f"{row.aside_blocks:,}"
-    yield _blocks(row.parked_blocks, row.parked_rows)
-    yield f"{row.discarded_blocks:,}"
-    yield f"{row.dead_blocks:,}"
-    yield row.oldest
-    yield "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s"
-
-
 def _blocks(blocks: int, rows: int) -> str:
     return f"{blocks:,} ({rows:,} rows)"
+
+
+_TABLE: tuple[tuple[Column, Callable[[LoaderTableRow], str]], ...] = (
+    (Column("table", right=False), lambda row: row.table),
+    (Column("sealed"), lambda row: _blocks(row.sealed_blocks, row.sealed_rows)),
+    (Column("claimed"), lambda row: f"{row.claimed_blocks:,}"),
+    (Column("loaded"), lambda row: _blocks(row.loaded_blocks, row.loaded_rows)),
+    (Column("aside"), lambda row: f"{row.aside_blocks:,}"),
+    (Column("parked"), lambda row: _blocks(row.parked_blocks, row.parked_rows)),
+    (Column("discarded"), lambda row: f"{row.discarded_blocks:,}"),
+    (Column("dead", optional=1), lambda row: f"{row.dead_blocks:,}"),
+    (Column("oldest waiting", right=False), lambda row: row.oldest),
+    (
+        Column("for"),
+        lambda row: "" if row.oldest_seconds is None else f"{row.oldest_seconds:,.1f} s",
+    ),
+)
 
 
 def _positions(rows: tuple[PositionRow, ...]) -> Table:
