@@ -33,17 +33,11 @@ from relay.schema.types.variant import NullableTuple, Variant, holds_null
 def fitted(
     made: pa.RecordBatch, block: pa.RecordBatch, columns: Mapping[str, str], stamp: str
 ) -> pa.RecordBatch:
-    """Return the rows for the INSERT.
+    """Return for the INSERT what a transform made of a block's rows.
 
     A column that the block has in the same Arrow type keeps its meaning. Any other is the
     table's of that name, in the form that the document `messages` shows for blocks; it is cast
-    where Arrow can without loss.
-
-    Args:
-        made: by the transform.
-        block: its rows before.
-        columns: of the table, name to type.
-        stamp: the block-id column, which the loader fills.
+    where Arrow can without loss. `stamp` is the block-id column, which the loader fills.
 
     Raises:
         CannotTransform: a column is not the table's, of another type, or a value does not fit.

@@ -67,14 +67,8 @@ def settings(blocks: Sequence[Block], claim: str, rows: int, token: int) -> dict
     """Return the INSERT's settings, each with its reason; a server gets only those it knows.
 
     A setting that is sent with the statement wins over the user's profile, and means the same on
-    every version.
-
-    Args:
-        blocks: to insert.
-        claim: under which.
-        rows: of all blocks.
-        token: which of the block's own tokens the claim says; 0: a token of the claim's, under
-            which no other attempt repeats it.
+    every version. `token` is which of the block's own tokens the claim says; 0: a token of the
+    claim's, under which no other attempt repeats it.
     """
     first = blocks[0].id
     return {
@@ -288,20 +282,12 @@ def insert(  # noqa: PLR0913 - the statement needs them all
     limit: int | None,
     token: int,
 ) -> plan.Answer:
-    """Insert the blocks once; return loader.core.plan's answer, for each of them.
+    """Insert blocks of one table once; return loader.core.plan's answer for each of them.
 
-    Where the server took the statement, that is a plan.Wrote of all of them.
-
-    Args:
-        client: of the server that has the table.
-        ledger: that says whose the blocks are.
-        blocks: of one table, under one claim.
-        batch: their rows; of several blocks with a column `stamp`, the id of each row's.
-        claim: this attempt's.
-        target: the table as it was before the claim.
-        stamp: name of the block-id column; of several blocks, the table has it.
-        limit: of the insert counter; None: any. Of a single block only.
-        token: as of `settings`; 0 for several blocks.
+    Where the server took the statement, that is a plan.Wrote of all of them. Rows of several blocks
+    have a column `stamp` with the id of each row's block, and so has the table. `target` is the
+    table as it was before the claim; `limit`, for a single block only, is of its insert counter;
+    `token`, as in `settings`, is 0 for several blocks.
 
     Raises:
         Refused: the server no longer accepts this user.

@@ -87,19 +87,17 @@ class NoScratch(Exception):
 def engine_of(engine: str, engine_full: str) -> str:
     """Return the engine clause of a table on one server that judges rows as the table does.
 
-    Args:
-        engine: system.tables.engine.
-        engine_full: system.tables.engine_full.
+    `engine` and `engine_full`: of the table in system.tables.
     """
     if not engine.endswith("MergeTree"):
         return "Null"  # CHECKs and DEFAULTs are judged before the engine gets the rows
     clauses, _, kept = engine_full.partition(" SETTINGS ")
     alone = _REPLICATED.sub(r"\1\2", clauses)
-    found = {one.partition(" = ")[0]: one for one in map(str.strip, split_items(kept))}
+    by_name = {item.partition(" = ")[0]: item for item in map(str.strip, split_items(kept))}
     left_out = _OVERRULED | _OWN_DISK
-    if "table_disk" in found:
+    if "table_disk" in by_name:
         left_out |= {"storage_policy"}  # else it stays: a TTL may move parts to its volumes
-    others = (one for name, one in found.items() if name not in left_out)
+    others = (item for name, item in by_name.items() if name not in left_out)
     return f"{alone} SETTINGS {', '.join(filter(None, [*others, *_ROOM]))}"
 
 

@@ -23,22 +23,12 @@ from relay.records_pb2 import Block, Commit
 R = TypeVar("R", Block, Commit)
 
 
-class _EpochOfTable(click.ParamType[tuple[str, int]]):
-    """A table and an epoch: `database.table=7`."""
-
-    name = "table=epoch"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """Return both; a table's name may have the sign in it, too."""
-        table, sign, epoch = value.rpartition("=")
-        if not sign or not epoch.isdecimal():
-            self.fail(f"{value!r} is not TABLE=EPOCH", param, ctx)
-        return table, int(epoch)
-
-
-EPOCH_OF_TABLE = _EpochOfTable()
+def _table_and_epoch(text: str) -> tuple[str, int]:
+    """Parse `database.table=7`; a table's name may have the sign in it, too."""
+    table, sign, epoch = text.rpartition("=")
+    if not sign or not epoch.isdecimal():
+        raise click.BadParameter(f"{text!r} is not TABLE=EPOCH")
+    return table, int(epoch)
 
 
 @click.command(cls=ConfiguredCommand, hidden=True)
@@ -57,7 +47,7 @@ EPOCH_OF_TABLE = _EpochOfTable()
 @click.option(
     "--first-epoch",
     "first_epochs",
-    type=EPOCH_OF_TABLE,
+    type=_table_and_epoch,
     multiple=True,
     metavar="TABLE=EPOCH",
     help="Superseded blocks of this table, of this epoch or later, may be missing from FILE: their "
@@ -122,7 +112,7 @@ def _record(kind: type[R], whose: str, text: str) -> R:
         raise ConfigError(
             f"not {whose} journal record in base64: {text[:60]!r}",
             "pass the lines that `relay rewind` wrote, unchanged",
-        ) from (error)
+        ) from error
 
 
 def _foreign(message: str) -> ConfigError:

@@ -53,9 +53,7 @@ def concerns(commit: Commit, table: str) -> bool:
 def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
     """Return the table's blocks that no rewind has replaced, in order of the records.
 
-    Args:
-        records: partition and record, each partition's in the journal's order.
-        table: as database.table.
+    The records come with their partition, each partition's in the journal's order.
     """
     settled: defaultdict[int, list[Block]] = defaultdict(list)  # of a source log that is gone
     found: defaultdict[int, list[Block]] = defaultdict(list)
@@ -65,7 +63,7 @@ def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
         for start in commit.rewind.starts:
             if start.table == table:
                 blocks = found[partition]
-                blocks[:] = [one for one in blocks if one.first_source_offset < start.offset]
+                blocks[:] = [b for b in blocks if b.first_source_offset < start.offset]
         found[partition] += [block for block in commit.blocks if block.table == table]
     partitions = sorted({*settled, *found})
     return [block for p in partitions for block in [*settled[p], *found[p]]]
@@ -80,9 +78,7 @@ def newest(blocks: Sequence[Block]) -> Block | None:
 def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:
     """Return the blocks by neighbours in Kafka, each group of about so many bytes at most.
 
-    Args:
-        blocks: in any order.
-        row_bytes: of a group, as producers sent the rows; a larger block is one by itself.
+    Bytes are those of the rows as producers sent them; a larger block is a group by itself.
     """
     made: list[list[Block]] = []
     size = 0

@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 
 
 class LoaderGauges(Collector):
-    """Show the present state of one loader.
-
-    Args:
-        info: values of the labels of `loader_info`.
-        recorder: what happened last.
-        latest: the latest look; None before the first.
-        checks: as /healthz and /readyz say them now.
-        now_ms: Unix milliseconds.
-    """
+    """Show the present state of one loader; `info` has the values of `loader_info`'s labels."""
 
     def __init__(
         self,

@@ -77,12 +77,8 @@ def seen_since(
 ) -> dict[int, float]:
     """Return since when each partition's oldest waiting block is seen to wait, monotonic seconds.
 
-    What was seen the last time keeps its time: wall clocks may be set meanwhile.
-
-    Args:
-        before: the look before; None: this is the first.
-        sealed_ms: by partition, when the block that waits now was sealed.
-        now: monotonic seconds.
+    What was seen the last time, at the look `before`, keeps its time: wall clocks may be set
+    meanwhile. `sealed_ms` says when the block that waits now was sealed.
     """
     if before is None:
         return dict.fromkeys(sealed_ms, now)

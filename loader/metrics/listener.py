@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 
 class QueryListener(StreamingQueryListener):
-    """Pass events on to one observer; the method names are Spark's.
+    """Pass on the events of one query, by its name: Spark reports all queries to every listener.
 
-    Args:
-        observer: gets the events.
-        query: its name; Spark reports all queries to every listener.
+    The method names are Spark's.
     """
 
     def __init__(self, observer: LoaderObserver, query: str) -> None:

@@ -85,11 +85,8 @@ class Conditions:
 def conditions(journal: str, noted: Noted, retained: Retained, gone: Sequence[str]) -> Conditions:
     """Return what may be removed.
 
-    Args:
-        journal: topic id of the app's journal now.
-        noted: by the ledger.
-        retained: by the journal.
-        gone: topic ids of deleted journals, as the person named them.
+    `journal` is the topic id of the app's journal now, and `gone` are those of deleted journals, as
+    the person named them.
     """
     older = (
         f"(block = {literal(block)} AND attempt < {attempt})"
@@ -229,13 +226,8 @@ def removals(
 
     A claim is written at most a day after the look at the ledger that it is based on
     (loader.spark.known_blocks). So of a block that was settled before the cutoff, which is two days
-    ago at least, no claim comes any more.
-
-    Args:
-        app: whose rows they are.
-        found: what may be removed.
-        but: ids of blocks that stay all the same, for each of `found.before`.
-        cutoff: Unix seconds; entries of a later time stay.
+    ago at least, no claim comes any more. `but` are ids of blocks that stay all the same, for each
+    of `found.before`; entries of a later time than the cutoff, in Unix seconds, stay.
     """
     parts = [
         f"({before} AND at < {_time(cutoff)}{left})"

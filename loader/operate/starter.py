@@ -21,11 +21,8 @@ def end_with_starter(descriptor: int) -> None:
     Nothing is tidied up: what this process does can be repeated after it was killed anywhere, and
     what it would do next is no longer asked for.
 
-    Args:
-        descriptor: of the pipe's end that is read.
-
     Raises:
-        ConfigError: it is no pipe.
+        ConfigError: the descriptor is of no pipe.
     """
     try:
         pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)

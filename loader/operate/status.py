@@ -145,9 +145,7 @@ def _positions(facts: LoaderFacts) -> Iterable[PositionRow]:
 def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     """Return offsets by partition from a file of Spark's offset log; None: another journal's.
 
-    Args:
-        text: version, metadata and the source's offsets, one a line.
-        journal: the topic id.
+    The file has version, metadata and the source's offsets, one a line.
     """
     try:
         found = json.loads(text.splitlines()[-1])

@@ -98,12 +98,7 @@ class Rewound:
         return first <= name.epoch < self.record.epoch and name.first_offset >= start
 
     def rows(self, table: str, stamp: str) -> str:
-        """Return the condition in SQL that a row of the table is of such a block; empty: none is.
-
-        Args:
-            table: `database.table`.
-            stamp: the block-id column.
-        """
+        """Return the SQL condition that a row of the table is of such a block; empty: none is."""
         if table not in self.first_epochs or table not in self.starts:
             return ""
         record, column = self.record, quoted(stamp)

@@ -24,8 +24,7 @@ _SILENT = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 def place(size: int | str = "*") -> Path:
     """Return where the archive of this environment's Spark and this machine's Java lies.
 
-    Args:
-        size: in bytes, a part of the name; by default a pattern that fits any.
+    Its size in bytes is a part of the name; by default a pattern that fits any.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.

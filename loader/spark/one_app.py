@@ -45,13 +45,8 @@ _RAISED = re.compile(
 class Load:
     """Load the blocks of one app.
 
-    Args:
-        settings: of the app.
-        say: prints a line for people.
-        listen: HOST:PORT of metrics and health; None: they are not served.
-        beside: how many loads share the Spark session, this one included.
-        turn: as of loader.spark.query_start.start_in_turn.
-        lost: a person says that the ledger was lost.
+    Metrics and health are served at `listen`, HOST:PORT. `beside` and `turn`: as of
+    loader.spark.job.Job. With `lost` a person says that the ledger was lost.
     """
 
     def __init__(
@@ -85,10 +80,7 @@ class Load:
     def run(self, engine: Callable[[], SparkSession], checkpoint: str, *, once: bool) -> None:
         """Load until stopped; with `once`, until what is sealed now is settled.
 
-        Args:
-            engine: gives Spark's session, once the servers have answered.
-            checkpoint: directory of the query's.
-            once: end then.
+        Spark's session is asked for once the servers have answered.
 
         Raises:
             RelayError: as ledger, journal or a batch raised it, or another loader has this

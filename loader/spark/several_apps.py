@@ -46,17 +46,10 @@ def load(
     once: bool,
     json_log: bool,
 ) -> int:
-    """Load all of them until SIGTERM or SIGINT, or until all have ended.
+    """Load all of them until SIGTERM or SIGINT, or until all have ended; return the worst status.
 
-    Args:
-        pipelines: at least one.
-        master: Spark's, instead of loader.master.
-        listen: HOST:PORT where the first serves metrics and health, the others behind it.
-        once: load what is sealed now, then end; none is begun again.
-        json_log: Spark's own lines as JSON.
-
-    Returns:
-        The worst of the statuses at the end, 0 if all is well.
+    The first serves metrics and health at `listen`, HOST:PORT, the others behind it. With `once`
+    none is begun again.
     """
     stop = threading.Event()
 

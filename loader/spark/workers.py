@@ -82,12 +82,8 @@ def shares(blocks: int, workers: int, size: int = 0) -> int:
     """Return into how many tasks to divide the blocks: a multiple of the workers.
 
     Small blocks are claimed together, as many as one statement takes. Of large ones a task has
-    few, and each worker several tasks, because they do not take equally long.
-
-    Args:
-        blocks: at least one.
-        workers: that take tasks side by side.
-        size: of all blocks' rows, in bytes (loader.core.block_size).
+    few, and each worker several tasks, because they do not take equally long. `size` is of all
+    blocks' rows, in bytes (loader.core.block_size).
     """
     from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
 
@@ -99,12 +95,8 @@ def inserts_at_once(blocks: int, tasks: int, size: int) -> int:
     """Return how many INSERTs a task sends at once, and so how many tasks' work it does.
 
     Each task looks at its tables, claims and marks, which costs ClickHouse as much as three INSERTs
-    of small blocks. Of those, one process sends as fast as two.
-
-    Args:
-        blocks: of the micro-batch.
-        tasks: that it would have with one INSERT at a time.
-        size: of all blocks' rows, in bytes (loader.core.block_size).
+    of small blocks. Of those, one process sends as fast as two. `tasks` are those that the
+    micro-batch would have with one INSERT at a time; `size`: as of `shares`.
     """
     from loader.blocks.worker import TOGETHER  # noqa: PLC0415 - heavy, see above
 
