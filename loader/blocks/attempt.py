@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
 
+REFUSED = "refused"
+"""The outcome where ClickHouse denies its user the work; the reason is the error as printed."""
+
+
 @dataclass(slots=True)
 class AttemptFigures:
     """What one attempt at one block cost: plain numbers, as they travel through Spark.
@@ -49,7 +53,7 @@ class AttemptFigures:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one attempt at a block ended: in a settled state of loader.core.plan, or in "retry".
+    """How an attempt at a block ended: in a settled state of loader.core.plan, "retry" or REFUSED.
 
     `about`: of relay.clickhouse.errors, where ClickHouse answered its own statement with an error.
     `left_out`: messages of a loaded block that are not in the table, and wait for a person.

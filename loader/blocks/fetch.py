@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from loader.blocks.read_ahead import BETWEEN, after, chunk_at, together
+from loader.blocks.block_order import BETWEEN, after, chunk_at, together
 from loader.clickhouse.client import TableRefused
 from relay.blocks import chunks, placement
 from relay.config import kafka_clients
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from loader.blocks.read_ahead import ChunkAt, Place
+    from loader.blocks.block_order import ChunkAt, Place
     from relay.config.settings import Kafka
     from relay.records_pb2 import Block
 

@@ -22,12 +22,12 @@ from loader.blocks.attempt import (
     outcome,
     retry,
 )
+from loader.blocks.block_order import front, near
 from loader.blocks.dead_letters import DeadLetterWriter
 from loader.blocks.fetch import Fetcher
 from loader.blocks.insert_groups import Inserter
 from loader.blocks.isolation import ASKED_TO_END, Isolator
 from loader.blocks.made_rows import Maker
-from loader.blocks.table_runs import front, near
 from loader.clickhouse.client import TableRefused, connect
 from loader.clickhouse.ledger import Claimed, Ledger
 from loader.clickhouse.replica_lag import lag

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loader.blocks.table_runs import near
+from loader.blocks.block_order import near
 from relay.blocks import placement
 from relay.blocks.journal import renames_offsets
 from relay.records_pb2 import Block, Commit

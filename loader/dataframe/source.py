@@ -23,8 +23,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from loader.blocks.block_order import AT_ONCE
 from loader.blocks.fetch import Damaged, Fetcher
-from loader.blocks.read_ahead import AT_ONCE
 from loader.clickhouse.client import one_line
 from loader.dataframe.options import ReadOptions, parse_options
 from loader.dataframe.selection import concerns, groups, live, newest

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 
+from loader.blocks.attempt import REFUSED
 from loader.core.plan import ASIDE, DEAD, DISCARDED, LOADED, PARKED
 from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import RECORDED
@@ -23,9 +24,6 @@ from relay.program.metric import Bounded, made
 if TYPE_CHECKING:
     from loader.blocks.attempt import Outcome
     from relay.records_pb2 import Block
-
-REFUSED = "refused"
-"""loader.spark.workers.REFUSED, which imports Spark."""
 
 
 class LoaderRecorder(LoaderObserver):

@@ -15,10 +15,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from loader.blocks.attempt import REFUSED
 from loader.core.plan import ASIDE, LOADED, PARKED
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.known_blocks import BatchBlocks, KnownBlocks
-from loader.spark.workers import REFUSED, attempt
+from loader.spark.workers import attempt
 from relay.errors import Refused, Unavailable
 from relay.program.waiting import pauses
 

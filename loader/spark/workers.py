@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from relay.config.settings import Settings
     from relay.records_pb2 import Block
 
-REFUSED = "refused"
-"""The outcome where ClickHouse denies its user the work; the reason is the error as printed."""
 TASK_BYTES = 128 << 20
 """Of a task's rows (loader.core.block_size)."""
 AT_ONCE = 2
@@ -57,7 +55,7 @@ def attempt(
     Spark's slots are shared among `beside` apps: with more tasks than its share, one whose server
     is away would hold up the others. `new` and `until`: as loader.blocks.worker.Worker.load.
     """
-    from loader.blocks.table_runs import near, pieces  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.block_order import near, pieces  # noqa: PLC0415 - heavy, see above
     from loader.core.block_size import rows_size  # noqa: PLC0415
 
     ordered = near(blocks)
@@ -126,13 +124,10 @@ def _attempt(
     until: int = 0,
     at_once: int = 1,
 ) -> list[Outcome]:
-    from loader.blocks.attempt import Outcome  # noqa: PLC0415 - heavy, see above
+    from loader.blocks.attempt import REFUSED, Outcome, retry  # noqa: PLC0415 - heavy, see above
     from loader.blocks.worker import Worker  # noqa: PLC0415
     from relay.clickhouse.errors import About  # noqa: PLC0415
     from relay.errors import Refused, Unavailable  # noqa: PLC0415
-
-    def all_of(outcome: str, reason: str) -> list[Outcome]:
-        return [Outcome(block.id, outcome, block.rows, reason) for block in blocks]
 
     try:
         if settings.app not in _workers:
@@ -140,9 +135,9 @@ def _attempt(
             keep()
         outcomes = _workers[settings.app].load(blocks, new, until=until, at_once=at_once)
     except Unavailable as error:
-        return all_of("retry", error.message)
+        return retry(blocks, error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
-        return all_of(REFUSED, str(error))
+        return [Outcome(block.id, REFUSED, block.rows, str(error)) for block in blocks]
     if any(one.about == About.CONNECTION for one in outcomes):
         _workers.pop(settings.app).close()  # the next one asks the server what it knows
     return outcomes

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
+from loader.blocks.attempt import REFUSED
 from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.spark import workers
@@ -82,7 +83,7 @@ def test_the_driver_hears_of_it_without_a_traceback(
 
     (one,) = workers._attempt(journal.settings(), blocks, (), 0)
 
-    assert one.outcome == workers.REFUSED
+    assert one.outcome == REFUSED
     told = Refused.printed(one.reason)
     assert "Authentication failed" in told.message
     assert "rights" in told.next_step

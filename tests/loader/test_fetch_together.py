@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from loader.blocks import fetch, read_ahead
+from loader.blocks import block_order, fetch
+from loader.blocks.block_order import together
 from loader.blocks.fetch import Damaged, Fetcher
-from loader.blocks.read_ahead import together
 from relay.blocks import chunks
 from relay.config.settings import Kafka
 from relay.records_pb2 import Block
@@ -183,7 +183,7 @@ def test_one_that_does_not_come_holds_up_no_other(
 def test_after_small_blocks_a_large_one_is_read_and_the_next_small_ones_behind_it(
     monkeypatch: pytest.MonkeyPatch, blocks: list[Block]
 ) -> None:
-    blocks[2].row_bytes = read_ahead.AT_ONCE_BYTES
+    blocks[2].row_bytes = block_order.AT_ONCE_BYTES
     blocks[3].partition = 3
     blocks.append(sealed(4, 0, values(4)))
     one, reader, _ = fetcher(monkeypatch, blocks)
@@ -245,17 +245,17 @@ def test_control_anothers_chunks_are_noticed(
 def test_large_blocks_are_read_alone_and_the_nearest_of_each_partition_count() -> None:
     """What is held for later is bounded, in bytes and in number."""
     small = [sealed(n % 200, 10 * n, values(n, 1)) for n in range(400)]
-    large = [sealed(n, 0, values(n, 1), row_bytes=read_ahead.AT_ONCE_BYTES) for n in range(3)]
+    large = [sealed(n, 0, values(n, 1), row_bytes=block_order.AT_ONCE_BYTES) for n in range(3)]
 
-    near = sealed(3, 31 + read_ahead.BETWEEN, values(3, 1))
+    near = sealed(3, 31 + block_order.BETWEEN, values(3, 1))
     assert together(large[0], large[1:]) == {(TOPIC, 0): range(1)}
     assert together(small[0], [large[1]]) == {(TOPIC, 0): range(1)}
     assert together(small[3], [small[203], small[4]]) == {
         (TOPIC, 3): range(30, 31),
         (TOPIC, 4): range(40, 41),
     }
-    assert together(small[3], [near]) == {(TOPIC, 3): range(30, 32 + read_ahead.BETWEEN)}
-    assert len(together(small[0], small[1:])) == read_ahead.AT_ONCE
+    assert together(small[3], [near]) == {(TOPIC, 3): range(30, 32 + block_order.BETWEEN)}
+    assert len(together(small[0], small[1:])) == block_order.AT_ONCE
 
 
 def sharing() -> list[Block]:
@@ -360,5 +360,5 @@ def test_chunks_are_counted_not_the_blocks_that_share_them() -> None:
     [block, *ahead] = sharing()
     other = sealed(1, 90, values(0))
     assert together(block, [other]) == {(TOPIC, 0): range(40, 41), (TOPIC, 1): range(90, 92)}
-    assert list(read_ahead.of_other_chunks(block, [*ahead, other, other])) == [other]
-    assert read_ahead.after(block, [*ahead, other, *ahead]) == [other, *ahead]
+    assert list(block_order.of_other_chunks(block, [*ahead, other, other])) == [other]
+    assert block_order.after(block, [*ahead, other, *ahead]) == [other, *ahead]

@@ -8,7 +8,7 @@ import gc
 import pytest
 from pyspark import daemon
 
-from loader.blocks.table_runs import ONE_INSERT_BYTES, front, pieces
+from loader.blocks.block_order import ONE_INSERT_BYTES, front, pieces
 from loader.blocks.worker import TOGETHER
 from loader.core.block_size import rows_size
 from loader.spark.workers import (
