@@ -58,16 +58,16 @@ def list_parked(config_file: Path, *, as_json: bool) -> None:
     """
     ledger = ledger_of(settings_of(config_file))
     waiting = ledger.waiting() if ledger.exists() else []
-    for one in waiting:
+    for entry in waiting:
         if as_json:
-            print_json(status.parked_as_json(one))
+            print_json(status.parked_as_json(entry))
             continue
-        since = datetime.fromtimestamp(one.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        claimed = "  (claimed)" if one.claimed and not one.aside else ""
-        aside = f"set aside, {status.tried(one)}: " if one.aside else ""
-        aside += "to become dead letters: " if one.block.to_dead_letters else ""
-        said = f"{since} UTC  {aside}{one.reason}{claimed}"
-        click.echo(f"{one.block.id}  {one.block.rows:,} rows  {said}")
+        since = datetime.fromtimestamp(entry.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        claimed = "  (claimed)" if entry.claimed and not entry.aside else ""
+        aside = f"set aside, {status.tried(entry)}: " if entry.aside else ""
+        aside += "to become dead letters: " if entry.block.to_dead_letters else ""
+        said = f"{since} UTC  {aside}{entry.reason}{claimed}"
+        click.echo(f"{entry.block.id}  {entry.block.rows:,} rows  {said}")
     if not waiting:
         click.echo("no parked blocks", err=True)
 
@@ -205,9 +205,9 @@ def _preview(
 def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
     """Return which messages a --dead of these blocks would make dead letters."""
     for block in blocks.values():
-        for one in block.left_out:
-            place = f"{block.source_topic} {block.partition}:{one.offset}"
-            yield f"would become a dead letter: {place}, of {block.table}: {one.reason}"
+        for message in block.left_out:
+            place = f"{block.source_topic} {block.partition}:{message.offset}"
+            yield f"would become a dead letter: {place}, of {block.table}: {message.reason}"
     yield NOTHING_DONE if blocks else NO_SUCH_BLOCK
 
 

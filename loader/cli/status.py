@@ -113,9 +113,9 @@ def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
     if found.positions:
         yield _positions(found.positions)
     waiting = [*found.facts.parked, *found.facts.aside]
-    for one in waiting[:10]:
-        state = f"set aside, {operate_status.tried(one)}," if one.aside else "parked"
-        yield f"{state} {escape(one.block.id)}  {one.block.rows:,} rows  {escape(one.reason)}"
+    for entry in waiting[:10]:
+        state = f"set aside, {operate_status.tried(entry)}," if entry.aside else "parked"
+        yield f"{state} {escape(entry.block.id)}  {entry.block.rows:,} rows  {escape(entry.reason)}"
     if len(waiting) > 10:
         yield f"and {len(waiting) - 10:,} more: loader parked ls"
 

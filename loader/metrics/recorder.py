@@ -76,8 +76,8 @@ class LoaderRecorder(LoaderObserver):
         """Count what the workers attempted."""
         self._note_answer()
         self._m["loader_round_seconds"].observe(seconds)
-        for one in outcomes:
-            self.open_blocks -= self._attempt(one, blocks[one.block])
+        for result in outcomes:
+            self.open_blocks -= self._attempt(result, blocks[result.block])
 
     def aside(self, block: Block) -> None:
         """Count a block that was set aside."""
@@ -86,12 +86,12 @@ class LoaderRecorder(LoaderObserver):
 
     def tried_again(self, outcomes: Sequence[Outcome], blocks: Mapping[str, Block]) -> None:
         """Count what the driver's own worker tried again."""
-        for one in outcomes:
-            self._attempt(one, blocks[one.block])
+        for result in outcomes:
+            self._attempt(result, blocks[result.block])
 
-    def _attempt(self, one: Outcome, block: Block) -> bool:
+    def _attempt(self, result: Outcome, block: Block) -> bool:
         """Count one attempt; return whether the block is settled."""
-        m, figures = self._m, one.figures
+        m, figures = self._m, result.figures
         m["loader_attempts_total"].inc()
         m["loader_inserts_total"].inc(figures.inserts)
         m["loader_insert_failures_total"].inc(figures.failures)
@@ -102,29 +102,29 @@ class LoaderRecorder(LoaderObserver):
         if figures.fetch_seconds:
             m["loader_fetch_seconds"].observe(figures.fetch_seconds)
         table = self._table(block.table)
-        if one.outcome == LOADED:
-            self._count_loaded(one, block, table)
-        elif one.outcome == PARKED:
+        if result.outcome == LOADED:
+            self._count_loaded(result, block, table)
+        elif result.outcome == PARKED:
             m["loader_blocks_parked_total"].labels(table).inc()
-        elif one.outcome == DISCARDED:
+        elif result.outcome == DISCARDED:
             m["loader_blocks_discarded_total"].labels(table).inc()
-        elif one.outcome == DEAD:
+        elif result.outcome == DEAD:
             m["loader_blocks_dead_total"].labels(table).inc()
             m["loader_dead_letters_total"].labels(table).inc(len(block.left_out))
-        elif one.outcome == REFUSED:
+        elif result.outcome == REFUSED:
             m["loader_refusals_total"].inc()
-        elif one.outcome != ASIDE:
-            m["loader_retries_total"].labels(why(one.cause, one.reason)).inc()
+        elif result.outcome != ASIDE:
+            m["loader_retries_total"].labels(why(result.cause, result.reason)).inc()
             return False
         return True
 
-    def _count_loaded(self, one: Outcome, block: Block, table: str) -> None:
+    def _count_loaded(self, result: Outcome, block: Block, table: str) -> None:
         m = self._m
         m["loader_blocks_loaded_total"].labels(table).inc()
-        m["loader_rows_loaded_total"].labels(table).inc(one.rows)
+        m["loader_rows_loaded_total"].labels(table).inc(result.rows)
         m["loader_row_bytes_loaded_total"].labels(table).inc(block.row_bytes)
-        self._rows += one.rows
-        if queryable_ms := one.figures.queryable_ms:
+        self._rows += result.rows
+        if queryable_ms := result.figures.queryable_ms:
             for name, since_ms in (
                 ("loader_queryable_seconds", block.first_timestamp_ms),
                 ("loader_sealed_to_queryable_seconds", block.sealed_at_ms),

@@ -106,26 +106,29 @@ def chosen(
     return {name: block for name, block in blocks.items() if not (dead and name in whole)}
 
 
-def _is_busy(one: Outcome, human: Human) -> bool:
-    """Whether somebody else is at the block: a loader that sets it aside again is."""
-    return (one.outcome == "retry" and not one.about) or (one.outcome == ASIDE and human != "retry")
+def _is_busy(result: Outcome, human: Human) -> bool:
+    """Return whether somebody else is at the block: a loader that sets it aside again is."""
+    if result.outcome == "retry":
+        return not result.about
+    return result.outcome == ASIDE and human != "retry"
 
 
-def _outcome(ledger: Ledger, one: Outcome, block: Block) -> tuple[str, str, str]:
-    """The outcome; a block that its table refuses goes to those that a loader tries again."""
-    refused = stands_aside(one.about, 1, 0, others_loaded=False) or one.about == About.TABLE_NOW
-    if one.outcome == "retry" and refused:
-        others = set_aside(ledger, [Aside(block, one.reason, one.about)])
-        return one.block, others.get(block.id, ASIDE), one.reason
-    without = f"without {several(one.left_out, 'message')} that the table refuses"
-    reasons = one.reason, f"{without} ({one.block}{LEFT_OUT})" if one.left_out else ""
-    return one.block, one.outcome, "; ".join(filter(None, reasons))
+def _outcome(ledger: Ledger, result: Outcome, block: Block) -> tuple[str, str, str]:
+    """Return the outcome; set aside a block that its table refuses, for a loader to try again."""
+    refused = stands_aside(result.about, 1, 0, others_loaded=False)
+    refused |= result.about == About.TABLE_NOW
+    if result.outcome == "retry" and refused:
+        others = set_aside(ledger, [Aside(block, result.reason, result.about)])
+        return result.block, others.get(block.id, ASIDE), result.reason
+    without = f"without {several(result.left_out, 'message')} that the table refuses"
+    reasons = result.reason, f"{without} ({result.block}{LEFT_OUT})" if result.left_out else ""
+    return result.block, result.outcome, "; ".join(filter(None, reasons))
 
 
-def _parked_rest(ledger: Ledger, one: Outcome, block: Block) -> Iterator[tuple[str, str, str]]:
-    """The block of the messages that were left out of a loaded one, if it waits for a person."""
-    if one.left_out:
-        rest = Block(id=f"{one.block}{LEFT_OUT}", table=block.table)
+def _parked_rest(ledger: Ledger, result: Outcome, block: Block) -> Iterator[tuple[str, str, str]]:
+    """Yield the block of messages left out of a loaded one, if it waits for a person."""
+    if result.left_out:
+        rest = Block(id=f"{result.block}{LEFT_OUT}", table=block.table)
         last = settled(ledger.entries([rest]).get(rest.id, ()))
         if last is not None and last.state == PARKED:
             yield rest.id, last.state, last.reason

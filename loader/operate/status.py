@@ -179,28 +179,28 @@ def as_json(status: LoaderStatus) -> dict[str, Any]:
         "ledger": facts.ledger,
         "tables": [asdict(row) for row in status.tables],
         "positions": [asdict(row) for row in status.positions],
-        "parked": [parked_as_json(one) for one in facts.parked],
-        "aside": [parked_as_json(one) for one in facts.aside],
+        "parked": [parked_as_json(parked) for parked in facts.parked],
+        "aside": [parked_as_json(parked) for parked in facts.aside],
     }
 
 
-def parked_as_json(one: ParkedEntry) -> dict[str, Any]:
+def parked_as_json(parked: ParkedEntry) -> dict[str, Any]:
     """Return a block that is parked or set aside, for programs; times are Unix milliseconds."""
     return {
-        "id": one.block.id,
-        "table": one.block.table,
-        "rows": one.block.rows,
-        "reason": one.reason,
-        "since_ms": one.since_ms,
-        "claimed": one.claimed,
-        "aside": one.aside,
-        "to_dead_letters": one.block.to_dead_letters,
-        "tries": one.tries,
-        "last_ms": one.last_ms,
+        "id": parked.block.id,
+        "table": parked.block.table,
+        "rows": parked.block.rows,
+        "reason": parked.reason,
+        "since_ms": parked.since_ms,
+        "claimed": parked.claimed,
+        "aside": parked.aside,
+        "to_dead_letters": parked.block.to_dead_letters,
+        "tries": parked.tries,
+        "last_ms": parked.last_ms,
     }
 
 
-def tried(one: ParkedEntry) -> str:
+def tried(parked: ParkedEntry) -> str:
     """Return how often a block was set aside, and when last, for people."""
-    last = datetime.fromtimestamp(one.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{one.tries} {'try' if one.tries == 1 else 'tries'}, the last at {last} UTC"
+    last = datetime.fromtimestamp(parked.last_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{parked.tries} {'try' if parked.tries == 1 else 'tries'}, the last at {last} UTC"

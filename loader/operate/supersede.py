@@ -194,7 +194,7 @@ def _settle(
     open_, deadline = list(blocks), time.monotonic() + seconds
     while open_:
         check()
-        outcomes = {one.block: one for one in worker.load(open_, (), "discard", why)}
+        outcomes = {result.block: result for result in worker.load(open_, (), "discard", why)}
         open_ = [block for block in open_ if outcomes[block.id].outcome not in FINAL]
         if not open_:
             return

@@ -95,8 +95,8 @@ def remove(api: Api, namespace: str, pod: str) -> list[str]:
 def owned(listed: Iterable[Mapping[str, Any]], owner: str) -> list[str]:
     """Return the names of objects that belong to the pod of this uid and still exist."""
     return [
-        one["metadata"]["name"]
-        for one in listed
-        if "deletionTimestamp" not in one["metadata"]
-        and any(of["uid"] == owner for of in one["metadata"].get("ownerReferences", ()))
+        item["metadata"]["name"]
+        for item in listed
+        if "deletionTimestamp" not in item["metadata"]
+        and any(of["uid"] == owner for of in item["metadata"].get("ownerReferences", ()))
     ]

@@ -183,25 +183,25 @@ class Settling:
                     del open_[block]
                     self._count["known"] += 1
 
-    def _is_done(self, one: Outcome, open_: dict[str, Block]) -> bool:
+    def _is_done(self, result: Outcome, open_: dict[str, Block]) -> bool:
         """Record one block's outcome; return whether it settles the block."""
-        if one.outcome == REFUSED:
-            raise Refused.printed(one.reason)
-        if one.outcome == "retry":
+        if result.outcome == REFUSED:
+            raise Refused.printed(result.reason)
+        if result.outcome == "retry":
             first = _Failing(self._round, time.monotonic())
-            failing = self._failing.setdefault(one.block, first)
+            failing = self._failing.setdefault(result.block, first)
             failing.tries += 1
-            failing.about = one.about or failing.about
+            failing.about = result.about or failing.about
             return False
-        table = open_.pop(one.block).table
-        self._count[one.outcome] += 1
-        if one.outcome == LOADED:
-            self._count["rows"] += one.rows
+        table = open_.pop(result.block).table
+        self._count[result.outcome] += 1
+        if result.outcome == LOADED:
+            self._count["rows"] += result.rows
             self._loaded_at[table] = time.monotonic()
             self._asides.loaded(table)
-        elif one.outcome == PARKED:
-            text = f"parked {one.block}: {one.reason}"
-            self._say(text, level=logging.WARNING, block=one.block, table=table, why=one.reason)
+        elif result.outcome == PARKED:
+            named = {"block": result.block, "table": table, "why": result.reason}
+            self._say(f"parked {result.block}: {result.reason}", level=logging.WARNING, **named)
         return True
 
     def _shut_out(self, open_: dict[str, Block]) -> None:
@@ -220,14 +220,14 @@ class Settling:
         """Set aside the failed blocks that would hold up the others."""
         now = time.monotonic()
         some = []
-        for one in failed.values():
-            block, failing = open_[one.block], self._failing[one.block]
+        for result in failed.values():
+            block, failing = open_[result.block], self._failing[result.block]
             others = any(
                 at >= failing.since for t, at in self._loaded_at.items() if t != block.table
             )
             seconds = now - failing.known
-            if stands_aside(one.about, failing.tries, seconds, others_loaded=others):
-                some.append(Aside(block, one.reason, failing.about))
+            if stands_aside(result.about, failing.tries, seconds, others_loaded=others):
+                some.append(Aside(block, result.reason, failing.about))
         self._put(some, open_)
 
     def _put(self, some: Sequence[Aside], open_: dict[str, Block]) -> None:
@@ -238,13 +238,13 @@ class Settling:
         except Unavailable:
             self._failing = {}  # the server is unavailable, and the blocks wait for it
             return
-        for one in some:
-            block = open_.pop(one.block.id)
+        for aside in some:
+            block = open_.pop(aside.block.id)
             self._count[others.get(block.id, ASIDE)] += 1
             if block.id not in others:
                 self._observer.aside(block)
-        for reason in sorted({one.reason for one in some}):
-            blocks = [one.block for one in some if one.reason == reason]
+        for reason in sorted({aside.reason for aside in some}):
+            blocks = [aside.block for aside in some if aside.reason == reason]
             ids = [block.id for block in blocks]
             text = f"set aside {listed(ids)}, to be tried again: {reason}"
             about = {"blocks": len(ids), "table": blocks[0].table, "first": ids[:_NAMED]}

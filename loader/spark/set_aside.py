@@ -54,15 +54,15 @@ def set_aside(ledger: Ledger, blocks: Sequence[Aside]) -> dict[str, str]:
     Raises:
         Unavailable, Refused: as the ledger.
     """
-    known = ledger.kept_entries([one.block for one in blocks])
+    known = ledger.kept_entries([aside.block for aside in blocks])
     claim, rows, others = uuid.uuid4().hex, [], {}
-    for one in blocks:
-        entries = known.get(one.block.id, ())
-        new = entry(entries, claim, one.block.rows, one.reason)
+    for aside in blocks:
+        entries = known.get(aside.block.id, ())
+        new = entry(entries, claim, aside.block.rows, aside.reason)
         if new is not None:
-            rows.append(NewEntry(one.block, new))
+            rows.append(NewEntry(aside.block, new))
         elif (last := settled(entries)) is not None and last.state != ASIDE:
-            others[one.block.id] = last.state
+            others[aside.block.id] = last.state
     ledger.write(rows)
     return others
 
@@ -132,9 +132,9 @@ class SetAside:
         others = set_aside(self._ledger, blocks)
         now = time.monotonic()
         with self._lock:
-            for one in blocks:
-                if one.block.id not in others:
-                    self._asides.put(one, now)
+            for aside in blocks:
+                if aside.block.id not in others:
+                    self._asides.put(aside, now)
         return others
 
     def finish(self) -> None:
@@ -215,10 +215,10 @@ class SetAside:
         with self._lock:
             self._asides.found(asides, +rest, now)
 
-    def _aside(self, one: ParkedEntry) -> Aside:
-        before = one.since_ms < self._begun_ms + _CLOCKS_MS
-        forgotten = before and forgot(one.claims, "unsure")
-        return Aside(one.block, one.reason, since_ms=one.since_ms, forgotten=forgotten)
+    def _aside(self, parked: ParkedEntry) -> Aside:
+        before = parked.since_ms < self._begun_ms + _CLOCKS_MS
+        forgotten = before and forgot(parked.claims, "unsure")
+        return Aside(parked.block, parked.reason, since_ms=parked.since_ms, forgotten=forgotten)
 
     def _list_left_out(self) -> bool:
         """Look for messages that just-loaded blocks left out, to make them dead letters."""
@@ -249,26 +249,28 @@ class SetAside:
         dead = blocks[0].to_dead_letters
         outcomes = self._worker.load(blocks, (), "dead" if dead else "retry")
         table, by_id = blocks[0].table, {block.id: block for block in blocks}
-        if any(one.about == About.CONNECTION for one in outcomes):
+        if any(result.about == About.CONNECTION for result in outcomes):
             self._drop()
-        left = [_left(by_id[one.block], one) for one in outcomes if _waits(one)]
-        gone = {one.block: one.outcome for one in outcomes if not _waits(one)}
+        asides = [
+            _still_aside(by_id[result.block], result) for result in outcomes if _waits(result)
+        ]
+        settled_as = {result.block: result.outcome for result in outcomes if not _waits(result)}
         # If somebody else works on a block, a row of ours would take it out of their hands: of a
         # person who gives it up, for instance.
-        gone |= set_aside(self._ledger, [one for one in left if one.about])
-        left = [one for one in left if one.block.id not in gone]
+        settled_as |= set_aside(self._ledger, [aside for aside in asides if aside.about])
+        asides = [aside for aside in asides if aside.block.id not in settled_as]
         self._observer.tried_again(outcomes, by_id)
         with self._lock:
-            self._asides.tried(queue(blocks[0]), gone, left, time.monotonic())
-        without = {one.block: one.left_out for one in outcomes}
+            self._asides.tried(queue(blocks[0]), settled_as, asides, time.monotonic())
+        without = {result.block: result.left_out for result in outcomes}
         self._leaves_out |= self._settings.loader.rejected == "dead" and any(without.values())
-        why = {one.block: one.reason for one in outcomes}
-        for block, state in gone.items():
+        reasons = {result.block: result.reason for result in outcomes}
+        for block, state in settled_as.items():
             left_out = without.get(block, 0)
             but = f", without {left_out} messages that the table refuses" if left_out else ""
             text = f"{state} {block}, which had been set aside{but}"
-            if state in {DEAD, PARKED} and why.get(block):
-                text += f": {why[block]}"
+            if state in {DEAD, PARKED} and reasons.get(block):
+                text += f": {reasons[block]}"
             self._say(text, block=block, table=table, left_out=left_out)
 
     def _ask_tables(self, of: str) -> None:
@@ -292,11 +294,11 @@ class SetAside:
             worker.close()
 
 
-def _left(block: Block, one: Outcome) -> Aside:
-    """A block that stands aside still: by this attempt, or by another loader since it began."""
-    cause = one.cause if one.outcome == "retry" else RetryCause.ANOTHER_LOADER
-    return Aside(block, one.reason, one.about, cause=cause)
+def _still_aside(block: Block, result: Outcome) -> Aside:
+    """Return a block that is still set aside: by this attempt, or by another loader meanwhile."""
+    cause = result.cause if result.outcome == "retry" else RetryCause.ANOTHER_LOADER
+    return Aside(block, result.reason, result.about, cause=cause)
 
 
-def _waits(one: Outcome) -> bool:
-    return one.outcome in {"retry", ASIDE}
+def _waits(result: Outcome) -> bool:
+    return result.outcome in {"retry", ASIDE}

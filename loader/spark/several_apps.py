@@ -67,17 +67,17 @@ def load(
         for index, pipeline in enumerate(pipelines)
     ]
     try:
-        for one in loads:
-            one.start()
-        while any(one.is_alive() for one in loads) and not stop.wait(LOOK_SECONDS):
+        for loading in loads:
+            loading.start()
+        while any(loading.is_alive() for loading in loads) and not stop.wait(LOOK_SECONDS):
             pass
-        for one in loads:
-            one.end()
+        for loading in loads:
+            loading.end()
     finally:
         with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended by itself
             spark.stop()
     say("ended")
-    return worst(one.status for one in loads)
+    return worst(loading.status for loading in loads)
 
 
 class Loading(threading.Thread):

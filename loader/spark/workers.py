@@ -138,7 +138,7 @@ def _attempt(
         return retry(blocks, error.message)
     except Refused as error:  # an exception would reach the driver as text with a traceback
         return [Outcome(block.id, REFUSED, block.rows, str(error)) for block in blocks]
-    if any(one.about == About.CONNECTION for one in outcomes):
+    if any(result.about == About.CONNECTION for result in outcomes):
         _workers.pop(settings.app).close()  # the next one asks the server what it knows
     return outcomes
 
