@@ -6,7 +6,7 @@ Receives answers, gives the next effect; knows no client.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loader.clickhouse.client import ReplicaSilent, TableRefused
@@ -173,26 +173,13 @@ def claim_of(attempt: Attempt, made: plan.Made, *, dead: bool) -> plan.Entry:
     """
     effect, run, target = attempt.effect, attempt.run, attempt.target
     assert isinstance(effect, plan.Claim)
-    if run.human == "dead":
-        return plan.Entry(
-            plan.PREPARED,
-            effect.attempt,
-            run.claim,
-            attempt.letters_end,
-            rows=made.rows,
-            transform=made.transform,
-            sent=plan.DEAD_LETTERS,
-        )
     entry = plan.Entry(
-        plan.PREPARED,
-        effect.attempt,
-        run.claim,
-        -1 if target is None else target.counter,
-        run.stamped,
-        rows=made.rows,
-        transform=made.transform,
-        sent=_sent(attempt),
+        plan.PREPARED, effect.attempt, run.claim, rows=made.rows, transform=made.transform
     )
+    if run.human == "dead":
+        return replace(entry, seen=attempt.letters_end, sent=plan.DEAD_LETTERS)
+    counter = -1 if target is None else target.counter
+    entry = replace(entry, seen=counter, stamped=run.stamped, sent=_sent(attempt))
     return core_left_out.on_claim(entry, attempt.block, dead=dead)
 
 

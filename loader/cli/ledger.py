@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -79,32 +80,29 @@ def clean_command(
         click.echo(line)
 
 
-def _describe(cleaned: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> list[str]:
+def _describe(cleaned: Cleaned, gone: tuple[str, ...], days: int, *, run: bool) -> Iterator[str]:
     does = "removed" if run else "would be removed"
-    lines = []
     for table, blocks in cleaned.blocks.items():
-        lines.append(f"{table}: {blocks['old']:,} blocks whose journal records were deleted {does}")
+        yield f"{table}: {blocks['old']:,} blocks whose journal records were deleted {does}"
         if blocks["new"]:
-            lines.append(
-                f"  {blocks['new']:,} blocks are kept: they were settled less than {days} days ago"
-            )
+            young = f"they were settled less than {days} days ago"
+            yield f"  {blocks['new']:,} blocks are kept: {young}"
         if blocks["unsettled"]:
-            lines.append(
+            yield (
                 f"  {blocks['unsettled']:,} blocks are kept: they are not settled, see `loader "
                 "parked ls`"
             )
-    lines.append(f"positions: {cleaned.rows['positions']:,} old rows {does}, the newest kept")
+    yield f"positions: {cleaned.rows['positions']:,} old rows {does}, the newest kept"
     if gone:
-        lines.append(
+        yield (
             f"deleted journals: {cleaned.rows['gone']:,} rows {does}; {cleaned.unsettled:,} of "
             "their blocks were never loaded, and are lost"
         )
-    lines += [
-        f"all entries of journal {one}, which is not the present topic, are kept; --gone {one} "
-        "removes them"
-        for one in cleaned.others
-        if one not in gone
-    ]
+    for other in cleaned.others:
+        if other not in gone:
+            yield (
+                f"all entries of journal {other}, which is not the present topic, are kept; "
+                f"--gone {other} removes them"
+            )
     if not run:
-        lines.append("nothing was changed; add --run to remove the entries")
-    return lines
+        yield "nothing was changed; add --run to remove the entries"

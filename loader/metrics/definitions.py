@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from relay.program.metric import counter, gauge, seconds, sizes
 
-_BLOCKS = (
+RECORDED = (
+    # blocks
     counter("loader_blocks_loaded_total", "blocks", "How many blocks were loaded?", "table"),
     counter("loader_rows_loaded_total", "rows", "How many rows were loaded?", "table"),
     counter(
@@ -68,9 +69,7 @@ _BLOCKS = (
         "How much time passes from the sealing of a block until its rows can be queried?",
         "table",
     ),
-)
-
-_INSERTS = (
+    # INSERTs, and attempts at them
     counter("loader_inserts_total", "statements", "How many INSERTs were sent?"),
     counter("loader_insert_failures_total", "statements", "How many INSERTs failed?"),
     counter(
@@ -88,9 +87,7 @@ _INSERTS = (
         "How many attempts have to be made again, and why?",
         "why",
     ),
-)
-
-_BATCHES = (
+    # micro-batches and the servers that they need
     counter("loader_batches_total", "micro-batches", "How many micro-batches were finished?"),
     seconds("loader_batch_seconds", "How long does a micro-batch take, waiting included?"),
     sizes("loader_batch_blocks", "blocks", "How many blocks does a micro-batch hold?"),
@@ -108,9 +105,7 @@ _BATCHES = (
         "times",
         "How often did ClickHouse refuse the loader (rights, user, settings)?",
     ),
-)
-
-_SPARK = (
+    # Spark's query
     counter("loader_spark_triggers_total", "triggers", "How many of Spark's triggers had data?"),
     counter(
         "loader_spark_idle_total", "events", "How often did Spark report a trigger without data?"
@@ -133,8 +128,6 @@ _SPARK = (
         "How many blocks could be settled per second, as Spark reports it?",
     ),
 )
-
-RECORDED = (*_BLOCKS, *_INSERTS, *_BATCHES, *_SPARK)
 """Counted as things happen."""
 
 CURRENT = (
