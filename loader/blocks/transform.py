@@ -50,9 +50,9 @@ class Transform:
         Raises:
             CannotTransform: the function raised, or gave no record batch and no table.
         """
-        told = batch.replace_schema_metadata({TABLE_KEY: table.encode()})
+        labelled = batch.replace_schema_metadata({TABLE_KEY: table.encode()})
         try:
-            made = self.function(told)
+            made = self.function(labelled)
         except Exception as error:  # whatever it raises is about the block
             reason = f"{self.version}: {type(error).__name__}: {one_line(error)}"
             raise CannotTransform(reason) from error
@@ -149,8 +149,8 @@ def load(name: str) -> Transform:
     if not callable(function):
         raise Refused(f"loader.transform: {module_name} has no function {attribute}", install)
     digest = hashlib.sha256(_source(module_name)).hexdigest()[:16]
-    said = getattr(module, "__version__", "")
-    return Transform(name, f"{name}@{f'{said}+' if said else ''}{digest}", function)
+    version = getattr(module, "__version__", "")
+    return Transform(name, f"{name}@{f'{version}+' if version else ''}{digest}", function)
 
 
 def _source(module: str) -> bytes:

@@ -109,15 +109,14 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
     entries = facts.entries or {}
     counts = {(table, state): (n, rows) for table, state, n, rows in facts.counts}
     open_ = [block for block in facts.sealed if settled(entries.get(block.id, ())) is None]
-    tables = {block.table for block in facts.sealed} | {one[0] for one in facts.counts}
+    tables = {block.table for block in facts.sealed} | {table for table, *_ in facts.counts}
     for table in sorted(tables):
-        waiting = sorted(
-            (block for block in open_ if block.table == table), key=lambda b: b.sealed_at_ms
-        )
+        waiting = [block for block in open_ if block.table == table]
+        oldest = min(waiting, key=lambda block: block.sealed_at_ms, default=None)
         untouched = [block for block in waiting if not entries.get(block.id)]
-        parked = [one.block for one in facts.parked if one.block.table == table]
-        aside = [one.block for one in facts.aside if one.block.table == table]
-        age = (facts.now_ms - waiting[0].sealed_at_ms) / 1000 if waiting else None
+        parked = [entry.block for entry in facts.parked if entry.block.table == table]
+        aside = [entry.block for entry in facts.aside if entry.block.table == table]
+        age = None if oldest is None else max(facts.now_ms - oldest.sealed_at_ms, 0) / 1000
         yield LoaderTableRow(
             table=table,
             sealed_blocks=len(untouched),
@@ -131,8 +130,8 @@ def _tables(facts: LoaderFacts) -> Iterable[LoaderTableRow]:
             parked_rows=sum(block.rows for block in parked),
             discarded_blocks=counts.get((table, DISCARDED), (0, 0))[0],
             dead_blocks=counts.get((table, DEAD), (0, 0))[0],
-            oldest=waiting[0].id if waiting else "",
-            oldest_seconds=None if age is None else max(age, 0.0),
+            oldest="" if oldest is None else oldest.id,
+            oldest_seconds=age,
         )
 
 
