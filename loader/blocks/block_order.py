@@ -72,17 +72,17 @@ def _run(blocks: Sequence[Block], at: int) -> range:
 
 def together(block: Block, ahead: Sequence[Block]) -> dict[Place, range]:
     """Return the offsets to read, by partition: of this block and of those read with it."""
-    found = {placement.place(block): range(block.first_offset, block.next_offset)}
+    offsets = {placement.place(block): range(block.first_offset, block.next_offset)}
     size = block.row_bytes
     for other in islice(of_other_chunks(block, ahead), AT_ONCE - 1):
         size += other.row_bytes
         if size > AT_ONCE_BYTES:
             break
         place = placement.place(other)
-        before = found.get(place, range(other.first_offset, other.first_offset))
+        before = offsets.get(place, range(other.first_offset, other.first_offset))
         if 0 <= other.first_offset - before.stop <= BETWEEN:
-            found[place] = range(before.start, other.next_offset)
-    return found
+            offsets[place] = range(before.start, other.next_offset)
+    return offsets
 
 
 def chunk_at(block: Block) -> ChunkAt:

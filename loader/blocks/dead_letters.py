@@ -271,10 +271,10 @@ class DeadLetterWriter:
 
     def _check_topic(self, block: Block) -> None:
         """Check that the source topic is the one that the block's messages came from."""
-        found = self._connected().topics.describe(self._source, (READ,))
-        now = "not there" if found is None else found.topic_id
+        topic = self._connected().topics.describe(self._source, (READ,))
+        now = "not there" if topic is None else topic.topic_id
         then = block.source_topic, block.source_topic_id
-        if found is None or then != (self._source, now):
+        if topic is None or then != (self._source, now):
             of = " with the id ".join(then) if then[1] else "a topic that its block does not name"
             raise _Missing(
                 f"its messages came from {of}, and source.topic {self._source} is {now} now: they "
@@ -290,11 +290,11 @@ class DeadLetterWriter:
 
 def _check_table(message: Message, block: Block) -> None:
     headers = librdkafka.headers(message)
-    found = [value for name, value in headers if name == names.TABLE_HEADER]
-    if found != [block.table.encode()]:
+    tables = [value for name, value in headers if name == names.TABLE_HEADER]
+    if tables != [block.table.encode()]:
         raise _Missing(
             f"the message at {message.offset()} in {message.topic()}[{message.partition()}] names "
-            f"the table {found!r}, and the block is of {block.table}: it is another message"
+            f"the table {tables!r}, and the block is of {block.table}: it is another message"
         )
 
 

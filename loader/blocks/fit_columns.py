@@ -129,8 +129,8 @@ def _wrong_value(kind: TypeKind, array: Any) -> tuple[int, str] | None:
         case Nullable(inner=inner) | Wrapped(inner=inner):
             return _wrong_value(inner, array)
         case Array(items=items):
-            held, why = array.flatten(), f"a null in {kind.text}"
-            return _wrong_null(items, held.is_null(), why) or _wrong_value(items, held)
+            values, why = array.flatten(), f"a null in {kind.text}"
+            return _wrong_null(items, values.is_null(), why) or _wrong_value(items, values)
         case Tuple(names=names, parts=parts):
             for name, part, column in zip(names, parts, array.flatten(), strict=True):
                 absent = pc.and_(column.is_null(), array.is_valid())

@@ -81,9 +81,9 @@ class Isolator:
                     "more: correct its rule, then --retry it",
                 )
             kept = left_out.inserted(block, listed)
-            left = MessageRows(listed.offsets[kept], listed.rows[kept])
+            remaining = MessageRows(listed.offsets[kept], listed.rows[kept])
             rows = rows.filter(pa.array(left_out.kept(block, listed)))
-            found = self._refused(attempt, rows, left, reason, most)
+            reasons = self._refused(attempt, rows, remaining, reason, most)
         except AskedToEnd:
             return plan.NoAnswer(ASKED_TO_END)
         except TooMany:
@@ -99,16 +99,16 @@ class Isolator:
             return plan.NoAnswer(why, About.UNKNOWN)
         except (Damaged, ValueError) as error:
             return plan.Impossible(str(error))
-        if not found:
+        if not reasons:
             views = attempt.target.nature.views if attempt.target is not None else ()
             return without_an_example(reason, by_others(views))
-        unsure = [why for why in (reason, *found.values()) if not is_surely_a_value(why)]
-        if len(found) == len(left.offsets) and (unsure or not self._dead):
+        unsure = [why for why in (reason, *reasons.values()) if not is_surely_a_value(why)]
+        if len(reasons) == len(remaining.offsets) and (unsure or not self._dead):
             return without_an_example(
                 unsure[0] if unsure else reason,
                 "the table also refuses each of its messages one by one",
             )
-        named = [*block.left_out, *left_out.messages(left, found)]
+        named = [*block.left_out, *left_out.messages(remaining, reasons)]
         attempt.block = left_out.without(block, sorted(named, key=lambda one: one.offset))
         reached("messages_isolated")
         return plan.Ok()
@@ -135,13 +135,13 @@ class Isolator:
                 return takes(made) if made.num_rows else None
 
             count = len(listed.offsets)
-            few = [np.array([at]) for at in sorted({0, count // 2, count - 1})]
-            if not is_surely_a_value(reason) and all(trial(one) is not None for one in few):
+            samples = [np.array([at]) for at in sorted({0, count // 2, count - 1})]
+            if not is_surely_a_value(reason) and all(trial(one) is not None for one in samples):
                 return dict.fromkeys(range(count), reason)
-            found = refused(trial, listed, most)
-            if not all(map(is_surely_a_value, found.values())):
-                confirm(trial, found, count)
-            return found
+            reasons = refused(trial, listed, most)
+            if not all(map(is_surely_a_value, reasons.values())):
+                confirm(trial, reasons, count)
+            return reasons
 
 
 def by_others(views: Sequence[str]) -> str:

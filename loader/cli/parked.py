@@ -152,8 +152,8 @@ def resolve(
 
     settings = settings_of(config_file)
     if human in {"discard", "dead"} and not for_real:
-        found = chosen(settings, ledger_of(settings), blocks, dead=human == "dead")
-        print_lines(_preview(found, human, as_json=as_json))
+        waiting = chosen(settings, ledger_of(settings), blocks, dead=human == "dead")
+        print_lines(_preview(waiting, human, as_json=as_json))
         return
     wanted = WANTED.get(human, LOADED)
     left = 0
@@ -186,20 +186,20 @@ def _check(human: Human | None, why: str, *, for_real: bool) -> Human:
 
 
 def _preview(
-    found: Mapping[str, Block], human: Human, *, as_json: bool
+    blocks: Mapping[str, Block], human: Human, *, as_json: bool
 ) -> Iterator[str | dict[str, object]]:
     """Yield what a --run would do, for people or for programs."""
     if not as_json:
-        yield from given_up(found.values()) if human == "discard" else to_dead_letters(found)
+        yield from given_up(blocks.values()) if human == "discard" else to_dead_letters(blocks)
         return
-    for name, block in found.items():
-        said = {"block": name, "table": block.table, "outcome": WANTED[human], "done": False}
+    for name, block in blocks.items():
+        line = {"block": name, "table": block.table, "outcome": WANTED[human], "done": False}
         if human == "discard":
-            yield {**said, "rows": block.rows}
+            yield {**line, "rows": block.rows}
             continue
         for one in block.left_out:
             place = {"partition": block.partition, "offset": one.offset, "reason": one.reason}
-            yield {**said, "source_topic": block.source_topic, **place}
+            yield {**line, "source_topic": block.source_topic, **place}
 
 
 def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:

@@ -53,12 +53,12 @@ def status(config_file: Path, *, as_json: bool) -> None:
     loader status relay.toml
     loader status relay.toml --json | jq '.tables[] | select(.oldest_seconds > 60)'
     """
-    found = operate_status.assemble(_facts(settings_of(config_file)))
+    loader_status = operate_status.assemble(_facts(settings_of(config_file)))
     if as_json:
-        print_json(operate_status.as_json(found))
+        print_json(operate_status.as_json(loader_status))
         return
     console = console_of(WIDTH)
-    print_parts(console, _shown(found, console.width))
+    print_parts(console, _shown(loader_status, console.width))
 
 
 def _facts(settings: Settings) -> LoaderFacts:
@@ -80,14 +80,14 @@ def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFa
     # Spark's Python, which `loader parked` mostly does without.
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
 
-    found = sealed(settings, ledger if facts.ledger else None)
+    journal = sealed(settings, ledger if facts.ledger else None)
     return replace(
         facts,
-        sealed=found.blocks,
-        entries=ledger.entries(found.blocks) if facts.ledger else {},
-        positions=found.settled,
-        ends=found.ends,
-        checkpoint=_checkpoint(Path(settings.loader.checkpoint), found.begun.journal),
+        sealed=journal.blocks,
+        entries=ledger.entries(journal.blocks) if facts.ledger else {},
+        positions=journal.settled,
+        ends=journal.ends,
+        checkpoint=_checkpoint(Path(settings.loader.checkpoint), journal.begun.journal),
     )
 
 
@@ -101,18 +101,18 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
     return operate_status.checkpointed(text, journal)
 
 
-def _shown(found: LoaderStatus, width: int) -> Iterator[Table | str]:
-    if not found.facts.journal:
+def _shown(loader_status: LoaderStatus, width: int) -> Iterator[Table | str]:
+    if not loader_status.facts.journal:
         yield "no journal yet: no relay has run"
-    if not found.facts.ledger:
-        yield operate_status.without_ledger(found.facts)
-    if found.tables:
+    if not loader_status.facts.ledger:
+        yield operate_status.without_ledger(loader_status.facts)
+    if loader_status.tables:
         columns, cells = zip(*_TABLE, strict=True)
-        rows = [[cell(row) for cell in cells] for row in found.tables]
+        rows = [[cell(row) for cell in cells] for row in loader_status.tables]
         yield from laid_out(columns, rows, width)
-    if found.positions:
-        yield _positions(found.positions)
-    waiting = [*found.facts.parked, *found.facts.aside]
+    if loader_status.positions:
+        yield _positions(loader_status.positions)
+    waiting = [*loader_status.facts.parked, *loader_status.facts.aside]
     for entry in waiting[:10]:
         state = f"set aside, {operate_status.tried(entry)}," if entry.aside else "parked"
         yield f"{state} {escape(entry.block.id)}  {entry.block.rows:,} rows  {escape(entry.reason)}"

@@ -56,23 +56,23 @@ def live(records: Iterable[tuple[int, Commit]], table: str) -> list[Block]:
     The records come with their partition, each partition's in the journal's order.
     """
     settled: defaultdict[int, list[Block]] = defaultdict(list)  # of a source log that is gone
-    found: defaultdict[int, list[Block]] = defaultdict(list)
+    current: defaultdict[int, list[Block]] = defaultdict(list)
     for partition, commit in records:
         if renames_offsets(commit.accept):
-            settled[partition] += found.pop(partition, [])
+            settled[partition] += current.pop(partition, [])
         for start in commit.rewind.starts:
             if start.table == table:
-                blocks = found[partition]
+                blocks = current[partition]
                 blocks[:] = [b for b in blocks if b.first_source_offset < start.offset]
-        found[partition] += [block for block in commit.blocks if block.table == table]
-    partitions = sorted({*settled, *found})
-    return [block for p in partitions for block in [*settled[p], *found[p]]]
+        current[partition] += [block for block in commit.blocks if block.table == table]
+    partitions = sorted({*settled, *current})
+    return [block for p in partitions for block in [*settled[p], *current[p]]]
 
 
 def newest(blocks: Sequence[Block]) -> Block | None:
     """Return the block whose columns are the DataFrame's; of several alike, the last."""
     ranked = reversed(blocks)
-    return max(ranked, key=lambda one: (one.schema_version, one.sealed_at_ms), default=None)
+    return max(ranked, key=lambda block: (block.schema_version, block.sealed_at_ms), default=None)
 
 
 def groups(blocks: Iterable[Block], row_bytes: int) -> list[list[Block]]:

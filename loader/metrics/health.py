@@ -104,10 +104,10 @@ def readiness(facts: LoaderHealth) -> tuple[Check, ...]:
     )
 
 
-def _executors(there: int | None) -> Check:
-    if there is None:
+def _executors(count: int | None) -> Check:
+    if count is None:
         return Check("executors", ok=True, why="tasks run in the driver")
-    return Check("executors", there > 0, f"{there} are there" if there else "there is none yet")
+    return Check("executors", count > 0, f"{count} are there" if count else "there is none yet")
 
 
 def _partitions(facts: LoaderHealth, limit: float) -> Check:

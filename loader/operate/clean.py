@@ -71,16 +71,16 @@ def clean(
     others = noted.others(journal)
     _check(journal, others, gone, noted)
     retained = _retained(settings, topic, noted.of(journal))
-    found = clean_plan.conditions(journal, noted, retained, gone)
+    conditions = clean_plan.conditions(journal, noted, retained, gone)
     cutoff = noted.now - seconds
-    cleaned = _count(ledger, journal, others, found, cutoff)
+    cleaned = _count(ledger, journal, others, conditions, cutoff)
     if run:
         but = [
             [str(block) for (block,) in ledger.ask(clean_plan.kept(before, cutoff))]
-            for before in found.before
+            for before in conditions.before
         ]
         ledger.note(gone_row(one) for one in gone)
-        ledger.remove(list(clean_plan.removals(settings.app, found, but, cutoff)))
+        ledger.remove(list(clean_plan.removals(settings.app, conditions, but, cutoff)))
     return cleaned
 
 
@@ -121,18 +121,21 @@ def _retained(settings: Settings, topic: str, positions: Mapping[int, int]) -> R
 
 
 def _count(
-    ledger: Ledger, journal: str, others: Sequence[str], found: Conditions, cutoff: int
+    ledger: Ledger, journal: str, others: Sequence[str], conditions: Conditions, cutoff: int
 ) -> Cleaned:
+    gone = conditions.gone
     counted = [
-        row for before in found.before for row in ledger.ask(clean_plan.question(before, cutoff))
+        row
+        for before in conditions.before
+        for row in ledger.ask(clean_plan.question(before, cutoff))
     ]
     blocks = clean_plan.described(counted)
     rows = {
         "blocks": sum(int(n) for _, final, old, _, n in counted if final and old),
-        "positions": _count_rows(ledger, found.positions),
-        "gone": _count_rows(ledger, [found.gone] if found.gone else []),
+        "positions": _count_rows(ledger, conditions.positions),
+        "gone": _count_rows(ledger, [gone] if gone else []),
     }
-    unsettled = int(ledger.ask(clean_plan.unsettled(found.gone))[0][0]) if found.gone else 0
+    unsettled = int(ledger.ask(clean_plan.unsettled(gone))[0][0]) if gone else 0
     return Cleaned(journal, others, blocks, rows, unsettled)
 
 

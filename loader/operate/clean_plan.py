@@ -258,9 +258,9 @@ def _time(seconds: int) -> str:
 
 def described(rows: Iterable[Sequence[object]]) -> Mapping[str, dict[str, int]]:
     """Return counts of blocks by table: that go, that are too new, that are not settled."""
-    found: dict[str, dict[str, int]] = {}
+    by_table: dict[str, dict[str, int]] = {}
     for table, final, old, blocks, _ in rows:
         kind = ("old" if old else "new") if final else "unsettled"
-        counts = found.setdefault(str(table), {"old": 0, "new": 0, "unsettled": 0})
+        counts = by_table.setdefault(str(table), {"old": 0, "new": 0, "unsettled": 0})
         counts[kind] += int(str(blocks))
-    return found
+    return by_table

@@ -144,14 +144,14 @@ def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[s
         )
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415 - Spark's Python
 
-    found = {block.id: block for block in sealed(settings, ledger).blocks if block.id in wanted}
-    if missing := [name for name in wanted if name not in found]:
+    blocks = {block.id: block for block in sealed(settings, ledger).blocks if block.id in wanted}
+    if missing := [name for name in wanted if name not in blocks]:
         raise ConfigError(
             "neither the ledger nor the journal after the ledger's position has block "
             f"{', '.join(missing)}",
             "`loader parked ls` lists the blocks that wait, `relay blocks ls` lists all.",
         )
-    return found
+    return blocks
 
 
 def _as_it_is(ledger: Ledger, block: str) -> str:

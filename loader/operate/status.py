@@ -147,11 +147,11 @@ def checkpointed(text: str, journal: str) -> dict[int, int] | None:
     The file has version, metadata and the source's offsets, one a line.
     """
     try:
-        found = json.loads(text.splitlines()[-1])
-        offsets = {int(p): int(offset) for p, offset in found.items() if p != "journal"}
+        offsets_by_name = json.loads(text.splitlines()[-1])
+        offsets = {int(p): int(offset) for p, offset in offsets_by_name.items() if p != "journal"}
     except (IndexError, ValueError, AttributeError):
         return None
-    return offsets if found.get("journal") == journal else None
+    return offsets if offsets_by_name.get("journal") == journal else None
 
 
 def without_ledger(facts: LoaderFacts) -> str:

@@ -257,10 +257,10 @@ def _remove(
 
 def _count(ledger: Ledger, table: str, where: str) -> int:
     try:
-        found = ledger.client.query(f"SELECT count() FROM {quoted_table(table)} WHERE {where}")  # noqa: S608 - quoted
+        result = ledger.client.query(f"SELECT count() FROM {quoted_table(table)} WHERE {where}")  # noqa: S608 - quoted
     except ClickHouseError as error:
         raise failure(error, f"counting rows of {table}") from error
-    return int(found.result_rows[0][0])
+    return int(result.result_rows[0][0])
 
 
 def _delete(ledger: Ledger, table: str, where: str) -> None:

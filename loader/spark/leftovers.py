@@ -51,8 +51,8 @@ class Api:
         with urllib.request.urlopen(  # noqa: S310 - as above
             request, timeout=_SECONDS, context=self.context
         ) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+            content: dict[str, Any] = json.load(answer)
+            return content
 
 
 def in_pod(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Api:

@@ -163,8 +163,8 @@ def _from_spark(error: Exception, checkpoint: str) -> RelayError | None:
         )
     if _TWO_WRITE in text:
         return used(checkpoint)
-    found = _RAISED.search(text)
-    kind = getattr(errors, found[1], None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
+    raised = _RAISED.search(text)
+    kind = getattr(errors, raised[1], None) if raised else None
+    if raised is None or not (isinstance(kind, type) and issubclass(kind, RelayError)):
         return None
-    return kind.printed(found[2])
+    return kind.printed(raised[2])
