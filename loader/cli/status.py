@@ -25,7 +25,6 @@ from relay.program.text_table import Column, laid_out
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from loader.clickhouse.ledger import Ledger
     from relay.config.settings import Settings
 
 WIDTH = 140  # columns, where there is no terminal to ask
@@ -66,25 +65,22 @@ def _facts(settings: Settings) -> LoaderFacts:
     there = ledger.exists()
     counts = ledger.counts() if there else []
     waiting = ledger.waiting() if there else []
-    parked = [one for one in waiting if not one.aside]
-    aside = [one for one in waiting if one.aside]
+    parked = [entry for entry in waiting if not entry.aside]
+    aside = [entry for entry in waiting if entry.aside]
     now_ms = time.time_ns() // 1_000_000
     topic = names.journal_topic(settings.app)
-    journal = Topics(settings).describe(topic, (READ,)) is not None
-    facts = LoaderFacts(now_ms, journal, there, counts=counts, parked=parked, aside=aside)
-    return _journal(settings, ledger, facts) if journal else facts
-
-
-def _journal(settings: Settings, ledger: Ledger, facts: LoaderFacts) -> LoaderFacts:
-    """With what stands in the journal behind the ledger's position."""
+    has_journal = Topics(settings).describe(topic, (READ,)) is not None
+    facts = LoaderFacts(now_ms, has_journal, there, counts=counts, parked=parked, aside=aside)
+    if not has_journal:
+        return facts
     # Spark's Python, which `loader parked` mostly does without.
     from loader.journal.sealed_blocks import sealed  # noqa: PLC0415
 
-    journal = sealed(settings, ledger if facts.ledger else None)
+    journal = sealed(settings, ledger if there else None)
     return replace(
         facts,
         sealed=journal.blocks,
-        entries=ledger.entries(journal.blocks) if facts.ledger else {},
+        entries=ledger.entries(journal.blocks) if there else {},
         positions=journal.settled,
         ends=journal.ends,
         checkpoint=_checkpoint(Path(settings.loader.checkpoint), journal.begun.journal),
