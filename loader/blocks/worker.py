@@ -88,9 +88,8 @@ class Worker:
         self, settings: Settings, *, isolates: bool = False, ends: Ends = lambda: False
     ) -> None:
         self._isolates, self._ends = isolates, ends
-        timeout = settings.loader.insert_timeout_seconds
         self._stamp = settings.loader.block_column
-        self._client = connect(settings.clickhouse, timeout)
+        self._client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._running = Running(self._client, settings.clickhouse)
         many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
@@ -106,10 +105,9 @@ class Worker:
         self._isolator = Isolator(self._client, self._maker, settings.loader, ends)
         self._letters = DeadLetterWriter(settings)
         self._dead = settings.loader.rejected == "dead"
-        # Tables, as last seen: no block of them is at risk; of these, a count of rows decides.
-        self._seen: set[str] = set()
-        self._decidable: set[str] = set()
-        self._counted: set[str] = set()
+        self._seen: set[str] = set()  # tables that were looked at
+        self._decidable: set[str] = set()  # of them, those no block of which is at risk
+        self._counted: set[str] = set()  # of these, those where a count of rows decides
 
     def close(self) -> None:
         """Close consumer, producer and client."""
