@@ -50,7 +50,7 @@ def front(blocks: Sequence[Block], most: int) -> int:
 
 
 def _nearest(blocks: Sequence[Block], at: int) -> int:
-    """The place nearest to `at` that is not within what one INSERT can take."""
+    """Return the place nearest to `at` that is not within what one INSERT can take."""
     run = _run(blocks, at)
     if sum(rows_size(blocks[index]) for index in run) > ONE_INSERT_BYTES:
         return at
@@ -58,7 +58,7 @@ def _nearest(blocks: Sequence[Block], at: int) -> int:
 
 
 def _run(blocks: Sequence[Block], at: int) -> range:
-    """The neighbours of one table around the cut before `at`; empty where it cuts none."""
+    """Return the blocks of one table around the cut before `at`; empty where it cuts none."""
     table = blocks[at].table
     if at == 0 or blocks[at - 1].table != table:
         return range(at, at)

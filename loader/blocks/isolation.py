@@ -116,10 +116,10 @@ class Isolator:
     def _refused(
         self, attempt: Attempt, rows: pa.RecordBatch, listed: MessageRows, reason: str, most: int
     ) -> dict[int, str]:
-        """Why, by index in `listed`, of the messages that a table like the block's refuses.
+        """Return, by index in `listed`, why a table like the block's refuses messages.
 
-        All of them, where it may be the table and a few are refused: a block that waits for its
-        table is tried again and again.
+        Where it may be the table, and a few are refused, all are: a block that waits for its table
+        is tried again and again.
         """
         block, target = attempt.block, attempt.target
         assert target is not None

@@ -37,7 +37,7 @@ def transforms(settings: Loader) -> Transforms:
 
 
 class Maker:
-    """Makes the rows of blocks in one process, with its consumer."""
+    """Make the rows of blocks in one process, with its consumer."""
 
     def __init__(self, settings: Loader, fetcher: Fetcher) -> None:
         self._transforms, self._fetcher = transforms(settings), fetcher

@@ -30,7 +30,7 @@ class CannotTransform(Exception):
 
 @dataclass(frozen=True)
 class Transform:
-    """A function, and which one.
+    """A function of the operator's, with its name and version.
 
     Attributes:
         name: as in the settings.
@@ -67,7 +67,7 @@ class Transform:
 
 
 class Transforms:
-    """The functions of one process, each loaded when it is first wanted.
+    """Load the functions of one process, each when it is first wanted.
 
     Args:
         default: `module:function` for every table; empty: none.

@@ -88,7 +88,7 @@ def _facts(settings: Settings) -> LoaderFacts:
 
 
 def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
-    """Where the last batch that Spark calls committed ended; None where it is not on this disk."""
+    """Return where the last batch that Spark committed ended; None where it is not on this disk."""
     try:
         batches = [int(one.name) for one in (directory / "commits").iterdir() if one.name.isdigit()]
         text = (directory / "offsets" / str(max(batches, default=-1))).read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ def _settings(options: Mapping[str, str]) -> Settings:
 
 
 def _time(options: Mapping[str, str], name: str) -> int | None:
-    """Unix milliseconds of an ISO 8601 time, which is UTC where it says nothing else."""
+    """Return Unix milliseconds of an ISO 8601 time, which is UTC where it says nothing else."""
     if name not in options:
         return None
     try:

@@ -19,7 +19,7 @@ from relay.records_pb2 import Block, Commit
 
 @dataclass(frozen=True, slots=True)
 class BlockSelection:
-    """What is asked for.
+    """Which blocks a DataFrame is made of.
 
     Attributes:
         table: as database.table.

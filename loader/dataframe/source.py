@@ -49,7 +49,7 @@ BLOCK, PARTITION = "_block", "_partition"
 
 
 class RelayDataSource(DataSource):
-    """To be registered with a Spark session under its name, "relay"."""
+    """Spark's data source "relay", to be registered with a session."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +109,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 class BlockReader(DataSourceReader):
-    """Of one DataFrame; made in the driver, sent to the executors."""
+    """Read one DataFrame; made in the driver, sent to the executors."""
 
     def __init__(self, what: ReadOptions, schema: spark.StructType) -> None:
         self._what, self._schema = what, schema
@@ -186,7 +186,7 @@ def _column(rows: pa.RecordBatch, at: int, block: Block, wanted: pa.Field[Any]) 
 
 
 def _blocks(what: ReadOptions) -> list[Block]:
-    """The table's blocks, from the journal's oldest record to its end of now.
+    """Return the table's blocks, from the journal's oldest record to its end of now.
 
     Raises:
         Unavailable, Refused: as the brokers answer.
@@ -196,7 +196,7 @@ def _blocks(what: ReadOptions) -> list[Block]:
     topic_id(settings, journal)  # else one that is not there would read as an empty one
 
     def given(partition: int, offset: int, record: bytes) -> RecordRows:
-        """The whole record, if it concerns the table."""
+        """Return the whole record, if it concerns the table."""
         concerned = concerns(Commit.FromString(record), table)
         return RecordRows([(partition, offset, record if concerned else None)])
 

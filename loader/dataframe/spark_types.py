@@ -126,7 +126,7 @@ def converted(kind: TypeKind, array: Any) -> Any:
 
 
 def _struct(kind: TypeKind, parts: Any, columns: Any, mask: Any) -> Any:
-    """A struct of the parts, null where the mask is true."""
+    """Return a struct of the parts, null where the mask is true."""
     inner = [converted(part, column) for part, column in zip(parts, columns, strict=True)]
     struct: Any = arrow_type(kind)
     return pa.StructArray.from_arrays(inner, fields=list(struct), mask=mask)
@@ -137,12 +137,12 @@ def _is(which: Any, number: int) -> Any:
 
 
 def _nulls(array: Any) -> Any:
-    """Where it is null: only as an alternative of a Variant that is another."""
+    """Return where an array is null: only as an alternative of a Variant that is another."""
     return array.is_null() if array.null_count else None
 
 
 def _chosen(which: Any, columns: list[Any]) -> list[Any]:
-    """Alternatives of a Variant, null in the rows that are another; blocks have defaults there."""
+    """Return a Variant's alternatives, null in rows of another; blocks have defaults there."""
     numbers = pa.array(range(len(which)), pa.int64())
     return [
         column.take(pc.if_else(_is(which, at), numbers, pa.scalar(None, pa.int64())))

@@ -66,7 +66,7 @@ class LoaderGauges(Collector):
         )
 
     def _unmoved(self, look: LedgerLook) -> dict[int, float]:
-        """Seconds for which a partition's oldest waiting block was seen to be the same one.
+        """Return for how many seconds each partition's oldest waiting block was seen to wait.
 
         Not since it was sealed: that is a relay's wall clock, and this machine's may be set. Not
         until now: it may be loaded since the last look. Nor while a server was waited for.
@@ -78,7 +78,7 @@ class LoaderGauges(Collector):
         }
 
     def _waiting(self, look: LedgerLook) -> dict[int, float]:
-        """Seconds, by journal partition; 0 where no block waited when it was looked at."""
+        """Return the age of the oldest waiting block by journal partition, in seconds; 0: none."""
         now_ms = self._now_ms()
         partitions = look.ends.keys() | look.sealed_ms.keys()
         return {p: max(0, now_ms - look.sealed_ms.get(p, now_ms)) / 1000 for p in partitions}

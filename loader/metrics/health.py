@@ -16,7 +16,7 @@ from relay.program.health import Check
 
 @dataclass(frozen=True, slots=True)
 class LoaderHealthLimits:
-    """How long each may stand still, in seconds.
+    """How long each part of the loader may stand still, in seconds.
 
     Attributes:
         query_seconds: Spark without any sign of life, between two micro-batches.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LoaderObserver:
-    """Every method: what just happened; none raises."""
+    """Receive what just happened, a method for each event; none raises."""
 
     def found(self) -> None:
         """Note that the servers have answered all that is asked before the query begins."""

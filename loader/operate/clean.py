@@ -32,7 +32,7 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What goes, or went.
+    """What the cleaner removes, or has removed.
 
     Attributes:
         journal: topic id of the app's journal now.

@@ -69,7 +69,7 @@ class Retained:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """About the ledger's rows of one app, in SQL.
+    """Conditions in SQL about the ledger's rows of one app.
 
     Attributes:
         before: blocks whose journal records are gone, each of some tables.
@@ -100,7 +100,7 @@ def conditions(journal: str, noted: Noted, retained: Retained, gone: Sequence[st
 
 
 def _before(journal: str, retained: Retained) -> Iterator[str]:
-    """Together they are about all tables, also those of which the journal has nothing."""
+    """Yield conditions that together are about all tables, known to the journal or not."""
     if not retained.partitions:
         return
     partitions = ", ".join(map(str, sorted(retained.partitions)))
@@ -127,9 +127,10 @@ def _length(keys: Sequence[tuple[str, int]]) -> int:
 
 
 def _older(oldest: Mapping[tuple[str, int], tuple[int, int]]) -> str:
-    """Blocks of a table and a partition are sealed in the order of epoch and offset.
+    """Return the condition that blocks are older than the journal's oldest of table and partition.
 
-    `transform` looks a key up in a hash table, for each of the ledger's rows.
+    They are sealed in the order of epoch and offset. `transform` looks a key up in a hash table,
+    for each of the ledger's rows.
     """
     if not oldest:
         return ""
@@ -143,7 +144,7 @@ def _older(oldest: Mapping[tuple[str, int], tuple[int, int]]) -> str:
 
 
 def _families(journal: str, retained: Retained) -> Iterable[str]:
-    """Which epochs are this journal's, by partition.
+    """Yield which epochs are this journal's, by partition.
 
     Those of versions before the first epoch was derived from the topic id count from 0.
     """
@@ -155,7 +156,7 @@ def _families(journal: str, retained: Retained) -> Iterable[str]:
 
 
 def _derived(journal: str) -> str:
-    """Whether an epoch is of those that this journal's topic id gives."""
+    """Return the condition that an epoch is one of those that this journal's topic id gives."""
     begin = first_epoch(journal)
     return _within(begin, begin + _REWINDS)
 
@@ -242,7 +243,7 @@ def removals(
 
 
 def _without(ids: Sequence[str]) -> Iterator[str]:
-    """Conditions that a block is none of these, each of a stretch of blocks, as they are sorted."""
+    """Yield conditions that a block is none of these, each for a stretch of sorted blocks."""
     stretches = list(in_lists(sorted(ids), lambda one: len(literal(one).encode()) + 2, _TEXT))
     if not stretches:
         yield ""

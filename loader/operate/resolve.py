@@ -135,8 +135,8 @@ def _parked_rest(ledger: Ledger, result: Outcome, block: Block) -> Iterator[tupl
 
 
 def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[str, Block]:
-    """Blocks that no loader has settled, from the journal."""
-    said = [text for name in wanted if (text := _as_it_is(ledger, name))]
+    """Return blocks that no loader has settled, from the journal."""
+    said = [text for name in wanted if (text := _describe_settled(ledger, name))]
     if said:
         raise ConfigError(
             f"there is nothing to settle: {'; '.join(said)}",
@@ -154,8 +154,8 @@ def _sealed(settings: Settings, ledger: Ledger, wanted: Sequence[str]) -> dict[s
     return blocks
 
 
-def _as_it_is(ledger: Ledger, block: str) -> str:
-    """Why it cannot be settled, with what the ledger says of it; empty where it can be."""
+def _describe_settled(ledger: Ledger, block: str) -> str:
+    """Return why a block cannot be settled, as the ledger says; empty where it can be."""
     try:
         table = BlockId.parse(block).table
     except ValueError as error:

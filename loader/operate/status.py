@@ -21,7 +21,7 @@ from relay.records_pb2 import Block
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """What was read.
+    """What was read of ledger, journal and checkpoint.
 
     Attributes:
         now_ms: Unix time.
@@ -54,7 +54,7 @@ class LoaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class LoaderTableRow:
-    """A table.
+    """A table's blocks by state, and the one that waits longest.
 
     Attributes:
         sealed_blocks, sealed_rows: that no loader has touched.
