@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 WANTED = {"discard": DISCARDED, "dead": DEAD}
 """The state that a block is to have after a person's word; after any other it is loaded."""
-NOTHING_DONE = "nothing was done; add --run to do it"
-NO_SUCH_BLOCK = "no such block is parked or set aside"
 
 
 @click.group(cls=WholeGroup)
@@ -190,7 +188,9 @@ def _preview(
 ) -> Iterator[str | dict[str, object]]:
     """Yield what a --run would do, for people or for programs."""
     if not as_json:
-        yield from given_up(blocks.values()) if human == "discard" else to_dead_letters(blocks)
+        yield from (given_up if human == "discard" else to_dead_letters)(blocks.values())
+        nothing = "nothing was done; add --run to do it"
+        yield nothing if blocks else "no such block is parked or set aside"
         return
     for name, block in blocks.items():
         line = {"block": name, "table": block.table, "outcome": WANTED[human], "done": False}
@@ -202,13 +202,12 @@ def _preview(
             yield {**line, "source_topic": block.source_topic, **place}
 
 
-def to_dead_letters(blocks: Mapping[str, Block]) -> Iterator[str]:
+def to_dead_letters(blocks: Collection[Block]) -> Iterator[str]:
     """Return which messages a --dead of these blocks would make dead letters."""
-    for block in blocks.values():
+    for block in blocks:
         for message in block.left_out:
             place = f"{block.source_topic} {block.partition}:{message.offset}"
             yield f"would become a dead letter: {place}, of {block.table}: {message.reason}"
-    yield NOTHING_DONE if blocks else NO_SUCH_BLOCK
 
 
 def given_up(blocks: Collection[Block]) -> Iterator[str]:
@@ -221,4 +220,3 @@ def given_up(blocks: Collection[Block]) -> Iterator[str]:
         rows[block.table] += block.rows
     for table, count in sorted(tables.items()):
         yield f"{table}: {several(count, 'block')}, {several(rows[table], 'row')}"
-    yield NOTHING_DONE if blocks else NO_SUCH_BLOCK
