@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -42,13 +40,19 @@ from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
-from relay.program.waiting import CredentialsWait, ServerWait, StoppedWaiting
+from relay.program.waiting import (
+    CredentialsWait,
+    ServerWait,
+    StoppedWaiting,
+    stopped_by_signal,
+)
 from relay.rows.codecs_of_tables import PAUSE_SHARE, TableCodecs
 from relay.schema.beside import Beside
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from relay.config.settings import Settings
@@ -361,9 +365,7 @@ def run(settings: Settings, listen: str = "") -> None:
         listen: HOST:PORT for metrics and health; empty: nobody watches.
     """
     memory.prepare()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stopped_by_signal()
     if not listen:
         until_ended(settings, stop)
         return

@@ -10,12 +10,12 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from relay.program.serving import behind
 from relay.program.supervision import Past, after, worst
+from relay.program.waiting import stopped_by_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
     Returns:
         The worst of the statuses at the end, 0 if all is well; see relay.program.supervision.
     """
-    stop = _asked_to_stop()
+    stop = stopped_by_signal()
     children = [Child(name, arguments) for name, arguments in relays.items()]
     try:
         while not stop.wait(LOOK_SECONDS):
@@ -97,13 +97,6 @@ class Child:
             log.warning(
                 "a relay process ended, starting it again", extra={**told, "in_seconds": pause}
             )
-
-
-def _asked_to_stop() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
