@@ -49,6 +49,7 @@ from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReaso
 from relay.core.takeover import take_over
 from relay.core.transaction_size import has_full, lowered, must_poll, outgrown, raised, within
 from relay.core.turns import take_turns
+from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
 
@@ -112,7 +113,7 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
         if found.partition not in state.pending:
             continue  # revoked while its truth was read
         taken = take_over(found, event.now_ms)
-        if isinstance(taken, ef.StopError):
+        if isinstance(taken, RelayError):
             return _exit(state, taken)
         partitions[found.partition] = taken
         seeks.append(ef.Seek(found.partition, taken.floor))
@@ -432,9 +433,14 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
             why = f"{event.why}; {_too_slow(state, event, size)}" if size else event.why
             return _exit(state, _fenced(state.fencing, why))
         case ev.Failure.REFUSED:
-            return _exit(state, _refused(event.why))
+            next_step = (
+                "grant the right, create the topic or correct the setting that the message names, "
+                "then start again"
+            )
+            return _exit(state, Refused(event.why, next_step))
         case ev.Failure.CREDENTIALS:
-            return _exit(state, _wrong_credentials(event.why))
+            next_step = "correct user, password or certificate in kafka.client, then start again"
+            return _exit(state, WrongCredentials(event.why, next_step))
         case ev.Failure.LEARNED:
             # Each time it is another table, or less that is taken: it comes to an end.
             return _replace(replace(state, failures=0), event)
@@ -488,7 +494,7 @@ def _recover(state: RelayState, _: ev.Event) -> Step:
     return (state, (ef.Drop(owned), *read, _ask_truth(state, owned))) if owned else (state, ())
 
 
-def _exit(state: RelayState, error: ef.StopError | None) -> Step:
+def _exit(state: RelayState, error: RelayError | None) -> Step:
     return replace(state, phase=Phase.STOPPED, transaction=None), (ef.Exit(error),)
 
 
@@ -502,39 +508,17 @@ def _open(state: RelayState) -> Transaction:
     return state.transaction
 
 
-def _fenced(fencing: Fencing, why: str) -> ef.StopError:
+def _fenced(fencing: Fencing, why: str) -> Fenced:
     if fencing is Fencing.PARTITION:
-        return ef.StopError(
-            ef.StopKind.FENCED,
+        return Fenced(
             f"another relay took over a source partition of this one: {why}",
             "start again: the group assigned the partition to another relay while this one sent "
             "no heartbeat",
         )
-    return ef.StopError(
-        ef.StopKind.FENCED,
-        f"another process took over this relay's identity: {why}",
-        ef.ONE_PROCESS,
-    )
+    return Fenced(f"another process took over this relay's identity: {why}", ef.ONE_PROCESS)
 
 
-def _refused(why: str) -> ef.StopError:
-    return ef.StopError(
-        ef.StopKind.REFUSED,
-        why,
-        "grant the right, create the topic or correct the setting that the message names, then "
-        "start again",
-    )
-
-
-def _wrong_credentials(why: str) -> ef.StopError:
-    return ef.StopError(
-        ef.StopKind.CREDENTIALS,
-        why,
-        "correct user, password or certificate in kafka.client, then start again",
-    )
-
-
-def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
+def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> Unavailable:
     coordinators = (
         "check the brokers' transaction coordinators (their logs, and the state of topic "
         "__transaction_state), then start again"
@@ -548,8 +532,7 @@ def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
         "start the brokers that have copies of the partitions that take no records (kafka-topics "
         "--describe --under-min-isr-partitions), then start again"
     )
-    return ef.StopError(
-        ef.StopKind.UNAVAILABLE,
+    return Unavailable(
         f"{failures} producers in a row could not commit one transaction; the last one: {last.why}",
         copies if last.dark else (speed if slow else coordinators),
     )

@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relay import names
-from relay.core.effects import StopError, StopKind
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset, epoch_reaches
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.state import Partition
-from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE, ErrorPage
+from relay.errors import (
+    NEW_APP,
+    PERHAPS_NO_MESSAGE,
+    ConfigError,
+    ContractBroken,
+    ErrorPage,
+    RelayError,
+    Unavailable,
+)
 
 OTHER_TOPIC = f"put the old name back into source.topic; to read another topic, {NEW_APP}"
 """The next step where source.topic names another topic than the app has read."""
 
 
-def take_over(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+def take_over(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
     """Return the partition as its last committed transaction left it, with empty buffers."""
     if stopped := _other_topic(found) or _ahead(found):
         return stopped
@@ -87,7 +94,7 @@ def other_topic(read: tuple[str, str], now: tuple[str, str]) -> str:
     return f"the journal is of topic {name!r}, and source.topic is {present!r}"
 
 
-def _other_topic(found: PartitionTruth) -> StopError | None:
+def _other_topic(found: PartitionTruth) -> ConfigError | None:
     """First of all: every other difference, and its cure, would be of the wrong topic."""
     record = found.record or found.last_record
     if record is None:
@@ -97,10 +104,10 @@ def _other_topic(found: PartitionTruth) -> StopError | None:
     if not said:
         return None
     where = f"source partition {found.partition}: {said}"
-    return StopError(StopKind.CONFIG, where, OTHER_TOPIC, ErrorPage.START)
+    return ConfigError(where, OTHER_TOPIC, page=ErrorPage.START)
 
 
-def _ahead(found: PartitionTruth) -> StopError | None:
+def _ahead(found: PartitionTruth) -> RelayError | None:
     """A group in another cluster gets its offset after each commit: it may lag, but never lead."""
     head = found.committed
     if found.shown is None or (head is not None and found.shown.n <= head.n):
@@ -114,7 +121,7 @@ def _ahead(found: PartitionTruth) -> StopError | None:
     )
 
 
-def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+def _first_start(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
     if found.later_records:
         if found.last_record is not None and (anew := _made_anew(found, found.last_record)):
             return anew  # the broker deletes a group's offsets with the topic
@@ -124,8 +131,7 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
             f"({found.later_records}): the offset expired or was deleted",
         )
     if found.start_offset is None:
-        return StopError(
-            StopKind.CONFIG,
+        return ConfigError(
             f"source partition {found.partition} was never read, and source.start does not say "
             "where to begin",
             'set source.start = "earliest" (everything that the topic still holds) or "latest" '
@@ -148,7 +154,7 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
 
 def _disagreement(
     found: PartitionTruth, committed: CommittedOffset, record: JournalRecord | None
-) -> StopError | None:
+) -> RelayError | None:
     if record is None:
         return _stop(
             found,
@@ -170,7 +176,7 @@ def _disagreement(
     return _made_anew(found, record)
 
 
-def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError | None:
+def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> RelayError | None:
     """Blocks formed now could be loaded beside the rows that they replace.
 
     It passes by itself, so whatever supervises relays shall start them again. None waits for it as
@@ -178,17 +184,16 @@ def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> StopError
     """
     if record is None or not record.rewinding:
         return None
-    return StopError(
-        StopKind.UNAVAILABLE,
+    return Unavailable(
         f"source partition {found.partition}: a rewind to offset {record.floor} was begun and is "
         "not finished: rows that it replaces may still be in ClickHouse",
         "start again when it is done, as a supervisor does by itself; one that was interrupted "
         "goes on with `relay rewind CONFIG --run`",
-        ErrorPage.REWIND,
+        page=ErrorPage.REWIND,
     )
 
 
-def _made_anew(found: PartitionTruth, record: JournalRecord) -> StopError | None:
+def _made_anew(found: PartitionTruth, record: JournalRecord) -> RelayError | None:
     if record.source_topic_id == found.source_topic_id:
         return None
     return _stop(
@@ -198,7 +203,7 @@ def _made_anew(found: PartitionTruth, record: JournalRecord) -> StopError | None
     )
 
 
-def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> StopError | None:
+def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> RelayError | None:
     """The floor and the marks are places in the log: whoever read to there saw it reach there."""
     if committed.floor > found.log_end:
         return _stop(
@@ -232,11 +237,10 @@ def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> StopErr
     return None
 
 
-def _stop(found: PartitionTruth, what: str) -> StopError:
-    return StopError(
-        StopKind.CONTRACT_BROKEN,
+def _stop(found: PartitionTruth, what: str) -> ContractBroken:
+    return ContractBroken(
         f"source partition {found.partition}: {what}",
         "find out what changed the topic or the group; nothing was read or written. `relay accept "
         "CONFIG` shows how to continue",
-        ErrorPage.ACCEPT,
+        page=ErrorPage.ACCEPT,
     )

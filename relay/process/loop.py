@@ -17,15 +17,7 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState
 from relay.core.step import step
-from relay.errors import (
-    ConfigError,
-    ContractBroken,
-    Fenced,
-    Refused,
-    RelayError,
-    Unavailable,
-    WrongCredentials,
-)
+from relay.errors import RelayError, Unavailable, WrongCredentials
 from relay.intake import sort_poll
 from relay.intake.membership import MemberFenced, nobody_else
 from relay.intake.message_batch import TableHeaders
@@ -68,19 +60,6 @@ fails slowly fails often enough for the alert."""
 SEARCH_SHARE = 4
 """In the place of PAUSE_SHARE while one refresh after the other finds out which database is silent:
 until then no ALTER of any table is seen."""
-ERRORS: dict[ef.StopKind, type[RelayError]] = {
-    ef.StopKind.CONTRACT_BROKEN: ContractBroken,
-    ef.StopKind.FENCED: Fenced,
-    ef.StopKind.REFUSED: Refused,
-    ef.StopKind.CREDENTIALS: WrongCredentials,
-    ef.StopKind.UNAVAILABLE: Unavailable,
-    ef.StopKind.CONFIG: ConfigError,
-}
-
-
-def error_of(stop: ef.StopError) -> RelayError:
-    """Return the error with which the process ends."""
-    return ERRORS[stop.kind](stop.message, stop.next_step, page=stop.page)
 
 
 class RelayProcess:
@@ -295,8 +274,7 @@ class RelayProcess:
                 self._source.fetching.only(whom)
                 return None
             case ef.Exit(error):
-                if error is not None:
-                    self._error = error_of(error)
+                self._error = error
                 return None
             case ef.Begin():
                 return self._begin(effect)

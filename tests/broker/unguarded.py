@@ -18,9 +18,9 @@ from tests.broker import unguarded_group, unguarded_input, unguarded_start
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
-    from relay.core.effects import StopError
     from relay.core.records import PartitionTruth
     from relay.core.state import Partition
+    from relay.errors import RelayError
 
 
 def read_committed() -> None:
@@ -31,7 +31,7 @@ def read_committed() -> None:
 def committed_truth() -> None:
     """A partition taken over begins where the source begins, whatever was committed."""
 
-    def from_the_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+    def from_the_start(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
         return takeover._first_start(
             type(found)(
                 partition=found.partition,

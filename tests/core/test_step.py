@@ -24,6 +24,7 @@ from relay.core.step import (
     IllegalEventError,
     step,
 )
+from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable, WrongCredentials
 from tests.core.build import (
     arrival,
     buffer,
@@ -144,8 +145,7 @@ def test_disagreeing_truth_stops_the_process() -> None:
 
     assert state.phase is Phase.STOPPED
     assert isinstance(effects[-1], ef.Exit)
-    assert effects[-1].error is not None
-    assert effects[-1].error.kind is ef.StopKind.CONTRACT_BROKEN
+    assert type(effects[-1].error) is ContractBroken
 
 
 def test_revoked_outside_a_transaction_drops_only_these_partitions() -> None:
@@ -582,22 +582,21 @@ def test_a_failure_where_nothing_can_be_aborted_replaces_the_producer(phase: Pha
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (ev.Failure.FENCED, ef.StopKind.FENCED),
-        (ev.Failure.REFUSED, ef.StopKind.REFUSED),
-        (ev.Failure.CREDENTIALS, ef.StopKind.CREDENTIALS),
+        (ev.Failure.FENCED, Fenced),
+        (ev.Failure.REFUSED, Refused),
+        (ev.Failure.CREDENTIALS, WrongCredentials),
     ],
 )
 @pytest.mark.parametrize("phase", [p for p in Phase if p is not Phase.STOPPED])
 def test_fenced_and_refused_stop_from_everywhere(
-    phase: Phase, failure: ev.Failure, kind: ef.StopKind
+    phase: Phase, failure: ev.Failure, kind: type[RelayError]
 ) -> None:
     state, effects = step(in_phase(phase), ev.Failed(failure, "because"))
 
     assert state.phase is Phase.STOPPED
     (last,) = effects
     assert isinstance(last, ef.Exit)
-    assert last.error is not None
-    assert last.error.kind is kind
+    assert type(last.error) is kind
     assert "because" in last.error.message
 
 
@@ -612,7 +611,7 @@ def test_too_many_producers_in_a_row_give_up() -> None:
     assert state.phase is Phase.STOPPED
     assert isinstance(effects[0], ef.Exit)
     assert effects[0].error is not None
-    assert effects[0].error.kind is ef.StopKind.UNAVAILABLE
+    assert type(effects[0].error) is Unavailable
     assert "coordinators" in effects[0].error.next_step
 
 

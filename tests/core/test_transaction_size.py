@@ -15,6 +15,7 @@ from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.core.state import Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.step import MAX_FAILURES, step
 from relay.core.transaction_size import LEAST_BYTES, PART, UNPOLLED_MS, within
+from relay.errors import RelayError
 from tests.core.build import (
     arrival,
     buffer,
@@ -72,7 +73,7 @@ class SlowBrokers:
         self.state = replace(with_limits(chosen, **owned), fencing=fencing)
         self.now_ms = self.held = 0
         self.failed: list[int] = []
-        self.error: ef.StopError | None = None
+        self.error: RelayError | None = None
         self._speed, self._begun_ms = bytes_per_second, 0
         self._at = dict.fromkeys(range(partitions), 0)
         self._written: tuple[JournalRecord, ...] = ()

@@ -23,7 +23,6 @@ from relay.core.step import step
 from relay.errors import RelayError
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import RecordLimits
-from relay.process.loop import ERRORS
 from relay.process.perform import Performer
 from relay.program.waiting import ServerWait
 from tests.core.build import limits, partition, polled, with_limits
@@ -176,7 +175,7 @@ class Rig:
                 return  # this far is far enough: whatever was held is dropped
             case ef.Exit(error):
                 assert error is not None
-                course.did.append(f"exit {ERRORS[error.kind].exit_code}")
+                course.did.append(f"exit {error.exit_code}")
                 course.message = error.message
                 return
             case ef.Abort() | ef.Replace():

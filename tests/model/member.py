@@ -17,6 +17,7 @@ from relay.core import events as ev
 from relay.core.records import Arrival, JournalEnd
 from relay.core.state import Fencing, RelayState
 from relay.core.step import IN_TRANSACTION, step
+from relay.errors import RelayError
 from tests.model.copying import shallow
 from tests.model.kafka import (
     AbortableError,
@@ -90,7 +91,7 @@ class Member:
     seen: int = -1
     generation: int = -1
     ended: bool = False
-    error: ef.StopError | None = None
+    error: RelayError | None = None
     _key: int | None = None
 
     def clone(self) -> Member:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.core import effects as ef
 from relay.core.state import Fencing, Guards, Phase, RelayState, SealingLimits
+from relay.errors import Fenced, Unavailable
 from tests.model import judge
 from tests.model.kafka import Kafka
 from tests.model.kafka import Phase as TransactionPhase
@@ -24,7 +24,7 @@ Action = tuple[Any, ...]
 NAMES = ("a", "b")
 PROCESSES_PER_NAME = 2
 FOREVER_MS = 10**9
-HARMLESS_STOPS = {ef.StopKind.FENCED, ef.StopKind.UNAVAILABLE}
+HARMLESS_STOPS = (Fenced, Unavailable)
 """The supervisor starts the process again. Any other stop is an alarm, and false here,
 because the model never breaks the contract."""
 
@@ -82,7 +82,6 @@ class World:
         self.loaders = {f"l{i}": Loader(f"l{i}") for i in range(loaders)}
         self.now_ms = 0
         self.lives = 0
-        self.stops: tuple[ef.StopError, ...] = ()
 
     def clone(self, touched: str | None = None) -> World:
         """A copy that is free to change; only in process `touched` where one is named."""
@@ -180,7 +179,7 @@ class World:
         member.go(self.kafka, self.now_ms, fault)
         if member.ended:
             del self.members[uid]
-            if member.error is not None and member.error.kind not in HARMLESS_STOPS:
+            if member.error is not None and not isinstance(member.error, HARMLESS_STOPS):
                 raise AnomalyError(f"false alarm: {member.error.message}")
 
     def _fault(self, uid: str, fault: str) -> None:
