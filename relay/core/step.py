@@ -129,8 +129,6 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
 
 
 def _revoked(state: RelayState, event: ev.Revoked) -> Step:
-    if not state.guards.abort_on_revoke:
-        return state, ()
     gone = (ef.Drop(event.partitions), *_read_all(state))
     state = replace(
         state,
@@ -401,7 +399,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
 
 
 def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -> Step:
-    if not clean and state.guards.epoch_bump_after_unknown:
+    if not clean:
         # The answer may belong to a request that was sent twice; the copy still under way
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         why = "transport error inside a transaction that committed"
@@ -455,8 +453,7 @@ def _ended(state: RelayState, event: ev.Failed) -> Step:
         state = replace(state, most_bytes=lowered(state, size))
         why = f"{event.why}; {_too_slow(state, event, size)}"
         return _replace(state, replace(event, why=why), slow=True)
-    certain = event.kind is ev.Failure.ABORT or not state.guards.epoch_bump_after_unknown
-    if certain and state.phase in IN_TRANSACTION:
+    if event.kind is ev.Failure.ABORT and state.phase in IN_TRANSACTION:
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
     return _replace(state, event)
 

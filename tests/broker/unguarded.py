@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from relay import cli
-from relay.core import state, step, takeover
+from relay.core import events, step, takeover
 from relay.kafka import transaction_evidence, transactional_producer
 from relay.process import loop
 from tests.broker import unguarded_group, unguarded_input, unguarded_start
@@ -19,7 +19,7 @@ from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
     from relay.core.records import PartitionTruth
-    from relay.core.state import Partition
+    from relay.core.state import Partition, RelayState
     from relay.errors import RelayError
 
 
@@ -70,9 +70,12 @@ def epoch_bump() -> None:
 
 def abort_on_revoke() -> None:
     """What was polled before the group gave a partition away is committed nevertheless."""
-    original = loop.RelayState
-    off = state.Guards(abort_on_revoke=False)
-    loop.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
+    original = loop.step
+
+    def deaf(state: RelayState, event: events.Event) -> step.Step:
+        return (state, ()) if isinstance(event, events.Revoked) else original(state, event)
+
+    loop.step = deaf  # type: ignore[assignment]
 
 
 def acked() -> None:

@@ -15,7 +15,7 @@ from relay.core import events as ev
 from relay.core.buffering import parted
 from relay.core.offsets import CommittedOffset
 from relay.core.records import SealResult
-from relay.core.state import Fencing, Guards, Phase, RelayState, SealReason
+from relay.core.state import Fencing, Phase, RelayState, SealReason
 from relay.core.step import (
     IN_TRANSACTION,
     MAX_CUT,
@@ -533,10 +533,8 @@ def test_an_unclean_commit_replaces_the_producer_and_reads_the_truth_again() -> 
     assert (dict(state.partitions), set(state.pending)) == ({}, {0})
 
 
-def test_an_unclean_commit_with_the_guard_off_goes_on() -> None:
-    state = in_phase(Phase.COMMITTING, Guards(epoch_bump_after_unknown=False))
-
-    state, effects = step(state, ev.Committed(clean=False))
+def test_a_clean_commit_goes_on() -> None:
+    state, effects = step(in_phase(Phase.COMMITTING), ev.Committed(clean=True))
 
     assert (state.phase, effects) == (Phase.READY, ())
 
