@@ -28,38 +28,28 @@ def passed_over(partition: Partition, arrival: Arrival) -> int:
 
 def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> Buffer:
     """Return the buffer with the arrival's messages from `skip` on (at least one)."""
-    messages = len(arrival.offsets) - skip
+    total = len(arrival.offsets)
+    messages = total - skip
     # In proportion where some are passed over: rows and bytes only decide when to seal.
-    rows = arrival.rows * messages // len(arrival.offsets)
-    size = arrival.bytes * messages // len(arrival.offsets)
-    decoded = arrival.decoded * messages // len(arrival.offsets)
-    beside = arrival.beside * messages // len(arrival.offsets)
+    added = Buffer(
+        arrival.offsets[skip],
+        arrival.offsets[-1] + 1,
+        messages,
+        arrival.rows * messages // total,
+        arrival.bytes * messages // total,
+        now_ms,
+        arrival.first_timestamp_ms,
+        arrival.decoded * messages // total,
+        arrival.beside * messages // total,
+    )
     if buffer is None:
-        return Buffer(
-            arrival.offsets[skip],
-            arrival.offsets[-1] + 1,
-            messages,
-            rows,
-            size,
-            now_ms,
-            arrival.first_timestamp_ms,
-            decoded,
-            beside,
-        )
-    if arrival.offsets[skip] < buffer.next_offset:
+        return added
+    if added.first_offset < buffer.next_offset:
         raise AssertionError(
-            f"offset {arrival.offsets[skip]} of {arrival.table} came after "
+            f"offset {added.first_offset} of {arrival.table} came after "
             f"{buffer.next_offset - 1}: a partition is read in order"
         )
-    return replace(
-        buffer,
-        next_offset=arrival.offsets[-1] + 1,
-        messages=buffer.messages + messages,
-        rows=buffer.rows + rows,
-        bytes=buffer.bytes + size,
-        decoded=buffer.decoded + decoded,
-        beside=buffer.beside + beside,
-    )
+    return _joined(buffer, added)
 
 
 def parted(
@@ -103,16 +93,22 @@ def asked(result: SealResult) -> Seal:
     seal, left = result.seal, result.left
     if left is None or left.first_offset < seal.buffer.next_offset:
         return seal
-    whole = replace(
-        seal.buffer,
-        next_offset=left.next_offset,
-        messages=seal.buffer.messages + left.messages,
-        rows=seal.buffer.rows + left.rows,
-        bytes=seal.buffer.bytes + left.bytes,
-        decoded=seal.buffer.decoded + left.decoded,
-        beside=seal.buffer.beside + left.beside,
+    return replace(seal, buffer=_joined(seal.buffer, left))
+
+
+def _joined(first: Buffer, second: Buffer) -> Buffer:
+    """The buffer with the messages of both; `second` begins behind `first`."""
+    return Buffer(
+        first.first_offset,
+        second.next_offset,
+        first.messages + second.messages,
+        first.rows + second.rows,
+        first.bytes + second.bytes,
+        first.opened_at_ms,
+        first.first_timestamp_ms,
+        first.decoded + second.decoded,
+        first.beside + second.beside,
     )
-    return replace(seal, buffer=whole)
 
 
 def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
@@ -121,7 +117,7 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
         raise AssertionError(
             f"polled offset {offsets[0]} is before the position {partition.position}"
         )
-    polled = _joined(partition.polled, offsets)
+    polled = _with_offsets(partition.polled, offsets)
     return replace(partition, position=offsets[-1] + 1, polled=polled)
 
 
@@ -208,7 +204,9 @@ def _at_flush_point(partition: Partition) -> bool:
     return partition.floor == partition.position and not partition.marks
 
 
-def _joined(polled: tuple[Sequence[int], ...], offsets: Sequence[int]) -> tuple[Sequence[int], ...]:
+def _with_offsets(
+    polled: tuple[Sequence[int], ...], offsets: Sequence[int]
+) -> tuple[Sequence[int], ...]:
     """Append offsets; few polled are few pieces, however long the floor stands still."""
     if not polled or len(polled[-1]) + len(offsets) > PIECE:
         return (*polled, offsets)

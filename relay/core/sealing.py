@@ -41,7 +41,8 @@ def seals_due(state: RelayState) -> tuple[Seal, ...]:
     for rule in RULES:
         for key in list(rule.find(state, due)):
             due.setdefault(key, rule.reason)
-    return tuple(_seal(state, key, due[key]) for key in sorted(due, key=lambda k: _order(state, k)))
+    seals = [_seal(state, key, reason) for key, reason in due.items()]
+    return tuple(sorted(seals, key=lambda seal: (seal.partition, seal.buffer.first_offset)))
 
 
 def behind(state: RelayState) -> bool:
@@ -125,7 +126,8 @@ def record_due(state: RelayState, partition: Partition) -> bool:
 
 def _stopping(state: RelayState, _: Due) -> Iterator[Key]:
     if state.stopping:
-        yield from _every(state)
+        for index, buffers in each_sealable(state):
+            yield from ((index, table) for table, _ in buffers)
 
 
 def _flushed(state: RelayState, _: Due) -> Iterator[Key]:
@@ -211,7 +213,7 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    room = state.tokens - _spent(state, due)
+    room = state.tokens - spent(((key, _buffer(state, key)) for key in due), state.alone)
     if room <= 0 or (room < _set(state) and _past_exceed(state, due, room)):
         return
     inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
@@ -304,17 +306,9 @@ def _price(rows: int) -> float:
     return min(1.0, SMALL_ROWS / max(1, rows))
 
 
-def _spent(state: RelayState, keys: Iterable[Key]) -> float:
-    return spent(((key, _buffer(state, key)) for key in keys), state.alone)
-
-
 def _insert(key: Key, alone: Collection[str]) -> Insert:
     index, table = key
     return (index if table in alone else None), table
-
-
-def _order(state: RelayState, key: Key) -> tuple[int, int]:
-    return key[0], _buffer(state, key).first_offset
 
 
 def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
@@ -323,11 +317,6 @@ def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
     epoch = state.partitions[index].epoch
     block_id = BlockId(state.limits.app, table, index, epoch, buffer.first_offset)
     return Seal(index, table, str(block_id), reason, buffer)
-
-
-def _every(state: RelayState) -> Iterator[Key]:
-    for index, buffers in each_sealable(state):
-        yield from ((index, table) for table, _ in buffers)
 
 
 def _buffer(state: RelayState, key: Key) -> Buffer:

@@ -538,35 +538,29 @@ def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> Unavailable:
 Handler = Callable[[RelayState, Any], Step]
 
 
-def _table() -> dict[tuple[Phase, type[Any]], Handler]:
-    table: dict[tuple[Phase, type[Any]], Handler] = {}
-    for phase in Phase:
-        table[phase, ev.Assigned] = _assigned
-        table[phase, ev.Revoked] = _revoked
-        table[phase, ev.StopRequested] = _stop_requested
-        table[phase, ev.Failed] = _failed
-    for event in (ev.Assigned, ev.Revoked, ev.StopRequested, ev.Polled, ev.Failed):
-        table[Phase.STOPPED, event] = _ignored
-    table.update(
-        {
-            (Phase.READY, ev.PredecessorsFenced): _predecessors_fenced,
-            (Phase.READY, ev.TruthRead): _truth_read,
-            (Phase.READY, ev.Polled): _polled,
-            (Phase.READY, ev.SchemaChanged): _schema_changed,
-            (Phase.READY, ev.TablesDecided): _decided,
-            (Phase.BEGINNING, ev.Begun): _begun,
-            (Phase.BEGINNING, ev.SourceUnseen): _unseen,
-            (Phase.BEGINNING, ev.TablesUndecided): _undecided,
-            (Phase.PRODUCING, ev.Produced): _produced,
-            (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
-            (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,
-            (Phase.COMMITTING, ev.Committed): _committed,
-            (Phase.ABORTING, ev.Aborted): _recover,
-            (Phase.REPLACING, ev.Replaced): _recover,
-        }
-    )
-    return table
+IN_EVERY_PHASE: dict[type[Any], Handler] = {
+    ev.Assigned: _assigned,
+    ev.Revoked: _revoked,
+    ev.StopRequested: _stop_requested,
+    ev.Failed: _failed,
+}
 
-
-TRANSITIONS = _table()
+TRANSITIONS: dict[tuple[Phase, type[Any]], Handler] = {
+    **{(phase, event): handler for phase in Phase for event, handler in IN_EVERY_PHASE.items()},
+    **{(Phase.STOPPED, event): _ignored for event in (*IN_EVERY_PHASE, ev.Polled)},
+    (Phase.READY, ev.PredecessorsFenced): _predecessors_fenced,
+    (Phase.READY, ev.TruthRead): _truth_read,
+    (Phase.READY, ev.Polled): _polled,
+    (Phase.READY, ev.SchemaChanged): _schema_changed,
+    (Phase.READY, ev.TablesDecided): _decided,
+    (Phase.BEGINNING, ev.Begun): _begun,
+    (Phase.BEGINNING, ev.SourceUnseen): _unseen,
+    (Phase.BEGINNING, ev.TablesUndecided): _undecided,
+    (Phase.PRODUCING, ev.Produced): _produced,
+    (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
+    (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,
+    (Phase.COMMITTING, ev.Committed): _committed,
+    (Phase.ABORTING, ev.Aborted): _recover,
+    (Phase.REPLACING, ev.Replaced): _recover,
+}
 """(phase, event) → handler; what is not in it cannot happen."""

@@ -33,14 +33,21 @@ def take_over(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
         return stopped
     if found.committed is None:
         return _first_start(found, now_ms)
-    problem = (
-        _disagreement(found, found.committed, found.record)
-        or _rewinding(found, found.record)
-        or _out_of_bounds(found, found.committed)
-    )
-    if problem is not None or found.record is None:
-        return problem or _stop(found, "the journal has no record for the committed offset")
+    if found.record is None:
+        return _stop(
+            found,
+            f"committed floor {found.committed.floor} names journal offset "
+            f"{found.committed.journal_offset}, but the journal has no record of this partition "
+            "there",
+        )
     record = found.record
+    problem = (
+        _disagreement(found, found.committed, record)
+        or _rewinding(found, record)
+        or _out_of_bounds(found, found.committed, record)
+    )
+    if problem is not None:
+        return problem
     return Partition(
         epoch=record.epoch,
         n=record.n,
@@ -107,7 +114,7 @@ def _other_topic(found: PartitionTruth) -> ConfigError | None:
     return ConfigError(where, OTHER_TOPIC, page=ErrorPage.START)
 
 
-def _ahead(found: PartitionTruth) -> RelayError | None:
+def _ahead(found: PartitionTruth) -> ContractBroken | None:
     """A group in another cluster gets its offset after each commit: it may lag, but never lead."""
     head = found.committed
     if found.shown is None or (head is not None and found.shown.n <= head.n):
@@ -153,14 +160,8 @@ def _first_start(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
 
 
 def _disagreement(
-    found: PartitionTruth, committed: CommittedOffset, record: JournalRecord | None
-) -> RelayError | None:
-    if record is None:
-        return _stop(
-            found,
-            f"committed floor {committed.floor} names journal offset {committed.journal_offset}, "
-            "but the journal has no record of this partition there",
-        )
+    found: PartitionTruth, committed: CommittedOffset, record: JournalRecord
+) -> ContractBroken | None:
     if (record.n, record.floor) != (committed.n, committed.floor):
         return _stop(
             found,
@@ -176,13 +177,13 @@ def _disagreement(
     return _made_anew(found, record)
 
 
-def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> RelayError | None:
+def _rewinding(found: PartitionTruth, record: JournalRecord) -> Unavailable | None:
     """Blocks formed now could be loaded beside the rows that they replace.
 
     It passes by itself, so whatever supervises relays shall start them again. None waits for it as
     a member of the group: the rewind needs the partitions once more, to end.
     """
-    if record is None or not record.rewinding:
+    if not record.rewinding:
         return None
     return Unavailable(
         f"source partition {found.partition}: a rewind to offset {record.floor} was begun and is "
@@ -193,7 +194,7 @@ def _rewinding(found: PartitionTruth, record: JournalRecord | None) -> RelayErro
     )
 
 
-def _made_anew(found: PartitionTruth, record: JournalRecord) -> RelayError | None:
+def _made_anew(found: PartitionTruth, record: JournalRecord) -> ContractBroken | None:
     if record.source_topic_id == found.source_topic_id:
         return None
     return _stop(
@@ -203,7 +204,9 @@ def _made_anew(found: PartitionTruth, record: JournalRecord) -> RelayError | Non
     )
 
 
-def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> RelayError | None:
+def _out_of_bounds(
+    found: PartitionTruth, committed: CommittedOffset, record: JournalRecord
+) -> ContractBroken | None:
     """The floor and the marks are places in the log: whoever read to there saw it reach there."""
     if committed.floor > found.log_end:
         return _stop(
@@ -211,8 +214,7 @@ def _out_of_bounds(found: PartitionTruth, committed: CommittedOffset) -> RelayEr
             f"committed floor {committed.floor} lies beyond the log's end {found.log_end}: "
             "the source topic lost records",
         )
-    marks = () if found.record is None else found.record.marks
-    last = max(marks, key=lambda mark: mark.offset, default=None)
+    last = max(record.marks, key=lambda mark: mark.offset, default=None)
     if last is not None and last.offset > found.log_end:
         return _stop(
             found,
