@@ -226,10 +226,6 @@ class BlockTopics:
         self._grow_soon.clear()
         return {}
 
-    def most(self, topic: str) -> int | None:
-        """Return the most that a record of the topic may weigh; None where none was refused."""
-        return self.limits.most(topic)
-
     def least_in_sync(self, copies: Mapping[str, int]) -> Mapping[str, int]:
         """Return min.insync.replicas of topics with so many copies."""
         return self._topics.least_in_sync(copies)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Fencing, Phase, RelayState
+from relay.core.state import Fencing, Phase, RelayState, SealingLimits
 from relay.core.step import step
 from relay.errors import RelayError, Unavailable, WrongCredentials
 from relay.intake import sort_poll
@@ -27,7 +27,6 @@ from relay.kafka.topics import Topics
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import memory
 from relay.process.coverage import Coverage, Joining
-from relay.process.limits import limits
 from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
@@ -83,7 +82,7 @@ class RelayProcess:
         self._stop = stop
         self._observer, self._let_in = observer, let_in
         fencing = Fencing.PARTITION if settings.crosses else Fencing.GROUP
-        self._state = RelayState(limits=limits(settings), fencing=fencing, committed_at_ms=0)
+        self._state = RelayState(limits=_limits(settings), fencing=fencing, committed_at_ms=0)
         self._headers = TableHeaders()
         self._assigning: dict[int, int] | None = None
         self._leaving = False
@@ -295,9 +294,29 @@ class RelayProcess:
         self._leaving = True
         with contextlib.ExitStack() as stack:
             stack.callback(self._ownership.close)
-            stack.callback(self._performer.close)
+            stack.callback(self._performer.producers.close)
             stack.callback(self._source.close)
         log.info("left the consumer group", extra={"member": self._settings.relay.member})
+
+
+def _limits(settings: Settings) -> SealingLimits:
+    """Convert an app's settings to the core's limits and units."""
+    block, relay = settings.block, settings.relay
+    return SealingLimits(
+        app=settings.app,
+        max_bytes=block.max_bytes,
+        max_rows=block.max_rows,
+        max_decoded_bytes=block.max_decoded_bytes,
+        max_age_ms=round(block.max_age_seconds * 1000),
+        table_max_age_ms={t: round(b.max_age_seconds * 1000) for t, b in block.tables.items()},
+        max_per_second=block.max_per_second,
+        commit_interval_ms=round(relay.commit_interval_seconds * 1000),
+        max_buffer_bytes=relay.max_buffer_bytes,
+        transaction_timeout_ms=round(relay.transaction_timeout_seconds * 1000),
+        max_reread=relay.max_reread,
+        flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
+        keepalive_ms=round(relay.journal_keepalive_seconds * 1000),
+    )
 
 
 def until_ended(

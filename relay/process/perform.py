@@ -90,25 +90,13 @@ class Performer:
         self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
         self._written = CommitTotals()
         self._suitable = Suitability(settings, tables, wait)
-        member = settings.relay.member
-        self._concerning = Concerning(
-            names.transactional_id(settings.app, member),
-            partial(names.partition_transactional_id, settings.app),
-        )
+        self._concerning = Concerning(settings.app, settings.relay.member)
         self.producers = producers.of(settings, observer, tables.topics)
         self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
         self._home = 0
         self._begun_at = time.monotonic()
-
-    def start(self) -> None:
-        """Make the first producer, if one producer serves all partitions (see OfMember.start)."""
-        self.producers.start()
-
-    def close(self) -> None:
-        """Close the producers."""
-        self.producers.close()
 
     def own(self, partitions: frozenset[int]) -> None:
         """Note which source partitions this relay has: no table waits for what another one needs.
@@ -186,7 +174,7 @@ class Performer:
                 return None
             case ef.Replace(why):
                 log.warning("replacing the producer", extra={"why": why})
-                self._wait(self.start)
+                self._wait(self.producers.start)
                 return ev.Replaced()
             case _:
                 return self._in_transaction(effect)
@@ -301,7 +289,7 @@ class Performer:
             codec = self._tables.codec(table)
             if isinstance(codec, DeadReason):
                 return [refuse(one, codec) for one in buffers]
-            most = self._tables.topics.most(self._tables.topics.of(table))
+            most = self._tables.topics.limits.most(self._tables.topics.of(table))
             by = codec, source.framing, self._encoders[table], source.unknown_fields, most
             formed = BlockFormer(*by, self._settings.block.max_decoded_bytes).form_all(buffers)
             unread = any(one.dead or one.facts.unknown for one in formed)
@@ -322,7 +310,7 @@ class Performer:
         for offset, reason in dead:
             source, value = RecordPlace(seal.partition, offset), held.value(offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
-            key, most = str(source).encode(), self._tables.topics.most(place.topic)
+            key, most = str(source).encode(), self._tables.topics.limits.most(place.topic)
             kept: bytes | None = value
             if most is not None and record_bytes(value, key, headers) > most:
                 size = len(value or b"")

@@ -16,15 +16,14 @@ from confluent_kafka import KafkaError, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
-from relay.core.events import Failure
-from relay.errors import Fenced, RelayError, Unavailable
-from relay.kafka.errors import TransactionFailed, refusal
+from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
+    from relay.errors import RelayError
     from relay.kafka.block_topics import BlockTopics
     from relay.operate.metrics.observer import RelayObserver
 
@@ -178,9 +177,5 @@ def of(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> OfMe
 
 def _error(failed: TransactionFailed, fenced: str) -> RelayError:
     """Return the error that ends the process if a producer cannot start."""
-    if failed.kind in (Failure.UNKNOWN, Failure.ABORT):
-        return Unavailable(failed.why, "check the brokers")
-    if failed.kind is Failure.FENCED:
-        return Fenced(failed.why, fenced)
-    step = "grant the right or correct the setting that the message names, then start again"
-    return refusal(failed.why, step, failed.code)
+    refused = "grant the right or correct the setting that the message names, then start again"
+    return ended(failed, fenced=fenced, refused=refused, unknown="check the brokers")

@@ -12,8 +12,8 @@ from relay.core import events as ev
 from relay.errors import Refused
 from relay.failpoints import reached
 from relay.kafka import group_offsets
+from relay.kafka.errors import timeout_refused
 from relay.process.journal_heads import HeadReader
-from relay.process.transaction_timeout import with_both_numbers
 from relay.process.truth import TruthReader
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from relay.process.producers import OfMember
 
 T = TypeVar("T")
+
+TIMEOUT_REFUSED = "INVALID_TRANSACTION_TIMEOUT"
+"""As relay.kafka.errors names it in a message."""
 
 
 class Ownership:
@@ -110,7 +113,13 @@ class Ownership:
         self._truth.close()
 
     def _let_in(self, call: Callable[[], T]) -> T:
+        """Call; where the brokers refuse the transaction's timeout, say so with both numbers."""
         try:
             return call()
         except Refused as error:
-            raise with_both_numbers(error, self._settings) from error
+            if TIMEOUT_REFUSED not in error.message:
+                raise
+            asked_ms = round(self._settings.relay.transaction_timeout_seconds * 1000)
+            setting = "relay.transaction_timeout_seconds"
+            kafka = self._settings.kafka
+            raise timeout_refused(error.message, setting, asked_ms, kafka) from error

@@ -108,7 +108,7 @@ class Rig:
         self.producer._deadline_seconds = deadline_seconds
         self.lines: list[str] = []
         self._listen()
-        self._stack.callback(self.performer.close)
+        self._stack.callback(self.performer.producers.close)
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +119,7 @@ class Rig:
     def start(self, course: Course) -> bool:
         """The first producer; False where that ends the process."""
         try:
-            self.performer.start()
+            self.performer.producers.start()
         except RelayError as error:
             if isinstance(error.__cause__, TransactionFailed):
                 course.failed(ev.Failed(error.__cause__.kind, error.__cause__.why))

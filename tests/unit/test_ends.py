@@ -56,8 +56,6 @@ WAYS = {
     "relay.process.journal_heads._head ContractBroken": PARTITION,
     "relay.blocks.journal_record.no_record ContractBroken": PARTITION,
     "relay.config.kafka_clients.secret ConfigError": SETTING,
-    "relay.process.producers._error Fenced": APP,
-    "relay.process.producers._error Unavailable": SERVER,
     "relay.schema.registry._end ContractBroken": APP,
     "relay.schema.registry._see_no_blocks ContractBroken": APP,
     "relay.kafka.topics._see_numbers ContractBroken": APP,
