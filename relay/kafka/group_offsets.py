@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from relay.core.offsets import Epochs, Offsets
 
 
+log = logging.getLogger(__name__)
+
+
 def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]:
     """Return the offsets of these partitions, for send_offsets_to_transaction."""
     return [
@@ -36,8 +39,6 @@ def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]
         for p, at in offsets.items()
     ]
 
-
-log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
 _ANSWERS = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
@@ -66,7 +67,7 @@ def read(
         Unavailable, Refused: as the brokers answer.
     """
     asked = [TopicPartition(topic, p) for p in sorted(partitions)]
-    found = {}
+    ends = {}
     try:
         entries = consumer.committed(asked, timeout=seconds)
     except KafkaException as error:
@@ -79,9 +80,13 @@ def read(
                 "check the source's group coordinators",
             )
         shown = CommittedOffset.parse(entry.offset, entry.metadata)
-        epoch = UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch
-        found[entry.partition] = JournalEnd(-1, shown, epoch)
-    return found
+        ends[entry.partition] = JournalEnd(-1, shown, known_epoch(entry))
+    return ends
+
+
+def known_epoch(committed: TopicPartition) -> int:
+    """Return the leader epoch that was committed with an offset; UNKNOWN_EPOCH if none was."""
+    return UNKNOWN_EPOCH if committed.leader_epoch is None else committed.leader_epoch
 
 
 def lost_ends(
