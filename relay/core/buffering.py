@@ -66,14 +66,14 @@ def parted(
         beside: bytes of the first messages' keys and headers.
     """
     # By their bytes, as rows are estimated: of large and small messages the count says nothing.
-    part, whole = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
+    part, total = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
     first = replace(
         buffer,
         next_offset=end,
         messages=messages,
-        rows=buffer.rows * part // whole,
-        bytes=buffer.bytes * part // whole,
-        decoded=buffer.decoded * part // whole,
+        rows=buffer.rows * part // total,
+        bytes=buffer.bytes * part // total,
+        decoded=buffer.decoded * part // total,
         beside=min(beside, buffer.beside),
     )
     left = replace(

@@ -143,34 +143,34 @@ def _changed(state: RelayState, _: Due) -> Iterator[Key]:
 
 
 def _of_bytes(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_bytes
+    limit = state.limits.max_bytes
     if state.most_bytes is not None:  # a larger block would be a transaction of its own
-        most = min(most, state.most_bytes)
+        limit = min(limit, state.most_bytes)
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.bytes >= most]
+        yield from [(index, t) for t, b in buffers if b.bytes >= limit]
 
 
 def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_rows
+    limit = state.limits.max_rows
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.rows >= most]
+        yield from [(index, t) for t, b in buffers if b.rows >= limit]
 
 
 def _of_decoded(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_decoded_bytes
+    limit = state.limits.max_decoded_bytes
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(most, b.bytes)]
+        yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(limit, b.bytes)]
 
 
 def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
     """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
     for index, partition in state.partitions.items():
-        most = partition.position - state.limits.max_reread
-        if partition.floor >= most:  # and so is what every buffer begins with
+        least = partition.position - state.limits.max_reread
+        if partition.floor >= least:  # and so is what every buffer begins with
             continue
         buffers = sealable(state, partition).items()
-        left = ((b.first_offset, t) for t, b in buffers if (index, t) not in due)
-        yield from ((index, table) for first_offset, table in left if first_offset < most)
+        remaining = ((b.first_offset, t) for t, b in buffers if (index, t) not in due)
+        yield from ((index, table) for first_offset, table in remaining if first_offset < least)
 
 
 def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
@@ -183,22 +183,22 @@ def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
     if not crowded(state):
         return
     polled = state.reading
-    left: list[tuple[bool, int, int, int, int, str]] = []
+    remaining: list[tuple[bool, int, int, int, int, str]] = []
     held = bytes_held_back(state)
     for index, buffers in each_sealable(state):
         sizes = {t: b.memory for t, b in buffers if (index, t) not in due}
         of_partition = sum(sizes.values())
         held += of_partition
         waits = index not in polled
-        left += [
+        remaining += [
             (waits, n.bit_length(), of_partition, index, n, table) for table, n in sizes.items()
         ]
     if held <= state.limits.max_buffer_bytes:
         return
-    left.sort()
+    remaining.sort()
     enough = state.limits.max_buffer_bytes - state.limits.max_buffer_bytes // ROOM
-    while left and held > enough:
-        _, _, _, index, size, table = left.pop()
+    while remaining and held > enough:
+        _, _, _, index, size, table = remaining.pop()
         held -= size
         yield index, table
 
@@ -216,14 +216,14 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     room = state.tokens - spent(((key, _buffer(state, key)) for key in due), state.alone)
     if room <= 0 or (room < _set(state) and _past_exceed(state, due, room)):
         return
-    inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
+    inserts = sorted(_old(state, due), key=lambda insert: (insert.past, insert.weight, insert.keys))
     if not inserts or not inserts[-1].past:
         return
-    for one in reversed(inserts):
-        room -= _price(one.rows)
+    for insert in reversed(inserts):
+        room -= _price(insert.rows)
         if room < 0:
             return
-        yield from one.keys
+        yield from insert.keys
 
 
 @dataclass(slots=True)
@@ -237,14 +237,14 @@ class _Old:
 
 
 def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
-    found: defaultdict[Insert, _Old] = defaultdict(_Old)
+    inserts: defaultdict[Insert, _Old] = defaultdict(_Old)
     for insert, key, buffer, age_ms, past in _aging(state, due):
-        one = found[insert]
-        one.past |= past
-        one.weight += buffer.bytes * max(age_ms, 1)
-        one.rows += buffer.rows
-        one.keys.append(key)
-    return found.values()
+        of_insert = inserts[insert]
+        of_insert.past |= past
+        of_insert.weight += buffer.bytes * max(age_ms, 1)
+        of_insert.rows += buffer.rows
+        of_insert.keys.append(key)
+    return inserts.values()
 
 
 def _past_exceed(state: RelayState, due: Collection[Key], room: float) -> bool:
@@ -257,7 +257,7 @@ def _past_exceed(state: RelayState, due: Collection[Key], room: float) -> bool:
         if past and insert not in seen:
             seen.add(insert)
             room -= _price(
-                sum([one.rows for of, _, one, _, _ in _aging(state, due, table) if of == insert])
+                sum([b.rows for of, _, b, _, _ in _aging(state, due, table) if of == insert])
             )
             if room < 0:
                 return True

@@ -109,15 +109,15 @@ def _predecessors_fenced(state: RelayState, event: ev.PredecessorsFenced) -> Ste
 def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
     partitions = dict(state.partitions)
     seeks: list[ef.Effect] = []
-    for found in event.found:
-        if found.partition not in state.pending:
+    for truth in event.found:
+        if truth.partition not in state.pending:
             continue  # revoked while its truth was read
-        taken = take_over(found, event.now_ms)
+        taken = take_over(truth, event.now_ms)
         if isinstance(taken, RelayError):
             return _exit(state, taken)
-        partitions[found.partition] = taken
-        seeks.append(ef.Seek(found.partition, taken.floor))
-    read = frozenset(found.partition for found in event.found)
+        partitions[truth.partition] = taken
+        seeks.append(ef.Seek(truth.partition, taken.floor))
+    read = frozenset(truth.partition for truth in event.found)
     state = replace(
         state,
         partitions=partitions,
@@ -319,7 +319,7 @@ def _due_again(state: RelayState, transactions: tuple[Transaction, ...]) -> Rela
 
     All else that they were to seal is due by what the buffers are.
     """
-    seals = (seal for one in transactions for seal in one.seals)
+    seals = (seal for transaction in transactions for seal in transaction.seals)
     changed = {seal.table for seal in seals if seal.reason is SealReason.SCHEMA}
     return replace(state, schema_changed=state.schema_changed | changed)
 

@@ -61,7 +61,7 @@ def within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction,
 
     Those of the oldest buffers come first: what a poll in between leaves for later is the youngest.
     """
-    parts = [part for one in transactions for part in _parts(one, most)]
+    parts = [part for transaction in transactions for part in _parts(transaction, most)]
     return tuple(sorted(parts, key=lambda part: min(map(_opened, part.seals), default=0)))
 
 
@@ -80,27 +80,27 @@ def has_full(state: RelayState) -> bool:
     )
 
 
-def _parts(whole: Transaction, most: int) -> Iterator[Transaction]:
-    if not whole.seals:
-        yield whole
+def _parts(transaction: Transaction, most: int) -> Iterator[Transaction]:
+    if not transaction.seals:
+        yield transaction
         return
-    bare = whole.partitions.difference(seal.partition for seal in whole.seals)
+    bare = transaction.partitions.difference(seal.partition for seal in transaction.seals)
     seals: list[Seal] = []
     size = 0
-    for seal in sorted(whole.seals, key=_opened):
+    for seal in sorted(transaction.seals, key=_opened):
         if seals and size + seal.buffer.bytes > most:
-            yield _part(whole, seals, bare)
+            yield _part(transaction, seals, bare)
             seals, size, bare = [], 0, frozenset[int]()
         seals.append(seal)
         size += seal.buffer.bytes
-    yield _part(whole, seals, bare)
+    yield _part(transaction, seals, bare)
 
 
-def _part(whole: Transaction, seals: list[Seal], bare: frozenset[int]) -> Transaction:
+def _part(transaction: Transaction, seals: list[Seal], bare: frozenset[int]) -> Transaction:
     """A transaction of these seals, in the order of the whole, and of partitions without any."""
     ordered = sorted(seals, key=lambda seal: (seal.partition, seal.buffer.first_offset))
     partitions = bare.union(seal.partition for seal in seals)
-    return replace(whole, seals=tuple(ordered), partitions=partitions)
+    return replace(transaction, seals=tuple(ordered), partitions=partitions)
 
 
 def _opened(seal: Seal) -> int:

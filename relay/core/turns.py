@@ -45,15 +45,15 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
     reading: dict[int, Turn] = {}
     waiting, drained = _drained(state.turns, state, event, came, share)
     for index, turn in state.turns.reading.items():
-        heard = turn
+        updated = turn
         if index in event.offsets:
-            heard = replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + came[index])
-        if _at_end(state, index, event) or state.now_ms - heard.heard_ms >= SILENT_MS:
+            updated = replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + came[index])
+        if _at_end(state, index, event) or state.now_ms - updated.heard_ms >= SILENT_MS:
             drained[index] = 0
-        elif _used_up(state, heard, FILLS * share):
+        elif _used_up(state, updated, FILLS * share):
             waiting.append(index)
         else:
-            reading[index] = heard
+            reading[index] = updated
     while waiting and len(reading) < at_a_time:
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
     return Turns(reading, tuple(waiting), drained, at_a_time) if reading else None
@@ -79,8 +79,8 @@ def _first(state: RelayState, event: Polled) -> Turns | None:
     backlog, at_a_time = sorted(state.partitions.keys() - drained), width(state)
     if WORTH * at_a_time > len(backlog):
         return None
-    begun = Turn(state.now_ms, state.now_ms)
-    reading = dict.fromkeys(backlog[:at_a_time], begun)
+    turn = Turn(state.now_ms, state.now_ms)
+    reading = dict.fromkeys(backlog[:at_a_time], turn)
     return Turns(reading, tuple(backlog[at_a_time:]), drained, at_a_time)
 
 

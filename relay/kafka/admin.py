@@ -176,19 +176,19 @@ class TopicRequests:
         admin = elsewhere or self._admin
         self._look_for_controller(elsewhere)
         future = description(admin, [topic])[topic]
-        found = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
-        if found is None:
+        answer = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
+        if answer is None:
             return None
-        if lacking := lacking_rights(found, rights):
+        if lacking := lacking_rights(answer, rights):
             text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
             raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        copies = min((len(partition.replicas) for partition in found.partitions), default=0)
-        return TopicFacts(str(found.topic_id), len(found.partitions), copies)
+        copies = min((len(partition.replicas) for partition in answer.partitions), default=0)
+        return TopicFacts(str(answer.topic_id), len(answer.partitions), copies)
 
     def most_bytes(self, topic: str) -> int | None:
         """Return the topic's limit for a record batch; None where the brokers do not say."""
-        told = self._numbers([topic], ("max.message.bytes", "segment.bytes"), REQUEST_SECONDS)
-        return min(told[topic].values(), default=None)
+        limits = self._numbers([topic], ("max.message.bytes", "segment.bytes"), REQUEST_SECONDS)
+        return min(limits[topic].values(), default=None)
 
     def least_in_sync(self, copies: Mapping[str, int]) -> dict[str, int]:
         """Return min.insync.replicas of topics; what relays ask for where brokers do not say.
@@ -197,9 +197,9 @@ class TopicRequests:
             copies: how many each topic has.
         """
         name = topic_settings.IN_SYNC
-        told = self._numbers(copies, (name,), METADATA_SECONDS)
+        answers = self._numbers(copies, (name,), METADATA_SECONDS)
         usual = {topic: topic_settings.of_copies(of).get(name, 1) for topic, of in copies.items()}
-        return {topic: told[topic].get(name, int(usual[topic])) for topic in copies}
+        return {topic: answers[topic].get(name, int(usual[topic])) for topic in copies}
 
     def dark(self, places: Collection[Place]) -> frozenset[Place] | None:
         """Return those of these partitions that take no records; None where no broker says so."""
@@ -209,23 +209,23 @@ class TopicRequests:
         return None
 
     def _numbers(
-        self, topics: Collection[str], known: Collection[str], seconds: float
+        self, topics: Collection[str], settings: Collection[str], seconds: float
     ) -> dict[str, dict[str, int]]:
         """Return those of these settings that the brokers tell, by topic.
 
         The right to ask is asked of nobody: what is not told is found by trying.
         """
         self._admin.look()
-        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
-        futures = self._admin.client.describe_configs(asked, request_timeout=seconds)
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+        futures = self._admin.client.describe_configs(resources, request_timeout=seconds)
         wait(futures.values())
-        told: dict[str, dict[str, int]] = {topic: {} for topic in topics}
-        for one, future in futures.items():
+        numbers: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+        for resource, future in futures.items():
             if code_of(future) is None:
                 entries = future.result()
-                found = {name: entries[name].value for name in known if name in entries}
-                told[one.name] = {name: int(value) for name, value in found.items()}
-        return told
+                texts = {name: entries[name].value for name in settings if name in entries}
+                numbers[resource.name] = {name: int(value) for name, value in texts.items()}
+        return numbers
 
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.
@@ -348,9 +348,9 @@ def _shown(settings: Mapping[str, str | None]) -> dict[str, str]:
 def in_requests(topics: Collection[str], partitions: int) -> Iterator[Sequence[str]]:
     """Yield these topics by as many as one request may make or grow to so many partitions."""
     ordered = sorted(topics)
-    most = max(1, _MOST_RECORDS // (partitions + _RECORDS_OF_A_TOPIC))
-    for at in range(0, len(ordered), most):
-        yield ordered[at : at + most]
+    per_request = max(1, _MOST_RECORDS // (partitions + _RECORDS_OF_A_TOPIC))
+    for start in range(0, len(ordered), per_request):
+        yield ordered[start : start + per_request]
 
 
 def until_listed(topic: str, look: Callable[[], T | None]) -> T:
@@ -384,9 +384,9 @@ def description(admin: Admin, topics: Collection[str]) -> Mapping[str, Future[An
     )
 
 
-def lacking_rights(found: TopicDescription, rights: Rights) -> list[str]:
+def lacking_rights(description: TopicDescription, rights: Rights) -> list[str]:
     """Return the names of rights that this user lacks."""
-    granted = found.authorized_operations  # empty where the brokers do not say
+    granted = description.authorized_operations  # empty where the brokers do not say
     return [right.name.capitalize() for right in rights if right not in (granted or rights)]
 
 

@@ -171,16 +171,16 @@ def name_unresolved_brokers(error: Unavailable, brokers: Brokers) -> Unavailable
         return error  # and nothing is waited for
     client = AdminClient({**kafka_clients.admin(brokers), "log_level": 0})
     try:
-        told = client.list_topics(timeout=LIST_SECONDS)
+        cluster = client.list_topics(timeout=LIST_SECONDS)
     except KafkaException:
         return error  # nobody answered at all
-    whys = unresolved((str(one.host), one.port) for one in told.brokers.values())
+    whys = unresolved((str(broker.host), broker.port) for broker in cluster.brokers.values())
     if not whys:
         return error
-    listed = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
+    names = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
     return Unavailable(
         f"{error.message}: {brokers.bootstrap} answers and advertises brokers whose names cannot "
-        f"be resolved from here: {listed}",
+        f"be resolved from here: {names}",
         "correct advertised.listeners of these brokers, or make the names known on this machine "
         "(DNS, /etc/hosts); kafka.bootstrap is right, and the brokers run",
     )

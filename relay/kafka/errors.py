@@ -225,8 +225,8 @@ def lost_end(error: KafkaError) -> int | None:
     """
     if error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
         return None
-    found = _LOST_END.search(error.str())
-    return None if found is None else int(found[1])
+    match = _LOST_END.search(error.str())
+    return None if match is None else int(match[1])
 
 
 def classify(error: KafkaError) -> Failure | None:
@@ -268,10 +268,10 @@ def without_frames(error: Raised) -> Raised:
     The binding (2.16) never frees the exception of a fatal error. Its frames would keep the
     client with it, whose threads then look for brokers until the process ends.
     """
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
+    raised: BaseException | None = error
+    while raised is not None:
+        raised.__traceback__ = None
+        raised = raised.__cause__ or raised.__context__
     return error
 
 
@@ -286,8 +286,8 @@ def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str)
 
 def describe(call: str, error: KafkaError) -> str:
     """Return one line for people: the call, the code's name, what it means here."""
-    known = {**ENDED, **REFUSED, **FENCED}.get(error.code())
-    return f"{call}: {error.name()} ({known or error.str()})"
+    meaning = {**ENDED, **REFUSED, **FENCED}.get(error.code())
+    return f"{call}: {error.name()} ({meaning or error.str()})"
 
 
 def refusal(text: str, step: str, code: int) -> Refused:
@@ -330,16 +330,18 @@ def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
         names: of brokers' settings whose values are numbers.
     """
     admin = AdminClient(kafka_clients.admin(brokers))
-    found: dict[str, list[int]] = defaultdict(list)
+    limits: dict[str, list[int]] = defaultdict(list)
     try:
         ids = admin.list_topics(timeout=_REQUEST_SECONDS).brokers
-        for one in [ConfigResource(ResourceType.BROKER, str(broker)) for broker in ids]:
-            answer = admin.describe_configs([one], request_timeout=_REQUEST_SECONDS)[one].result()
+        for broker in ids:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            futures = admin.describe_configs([resource], request_timeout=_REQUEST_SECONDS)
+            answer = futures[resource].result()
             for name in answer.keys() & set(names):
-                found[name].append(int(answer[name].value))
+                limits[name].append(int(answer[name].value))
     except KafkaException:
         return {}  # the refusal itself is what matters; `relay doctor` says why
-    return found
+    return limits
 
 
 def timeout_refused(text: str, setting: str, asked_ms: int, brokers: Brokers) -> Refused:

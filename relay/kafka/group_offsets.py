@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]:
     """Return the offsets of these partitions, for send_offsets_to_transaction."""
     return [
-        TopicPartition(topic, p, at.floor, at.metadata, epochs.get(p, UNKNOWN_EPOCH))
-        for p, at in offsets.items()
+        TopicPartition(topic, p, offset.floor, offset.metadata, epochs.get(p, UNKNOWN_EPOCH))
+        for p, offset in offsets.items()
     ]
 
 
@@ -116,22 +116,22 @@ def lost_ends(
 
 
 def _lost_ends(
-    reader: PartitionReader, asked: dict[int, TopicPartition], seconds: float
+    reader: PartitionReader, unconfirmed: dict[int, TopicPartition], seconds: float
 ) -> dict[int, int]:
     """Wait for each: a message, or the partition's end, comes once its leader has confirmed.
 
     Where retention has deleted the offset since, an error comes that says nothing of the epoch.
     """
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     deadline = time.monotonic() + seconds
-    reader.incremental_assign([*asked.values()])
-    while asked:
+    reader.incremental_assign([*unconfirmed.values()])
+    while unconfirmed:
         message = reader.poll(_POLL_SECONDS)
         if message is None:
             if time.monotonic() > deadline:
-                topic = next(iter(asked.values())).topic
+                topic = next(iter(unconfirmed.values())).topic
                 raise Unavailable(
-                    f"{topic}{sorted(asked)}: the brokers did not say within {seconds:g} s "
+                    f"{topic}{sorted(unconfirmed)}: the brokers did not say within {seconds:g} s "
                     "whether the log still reaches what was read of it",
                     "check the brokers that lead the topic",
                 )
@@ -141,9 +141,9 @@ def _lost_ends(
             raise KafkaException(error)
         if error is not None and error.code() not in _ANSWERS:
             continue
-        place = asked.pop(message.partition() or 0, None)
+        place = unconfirmed.pop(message.partition() or 0, None)
         if place is not None:
             reader.incremental_unassign([place])
             end = None if error is None else lost_end(error)
-            found |= {} if end is None else {place.partition: end}
-    return found
+            ends |= {} if end is None else {place.partition: end}
+    return ends

@@ -55,7 +55,7 @@ def records(
         Unavailable: nothing came.
     """
     reader.assign([place])
-    position, heard = place.offset, time.monotonic()
+    position, progressed_at = place.offset, time.monotonic()
     while position < end:
         for message in reader.consume(min(_AT_ONCE, end - position), _POLL_SECONDS):
             if (failed := message.error()) is not None:
@@ -65,8 +65,8 @@ def records(
         # The client's own position also passes markers and aborted records.
         now = reader.position([place])[0].offset
         if now > position:
-            position, heard = now, time.monotonic()
-        elif time.monotonic() - heard > seconds:
+            position, progressed_at = now, time.monotonic()
+        elif time.monotonic() - progressed_at > seconds:
             raise Unavailable(
                 f"{place.topic}[{place.partition}]: the brokers sent nothing for {seconds:g} s; "
                 f"read to offset {position} of {end}",
@@ -158,7 +158,7 @@ class PartitionReader(Consumer):
 
     def _find_leader(self, of: TopicPartition, timeout: float) -> None:
         topics = super().list_topics(of.topic, timeout).topics
-        known = topics[of.topic].partitions.get(of.partition)
-        if known is not None and known.leader < 0:
+        metadata = topics[of.topic].partitions.get(of.partition)
+        if metadata is not None and metadata.leader < 0:
             nobody = f"{of.topic}[{of.partition}] has no leader"
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, nobody))

@@ -27,7 +27,7 @@ Header = tuple[str, str | bytes | None]
 
 def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[Header]) -> int:
     """Return what a record weighs: value, key, and its headers' names and values."""
-    of_headers = sum(len(name) + len(held or b"") for name, held in headers)
+    of_headers = sum(len(name) + len(content or b"") for name, content in headers)
     return len(value or b"") + len(key or b"") + of_headers
 
 
@@ -105,13 +105,13 @@ class RecordLimits:
         if limit is not None and topic in self._together:
             self._together[topic] = min(limit, self._together[topic])
             self._told[topic] = limit
-        known = self._most.get(topic)
-        if limit is not None and size <= limit - ROOM and (known is None or size <= known):
+        before = self._most.get(topic)
+        if limit is not None and size <= limit - ROOM and (before is None or size <= before):
             return False  # it fits: the batch that it was sent in did not
-        most = size - 1 if limit is None else max(1, min(size - 1, limit - ROOM))
-        self._most[topic] = most if known is None else min(known, most)
+        allowed = size - 1 if limit is None else max(1, min(size - 1, limit - ROOM))
+        self._most[topic] = allowed if before is None else min(before, allowed)
         self._told[topic] = limit
-        return known is None or most < known
+        return before is None or allowed < before
 
     def halve(self, topic: str, size: int) -> None:
         """Note a record that would fit, but whose batch did not; until somebody looks again."""
@@ -159,12 +159,12 @@ def oversized(
         most: that a record may weigh.
     """
     ends = np.cumsum(rows_of)
-    found: dict[int, Oversized] = {}
+    by_message: dict[int, Oversized] = {}
     row = 0
     for value, rows in chunks:
         if len(value) + CHUNK_ROOM > most:
             message = int(np.searchsorted(ends, row, side="right"))
             within = row - int(ends[message] - rows_of[message]) + 1
-            found.setdefault(message, Oversized(message, within, len(value)))
+            by_message.setdefault(message, Oversized(message, within, len(value)))
         row += rows
-    return list(found.values())
+    return list(by_message.values())

@@ -203,30 +203,30 @@ class Topics(TopicRequests):
             Unavailable: the brokers do not show them yet; asked again, for GROW_SECONDS.
         """
         wanted = wanted or self._partitions
-        left = {topic for topic in topics if self._widths[topic] < wanted}
-        if not left:
+        narrow = {topic for topic in topics if self._widths[topic] < wanted}
+        if not narrow:
             return {}
         try:
-            refused = self._grow_all(left, wanted)
+            refused = self._grow_all(narrow, wanted)
         except Unavailable:
-            self._look_at(left)  # some may have grown
+            self._look_at(narrow)  # some may have grown
             raise
-        left -= refused.keys()
+        narrow -= refused.keys()
         for look in range(_LOOKS + 1):
-            refused |= {topic: _deleted(topic) for topic in self._look_at(left)}
-            left = {t for t in left - refused.keys() if self._widths[t] < wanted}
-            if not left:
+            refused |= {topic: _deleted(topic) for topic in self._look_at(narrow)}
+            narrow = {t for t in narrow - refused.keys() if self._widths[t] < wanted}
+            if not narrow:
                 return refused
             if look < _LOOKS:
                 time.sleep(LOOK_SECONDS)
-        found = {topic: self._narrow(topic, self._widths[topic], wanted) for topic in sorted(left)}
-        if waits := [why for why in found.values() if isinstance(why, Unavailable)]:
+        reasons = {t: self._narrow(t, self._widths[t], wanted) for t in sorted(narrow)}
+        if waits := [why for why in reasons.values() if isinstance(why, Unavailable)]:
             raise waits[0]
-        return refused | {topic: why for topic, why in found.items() if isinstance(why, Refused)}
+        return refused | {topic: why for topic, why in reasons.items() if isinstance(why, Refused)}
 
-    def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
+    def _narrow(self, topic: str, partitions: int, needed: int) -> Unavailable | Refused:
         """What is waited for, and after GROW_SECONDS not any more."""
-        text = f"topic {topic} has {found} partitions, but needs {needed}"
+        text = f"topic {topic} has {partitions} partitions, but needs {needed}"
         if not self._narrow_for.late((topic, needed)):
             step = "wait: the relay asks again until all brokers know the new partitions"
             return Unavailable(text, step)
@@ -303,9 +303,9 @@ class Topics(TopicRequests):
                 self._widths[topic] = len(future.result().partitions)
         return absent
 
-    def _is_as_wanted(self, found: TopicDescription) -> bool:
-        fits = 1 <= len(found.partitions) <= self._partitions
-        return fits and not lacking_rights(found, (WRITE,))
+    def _is_as_wanted(self, description: TopicDescription) -> bool:
+        fits = 1 <= len(description.partitions) <= self._partitions
+        return fits and not lacking_rights(description, (WRITE,))
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
         """Create a block topic that is not there; relay.kafka.block_topics says by which name.

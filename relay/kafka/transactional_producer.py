@@ -101,8 +101,8 @@ class TransactionalProducer:
         self.close()
         self._fatal = None
         self._evidence.forget()
-        given = {**self._config, **self._renewal.current()}
-        self._producer = Producer({**given, "error_cb": self._on_error})
+        config = {**self._config, **self._renewal.current()}
+        self._producer = Producer({**config, "error_cb": self._on_error})
         producer = self._producer
         name = f"init_transactions of {self._config['transactional.id']}"
         final = None if waits else KafkaError.CONCURRENT_TRANSACTIONS
@@ -229,9 +229,9 @@ class TransactionalProducer:
 
     def _dark(self) -> frozenset[Place]:
         """Return partitions that have not acknowledged all, and that take no records now."""
-        waiting = [place for place, count in self._unacknowledged.items() if count]
+        unacknowledged = [place for place, count in self._unacknowledged.items() if count]
         with suppress(KafkaException):  # then nothing is known of any partition
-            return dark_places(self._open(), waiting, SLICE_SECONDS, self._least_in_sync)
+            return dark_places(self._open(), unacknowledged, SLICE_SECONDS, self._least_in_sync)
         return frozenset()
 
     def send_offsets(

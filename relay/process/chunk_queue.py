@@ -64,8 +64,8 @@ class ChunkQueue:
         offsets: list[int] = []
         first, (value, rows) = seals[0], formed[0].chunks[0]
         headers = _headers(0, rows, formed[0])
-        for seal, one in zip(seals, formed, strict=True):
-            headers.append((message_rows.header(seal.partition), one.message_rows))
+        for seal, block in zip(seals, formed, strict=True):
+            headers.append((message_rows.header(seal.partition), block.message_rows))
         self._add(place, value, first, headers, offsets)
         return offsets
 
@@ -84,8 +84,8 @@ class ChunkQueue:
 
     def release(self) -> None:
         """Hand over what is held."""
-        held, self._held, self._bytes = self._held, [], 0
-        for record in held:
+        records, self._held, self._bytes = self._held, [], 0
+        for record in records:
             self._producer.produce(*record)
 
 

@@ -96,7 +96,7 @@ class Coverage:
         topic = self._settings.source.topic
         client = AdminClient(kafka_clients.admin(self._settings.source_kafka))
         source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
-        owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
+        owned = ([p for name, p in member.partitions if name == topic] for member in group.members)
         return left_over(len(source.partitions), owned)
 
 

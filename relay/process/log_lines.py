@@ -72,7 +72,7 @@ class CommitTotals:
     def add(self, sent: Sent) -> None:
         """Count what one buffer became."""
         table, facts = sent.seal.table, sent.facts
-        self._unknown.update({f"{table} field {n}": held for n, held in facts.unknown.items()})
+        self._unknown.update({f"{table} field {n}": m for n, m in facts.unknown.items()})
         self._blocks += bool(facts.chunks)
         self._rows += facts.rows
         self._dead += sum(facts.dead_groups.values())
@@ -92,7 +92,7 @@ class CommitTotals:
         }
         log.info("committed transactions", extra=counts)
         if self._unknown:
-            named = ", ".join(f"{where}: {held}" for where, held in sorted(self._unknown.items()))
+            named = ", ".join(f"{where}: {count}" for where, count in sorted(self._unknown.items()))
             log.warning("messages have fields that their table never had", extra={"held": named})
             self._unknown.clear()
         self._since = time.monotonic()

@@ -139,9 +139,9 @@ class RelayProcess:
         self._refresh_tables()
         self._joining.look()
         polled = sort_poll.Intake(self._headers, self._performer.density)
-        begun = time.monotonic()
+        started = time.monotonic()
         self._source.poll(polled.add, self._state.most_bytes)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
@@ -157,14 +157,14 @@ class RelayProcess:
         self._ownership.polled()
         if self._state.phase is not Phase.STOPPED:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
-            asked = self._state.reading if full or self._state.turns else ()
-            ends = self._source.fetching.ends(asked)
+            whose = self._state.reading if full or self._state.turns else ()
+            ends = self._source.fetching.ends(whose)
             read_to = self._source.read_to
             self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends, read_to))
-        if left := self._coverage.left_over(self._state.partitions, self._state.source_partitions):
+        if free := self._coverage.left_over(self._state.partitions, self._state.source_partitions):
             log.warning(
                 "no relay of the group has some source partitions, joining again",
-                extra={"partitions": sorted(left)},
+                extra={"partitions": sorted(free)},
             )
             self._source.join()
 
@@ -173,8 +173,8 @@ class RelayProcess:
 
         Nobody polls meanwhile: what takes long is done seldom.
         """
-        begun = time.monotonic()
-        if begun < self._refresh_at:
+        started = time.monotonic()
+        if started < self._refresh_at:
             return
         changed, why = frozenset[str](), ""
         try:
@@ -186,11 +186,11 @@ class RelayProcess:
                 "cannot read the tables' columns from ClickHouse; the relay keeps those it knows",
                 extra={"why": why},
             )
-        took = time.monotonic() - begun
+        took = time.monotonic() - started
         share = SEARCH_SHARE if self._tables.is_searching() else PAUSE_SHARE
         pause = min(share * took, LONGEST_PAUSE_SECONDS)
         pause = max(pause, self._settings.relay.schema_refresh_seconds)
-        self._refresh_at = begun + took + pause
+        self._refresh_at = started + took + pause
         self._observer.refreshed(took, len(changed), why)
         if changed:
             self._say_changed(changed)
@@ -261,8 +261,8 @@ class RelayProcess:
             case ef.Fence(partitions):
                 return self._wait(lambda: self._ownership.fence(partitions))
             case ef.ReadTruth(partitions, ends):
-                found = self._wait(lambda: self._ownership.read(partitions, ends))
-                return ev.TruthRead(found, steady_ms(), self._topics.source_partitions)
+                truths = self._wait(lambda: self._ownership.read(partitions, ends))
+                return ev.TruthRead(truths, steady_ms(), self._topics.source_partitions)
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
                     self._assigning[partition] = offset

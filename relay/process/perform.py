@@ -133,8 +133,8 @@ class Performer:
     def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:
         """Classify a failure; remember a refused record, so that it is left out next time."""
         if failed.kind is ev.Failure.REFUSED:
-            known = self._tables.topics.learn(failed, self._sealing)
-            return (ev.Failure.LEARNED if known else failed.kind), failed.why
+            learned = self._tables.topics.learn(failed, self._sealing)
+            return (ev.Failure.LEARNED if learned else failed.kind), failed.why
         if failed.kind is ev.Failure.FENCED and (timed_out := self._timed_out()):
             return ev.Failure.UNKNOWN, f"{failed.why}; {timed_out}"
         return failed.kind, failed.why
@@ -229,43 +229,43 @@ class Performer:
         """Send chunks and dead letters of every seal, with one flush for all of them."""
         sent: dict[str, Sent] = {}
         queue = ChunkQueue(self._producer)
-        for some in seals_together(seals):
-            sent.update((one.seal.block_id, one) for one in self._send(some, queue))
+        for together in seals_together(seals):
+            sent.update((outcome.seal.block_id, outcome) for outcome in self._send(together, queue))
         queue.release()
         self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
         self._producer.flush()
         in_order = [sent[seal.block_id] for seal in seals]
-        for one in in_order:
-            self._written.add(one)
-        topics = ((one, self._tables.topics.of(one.seal.table)) for one in in_order)
-        return ev.Produced(tuple(one.result(topic) for one, topic in topics))
+        for outcome in in_order:
+            self._written.add(outcome)
+        topics = ((outcome, self._tables.topics.of(outcome.seal.table)) for outcome in in_order)
+        return ev.Produced(tuple(outcome.result(topic) for outcome, topic in topics))
 
     def _send(self, seals: Sequence[Seal], queue: ChunkQueue) -> Iterator[Sent]:
         """Form blocks from the buffers of some seals of one table and hand them to the client."""
-        held = [self._buffers.take(seal.partition, seal.table) for seal in seals]
-        begun = time.monotonic()
-        formed = self._form(seals[0].table, held)
-        seconds = (time.monotonic() - begun) / len(seals)
+        buffers = [self._buffers.take(seal.partition, seal.table) for seal in seals]
+        started = time.monotonic()
+        formed = self._form(seals[0].table, buffers)
+        seconds = (time.monotonic() - started) / len(seals)
         shared = formed[0].facts.first_row is not None
         place = self._place(seals[0])
         offsets = queue.add_shared(place, seals, formed) if shared else []
-        for whole, one, of in zip(seals, formed, held, strict=True):
-            seal, left = _taken(whole, of, one.left)
-            likely = with_likeness(seal.table, one, of) if one.dead else one
+        for due, block, buffer in zip(seals, formed, buffers, strict=True):
+            seal, rest = _taken(due, buffer, block.left)
+            likely = with_likeness(seal.table, block, buffer) if block.dead else block
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
-            decoded = of.values.size(seal.buffer.messages)
+            decoded = buffer.values.size(seal.buffer.messages)
             self.density.learn(seal.table, facts.rows, decoded, facts.decoded_bytes)
             if not shared:
                 place = self._place(seal)
                 offsets = queue.add(place, seal, likely)
-                self._produce_dead(seal, likely.dead, of)
-            if left is not None:
-                of.drop(seal.buffer.messages)
-                self._buffers.put_back(seal.partition, of)
-            yield Sent(seal, facts, offsets, seals[0], place.partition, left)
+                self._produce_dead(seal, likely.dead, buffer)
+            if rest is not None:
+                buffer.drop(seal.buffer.messages)
+                self._buffers.put_back(seal.partition, buffer)
+            yield Sent(seal, facts, offsets, seals[0], place.partition, rest)
 
     def _place(self, seal: Seal) -> TopicPartition:
         """Return where the chunks of a seal go; a large one asks for a partition of its own."""
@@ -339,11 +339,11 @@ def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
     """Give the seals by table, as many of small buffers as are decoded at a time."""
     waiting: dict[str, list[Seal]] = {}
     for seal in seals:
-        some = waiting.setdefault(seal.table, [])
-        if some and sum(one.buffer.bytes for one in [*some, seal]) > _TOGETHER_BYTES:
+        group = waiting.setdefault(seal.table, [])
+        if group and sum(other.buffer.bytes for other in [*group, seal]) > _TOGETHER_BYTES:
             yield waiting.pop(seal.table)
-            some = waiting.setdefault(seal.table, [])
-        some.append(seal)
+            group = waiting.setdefault(seal.table, [])
+        group.append(seal)
     yield from waiting.values()
 
 

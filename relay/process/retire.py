@@ -44,9 +44,9 @@ class Retirement:
         """Return why the member must not be retired now; None if it may."""
         if self.partitions is None:
             return None
-        held = ", ".join(map(str, self.partitions)) or "none"
+        owned = ", ".join(map(str, self.partitions)) or "none"
         return (
-            f"{self.member} is in the group (partitions: {held}): ending its transactions would "
+            f"{self.member} is in the group (partitions: {owned}): ending its transactions would "
             "fence a relay that works"
         )
 

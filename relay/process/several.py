@@ -86,16 +86,16 @@ class Child:
             return
         self.process, self.status = None, status
         pause, self._past = after(status, now - self._since, self._past)
-        told = {"relay": self._name, "status": status}
+        extra = {"relay": self._name, "status": status}
         if pause is None:
             self.stays_ended = True
             log.error(
-                "a relay process ended and is not started again; the others continue", extra=told
+                "a relay process ended and is not started again; the others continue", extra=extra
             )
         else:
             self._due = now + pause
             log.warning(
-                "a relay process ended, starting it again", extra={**told, "in_seconds": pause}
+                "a relay process ended, starting it again", extra={**extra, "in_seconds": pause}
             )
 
 

@@ -83,9 +83,9 @@ class Ownership:
         """
         self._follow(partitions)
         reached("before_truth")
-        found = self._truth.read(partitions, self._source.consumer, ends)
-        self._source.epochs.remember(found)
-        return found
+        truths = self._truth.read(partitions, self._source.consumer, ends)
+        self._source.epochs.remember(truths)
+        return truths
 
     def polled(self) -> None:
         """Note a poll: of which topic its messages are has to be asked after it."""

@@ -78,7 +78,7 @@ class TruthReader:
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
         brokers = [settings.kafka, *([settings.source_kafka] if settings.crosses else [])]
-        clients = [kafka_clients.admin(one) for one in brokers]
+        clients = [kafka_clients.admin(cluster) for cluster in brokers]
         self._admins = [(AdminClient(client), Renewal(client)) for client in clients]
         admin, of_source = self._admins[0][0], self._admins[-1][0]
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)

@@ -86,8 +86,8 @@ class Brake:
             topic: of the source.
         """
         seen = self._committed + self._now
-        most = self._kinds.most_common(_KINDS)
-        kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in most]
+        commonest = self._kinds.most_common(_KINDS)
+        kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in commonest]
         more = len(self._kinds) - _KINDS
         rest = f"; and {several(more, 'more kind')}" if more > 0 else ""
         return ConfigError(

@@ -63,11 +63,13 @@ class FirstDead:
                 )
                 break
             self._known.add(key)
-            told = {
+            extra = {
                 "table": key[0] or "(none)",
                 "kind": reason.kind.value,
                 "reason": reason.text[:SHOWN],
+                "topic": self._topic,
+                "partition": place.partition,
+                "offset": place.offset,
             }
-            at = {"topic": self._topic, "partition": place.partition, "offset": place.offset}
-            log.warning("the relay wrote the first dead letter of this kind", extra={**told, **at})
+            log.warning("the relay wrote the first dead letter of this kind", extra=extra)
         self._new.clear()

@@ -39,9 +39,10 @@ def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
     unnamed = table == NO_TABLE
     dead = [
         DeadMessage(
-            at, explained(reason, held.value(at), held.origin(at).headers if unnamed else None)
+            offset,
+            explained(reason, held.value(offset), held.origin(offset).headers if unnamed else None),
         )
-        for at, reason in formed.dead
+        for offset, reason in formed.dead
     ]
     return replace(formed, dead=dead, facts=replace(formed.facts, dead_groups=grouped(dead)))
 
@@ -66,9 +67,9 @@ class Suitability:
 
     def formed(self, seal: Seal, facts: BlockFacts) -> None:
         """Note what a sealed buffer became."""
-        told = ((RecordPlace(seal.partition, one.offset), one.reason) for one in facts.dead_groups)
-        self._first.add(seal.table, told)
-        counts = ((one.reason, count) for one, count in facts.dead_groups.items())
+        letters = ((RecordPlace(seal.partition, of.offset), of.reason) for of in facts.dead_groups)
+        self._first.add(seal.table, letters)
+        counts = ((group.reason, count) for group, count in facts.dead_groups.items())
         self._brake.add(facts.messages, seal.table, counts)
 
     def committed(self) -> None:
@@ -101,15 +102,15 @@ class Suitability:
 
     def _is_any_held_good(self, held: Collection[Held]) -> bool:
         """Whether a message is that was read, and waits because its table is quiet."""
-        self._tables.resolve_visible({one.table for one in held})
+        self._tables.resolve_visible({buffer.table for buffer in held})
         source = self._settings.source
-        for one in held:
-            codec = self._tables.codec(one.table)
+        for buffer in held:
+            codec = self._tables.codec(buffer.table)
             if isinstance(codec, DeadReason):
                 continue
             bound = RowBound(codec.row_bytes, self._settings.block.max_decoded_bytes)
             decoding = codec, source.framing, source.unknown_fields, bound
-            if decode(one.column(), *decoding).messages:
+            if decode(buffer.column(), *decoding).messages:
                 return True
         return False
 
