@@ -269,10 +269,7 @@ def _aging(
 ) -> Iterator[tuple[Insert, Key, Buffer, int, bool]]:
     """Yield buffers that are or soon will be past their age: their INSERT, age, and whether.
 
-    Args:
-        state: that holds them.
-        due: buffers to leave out.
-        only: the one table whose buffers are wanted; None: all tables'.
+    Those that are due already are left out, and all tables' but `only`'s if that is given.
     """
     now_ms, alone = state.now_ms, state.alone
     of_tables, of_others = _ages(state)

@@ -78,11 +78,7 @@ ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: 
 
 
 class Admin:
-    """The client.
-
-    Attributes:
-        client: makes the requests.
-    """
+    """An AdminClient, with what its error_cb said and with a changed password."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -101,11 +97,8 @@ class Admin:
 
         Without a connection a request only times out, and does not say why: error_cb does.
 
-        Args:
-            what: the request, as an infinitive with what it concerns.
-            future: of the request.
-            refusal: the next step where the brokers say no.
-            fine: error codes.
+        `what` is the request, as an infinitive with what it concerns; `refusal` is the next step
+        where the brokers say no.
 
         Raises:
             Unavailable: the brokers did not answer.
@@ -135,13 +128,7 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What there is of a topic.
-
-    Attributes:
-        topic_id: which a recreated topic of the same name does not have.
-        partitions: how many.
-        copies: of the partition that has the fewest.
-    """
+    """What brokers say of a topic: its id, its width, and copies of the partition with fewest."""
 
     topic_id: str
     partitions: int
@@ -191,10 +178,9 @@ class TopicRequests:
         return min(limits[topic].values(), default=None)
 
     def least_in_sync(self, copies: Mapping[str, int]) -> dict[str, int]:
-        """Return min.insync.replicas of topics; what relays ask for where brokers do not say.
+        """Return min.insync.replicas of topics with so many copies.
 
-        Args:
-            copies: how many each topic has.
+        Where brokers do not say it is what relays ask for.
         """
         name = topic_settings.IN_SYNC
         answers = self._numbers(copies, (name,), METADATA_SECONDS)
@@ -230,8 +216,7 @@ class TopicRequests:
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.
 
-        Args:
-            elsewhere: of the source's cluster, if that is another and is to be asked.
+        `elsewhere`: of the source's cluster, if that is another and is to be asked.
         """
         topic = journal = names.journal_topic(self._settings.app)
         if elsewhere is not None:
@@ -356,12 +341,8 @@ def in_requests(topics: Collection[str], partitions: int) -> Iterator[Sequence[s
 def until_listed(topic: str, look: Callable[[], T | None]) -> T:
     """Look until the brokers list a topic that was just created; return what was found.
 
-    Args:
-        topic: its name.
-        look: returns None while they do not.
-
     Raises:
-        Unavailable: they do not for APPEAR_SECONDS.
+        Unavailable: `look` returned None for APPEAR_SECONDS.
     """
     deadline = time.monotonic() + APPEAR_SECONDS
     while (found := look()) is None:

@@ -36,12 +36,7 @@ _REST = 4  # times what a try in vain took, until the next one: nobody polls mea
 
 
 class BlockTopics:
-    """Of one app, as one process has found them.
-
-    Args:
-        app: prefix of its topics.
-        topics: makes them.
-        clock: monotonic seconds.
+    """The block topics of one app, as one process has found them.
 
     Attributes:
         limits: what topics take, as refusals taught; all producers of the process go by it.

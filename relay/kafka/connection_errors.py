@@ -75,11 +75,9 @@ class Heard:
             self._whys[of_one["where"]] = time.monotonic(), short(of_one["why"])
 
     def explained(self, error: KafkaError, begun: float) -> KafkaError:
-        """Return the error; of a request without answer, what brokers said since it began.
+        """Return the error of a request; without an answer, with what brokers said since `begun`.
 
-        Args:
-            error: of the request.
-            begun: when, by time.monotonic.
+        `begun`: by time.monotonic.
         """
         whys = self._since(begun)
         if error.code() >= 0 or not whys:  # negative: librdkafka's own, nobody answered
@@ -95,11 +93,7 @@ class Heard:
         return self.error if wrong else None
 
     def answer(self, client: AdminClient, future: Future[Any]) -> Any:
-        """Return what the brokers answer to a request under way.
-
-        Args:
-            client: made the request, and has `listen` as its error_cb.
-            future: of the request.
+        """Return what the brokers answer to a request of a client with `listen` as its error_cb.
 
         Raises:
             KafkaException: they answered no, or nothing in time.

@@ -291,13 +291,7 @@ def describe(call: str, error: KafkaError) -> str:
 
 
 def refusal(text: str, step: str, code: int) -> Refused:
-    """Return the error for people where the brokers said no.
-
-    Args:
-        text: what they refused, and why.
-        step: the next one.
-        code: of their answer.
-    """
+    """Return the error for people where the brokers said no, with the next step."""
     if code in CREDENTIALS:
         return WrongCredentials(text, step, code=code)
     return Refused(text, step, code=code)
@@ -306,10 +300,8 @@ def refusal(text: str, step: str, code: int) -> Refused:
 def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     """Return the error for people, of a call outside transactions.
 
-    Args:
-        what: the call, as an infinitive with what it concerns.
-        error: its answer.
-        step: the next one where the brokers said no.
+    `what` is the call, as an infinitive with what it concerns; `step` is the next one where the
+    brokers said no.
     """
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
@@ -323,12 +315,7 @@ def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
 
 
 def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
-    """Return what each broker has for these limits; nothing where they do not say.
-
-    Args:
-        brokers: how to reach them.
-        names: of brokers' settings whose values are numbers.
-    """
+    """Return what each broker has for these settings, all numbers; nothing if they do not say."""
     admin = AdminClient(kafka_clients.admin(brokers))
     limits: dict[str, list[int]] = defaultdict(list)
     try:
@@ -347,11 +334,8 @@ def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
 def timeout_refused(text: str, setting: str, asked_ms: int, brokers: Brokers) -> Refused:
     """Return the error of a transaction that may take too long, with both numbers.
 
-    Args:
-        text: what was refused; it has only the name of the brokers' limit.
-        setting: that says how long a transaction may take.
-        asked_ms: what it says.
-        brokers: who refused it.
+    `text` says what was refused, with only the name of the brokers' limit; `setting` is the one
+    that allows `asked_ms`.
     """
     allowed_ms = min(read_limits(brokers, _MOST_MS).get(_MOST_MS, ()), default=None)
     if allowed_ms is None:

@@ -97,10 +97,7 @@ def lost_ends(
     What lies there and behind it was written under later leaders, in place of what was lost: by an
     unclean election, or by the only copy of a log.
 
-    Args:
-        brokers: of the topic.
-        places: of one topic: partition, offset and leader epoch; none asks nobody.
-        seconds: for all of them.
+    `places`: of one topic: partition, offset and leader epoch; none asks nobody.
 
     Raises:
         Unavailable: leaders did not answer.

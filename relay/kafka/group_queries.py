@@ -40,12 +40,7 @@ _SPARE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """Of a group.
-
-    Attributes:
-        instance: its group.instance.id; empty for none.
-        partitions: that it owns, with their topics.
-    """
+    """A member: `instance` is its group.instance.id or empty, `partitions` are those it owns."""
 
     id: str
     instance: str
@@ -62,11 +57,10 @@ class GroupDescription(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """A group's offset of a partition; negative: none.
+    """A group's offset of a partition, and its leader epoch; negative: none.
 
     Attributes:
         error: the code of why it is not known.
-        leader_epoch: of the partition, committed with it; -1: none.
     """
 
     partition: int
@@ -81,8 +75,6 @@ class Groups:
     """What the coordinators of one cluster's groups say.
 
     Args:
-        brokers: of the cluster.
-        seconds: that a request may take.
         lasting: whether the program is to outlive an outage; else it asks by itself, which saves
             the child's start.
 

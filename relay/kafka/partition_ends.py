@@ -54,11 +54,7 @@ def dark_places(
     Nobody leads them, as no broker that is there may; or their leader takes no record, and no
     marker of a transaction's end, since too few others have what it has.
 
-    Args:
-        client: is asked.
-        places: that exist.
-        deadline_seconds: for each request.
-        least_in_sync: is asked only where copies are missing.
+    All of them have to exist; `least_in_sync` is asked only where copies are missing.
 
     Raises:
         KafkaException: no broker answered.
@@ -101,7 +97,7 @@ def listed_offset(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
 
 
 class TopicEnds:
-    """Of one topic.
+    """The ends of one topic's partitions.
 
     Raises (every method):
         KafkaException: as the brokers answer, or none does within the deadline.
@@ -120,7 +116,7 @@ class TopicEnds:
         return {p: (low[p], high[p]) for p in partitions}
 
     def stable(self, partitions: Collection[int]) -> dict[int, int]:
-        """Last stable offsets."""
+        """Return last stable offsets."""
         self._find_leaders()
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 

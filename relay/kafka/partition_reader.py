@@ -44,11 +44,8 @@ def records(
     over failures, under its caller's deadline; the verifier's journal, the loader's journal and
     the loader's chunks read several partitions at once.
 
-    Args:
-        reader: is assigned the partition, until all are read.
-        place: with the offset to begin at.
-        end: an offset that the partition had reached.
-        seconds: for the next record to come.
+    The reader is assigned the partition, until all are read. `end` is an offset that the partition
+    had reached, `seconds` are for the next record to come.
 
     Raises:
         KafkaException: what came in the place of a record.
@@ -80,11 +77,8 @@ def begin_once_stable(
 ) -> int:
     """Wait until every transaction before `end` is decided; return the partition's first offset.
 
-    Args:
-        reader: of committed records; asked for offsets alone.
-        place: the partition.
-        end: an offset that it had reached, uncommitted records included.
-        seconds: for one request.
+    The reader is one of committed records, and is asked for offsets alone. `end` is an offset that
+    the partition had reached, uncommitted records included; `seconds` are for one request.
 
     Raises:
         KafkaException: no answer, or a no.

@@ -80,13 +80,9 @@ class RecordLimits:
         self._together[topic] = min(weight // 2, self._together.get(topic, weight))
 
     def refused(self, topic: str, size: int, limit: int | None, *, alone: bool) -> bool:
-        """Note a record that was refused; return whether something else is sent next time.
+        """Note a record that was refused, as `learn`; return whether less is sent next time.
 
-        Args:
-            topic: that refused it.
-            size: of the record, by `record_bytes`.
-            limit: the topic's own for a batch; None where the brokers do not say.
-            alone: whether its batch held nothing else; if not, that was parted.
+        `alone`: whether its batch held nothing else; if not, that was parted.
         """
         if (alone or limit is not None) and self.learn(topic, size, limit):
             extra = {"topic": topic, "bytes": size, "topic_takes": limit}
@@ -97,10 +93,8 @@ class RecordLimits:
     def learn(self, topic: str, size: int, limit: int | None) -> bool:
         """Note a record that was refused; return whether it, by itself, is what is too large.
 
-        Args:
-            topic: that refused it.
-            size: of the record, by `record_bytes`.
-            limit: the topic's own limit for a batch; None where the brokers do not say.
+        `size`: of the record, by `record_bytes`. `limit`: the topic's own for a batch; None where
+        the brokers do not say.
         """
         if limit is not None and topic in self._together:
             self._together[topic] = min(limit, self._together[topic])
@@ -151,12 +145,10 @@ class Oversized(NamedTuple):
 def oversized(
     chunks: Sequence[tuple[bytes, int]], rows_of: Sequence[int] | Any, most: int
 ) -> list[Oversized]:
-    """Return the messages to leave out, each with its first such row.
+    """Return the messages to leave out, each with its first row that weighs more than `most`.
 
-    Args:
-        chunks: value and rows of each, cut so that one that is too large has a single row.
-        rows_of: of each message, 0 for one that has none among the chunks.
-        most: that a record may weigh.
+    `chunks`: value and rows of each, cut so that one that is too large has a single row. `rows_of`:
+    of each message, 0 for one that has none among the chunks.
     """
     ends = np.cumsum(rows_of)
     by_message: dict[int, Oversized] = {}

@@ -85,11 +85,8 @@ class Topics(TopicRequests):
     def source(self, rights: Rights = (READ,)) -> TopicFacts:
         """Return the source topic as it is now.
 
-        Args:
-            rights: on it that this user needs.
-
         Raises:
-            Refused: it is not there.
+            Refused: it is not there, or this user lacks one of these rights.
         """
         topic = self._settings.source.topic
         facts = self.describe(topic, rights)
@@ -194,10 +191,9 @@ class Topics(TopicRequests):
         return self._widths[topic]
 
     def widen(self, topics: Collection[str], wanted: int = 0) -> dict[str, Refused]:
-        """Grow block topics to so many partitions at least; 0: as many as the source has.
+        """Grow block topics to so many partitions at least; return those that cannot be, and why.
 
-        Returns:
-            Those that cannot be grown, and why.
+        `wanted` 0: as many as the source has.
 
         Raises:
             Unavailable: the brokers do not show them yet; asked again, for GROW_SECONDS.
@@ -308,11 +304,9 @@ class Topics(TopicRequests):
         return fits and not lacking_rights(description, (WRITE,))
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
-        """Create a block topic that is not there; relay.kafka.block_topics says by which name.
+        """Create a block topic that is not there, or grow it to `least` partitions.
 
-        Args:
-            topic: its name.
-            least: partitions that it is to have; `widen` grows those that were ready before.
+        relay.kafka.block_topics says by which name; `widen` grows those that were ready before.
         """
         if topic not in self._ready:
             facts = self.describe(topic, (WRITE,))

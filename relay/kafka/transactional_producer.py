@@ -56,7 +56,6 @@ class TransactionalProducer:
     """A librdkafka producer under one transactional id, replaced when its state is in doubt.
 
     Args:
-        config: relay.config.kafka_clients.producer.
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
         group: the consumer group whose offsets it sends; for messages to people.
         least_in_sync: of topics; where it gives none, only a missing leader makes one dark.
@@ -303,10 +302,7 @@ class TransactionalProducer:
     def _call(self, name: str, call: Callable[[], Any], final: int | None = None) -> None:
         """Call, and again with the same arguments while that is what the error asks for.
 
-        Args:
-            name: for messages to people.
-            call: what is called.
-            final: code of an error that is passed on at once, though it asks for that.
+        `final`: code of an error that is passed on at once, though it asks for that.
         """
         deadline = time.monotonic() + self._deadline_seconds
         with armed(self._deadline_seconds + HANGING_SECONDS):

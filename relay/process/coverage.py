@@ -34,12 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[int]:
-    """Return the partitions that no member has.
-
-    Args:
-        partitions: how many the source has.
-        assigned: to each member.
-    """
+    """Return which of so many source partitions are assigned to no member."""
     return frozenset(range(partitions)).difference(*assigned)
 
 
@@ -66,9 +61,7 @@ class Coverage:
     def left_over(self, owned: Collection[int], partitions: int) -> frozenset[int]:
         """Return the partitions that nobody has; none if no look is due or no broker answers.
 
-        Args:
-            owned: partitions of this member.
-            partitions: how many the source had when it took them over.
+        `partitions`: how many the source had when this member took over those that it owns.
         """
         if self._at is None or self._clock() < self._at:
             return frozenset()
@@ -101,13 +94,7 @@ class Coverage:
 
 
 class Joining:
-    """Log, once, why a member that joined the group has no assignment yet.
-
-    Args:
-        settings: of the app.
-        clock: monotonic seconds.
-        seconds: without an assignment until the member logs why.
-    """
+    """Log, once, why a member that joined the group has had no assignment for `seconds`."""
 
     def __init__(
         self,

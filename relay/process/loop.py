@@ -65,7 +65,6 @@ class RelayProcess:
     """One relay process of an app.
 
     Args:
-        settings: of the app.
         stop: set by a signal; the process finishes or aborts its transaction and leaves.
         observer: hears of every poll and step.
         let_in: called when the group has given it its partitions, so that all credentials are good.
@@ -357,9 +356,7 @@ def until_ended(
 def run(settings: Settings, listen: str = "") -> None:
     """Run a relay until SIGTERM or SIGINT.
 
-    Args:
-        settings: of the app.
-        listen: HOST:PORT for metrics and health; empty: nobody watches.
+    `listen`: HOST:PORT for metrics and health; empty: nobody watches.
     """
     memory.prepare()
     stop = stopped_by_signal()

@@ -61,10 +61,6 @@ _TOGETHER_BYTES = 1 << 20
 class Performer:
     """Perform the effects of one relay process.
 
-    Args:
-        wait: called to wait for a server that is unavailable.
-        observer: hears of blocks formed.
-
     Attributes:
         producers: that transactions run under.
         density: of the tables' rows, learned from what is sealed.

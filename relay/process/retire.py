@@ -30,8 +30,6 @@ class Retirement:
     """A member that will not come back.
 
     Attributes:
-        member: its name.
-        transactional_id: whose transactions are to be ended.
         partitions: that the group still assigns to it; None: it is no longer a member.
     """
 
@@ -56,10 +54,7 @@ def plan(
 ) -> list[Retirement]:
     """Plan the retirement of each named member once, in the order given.
 
-    Args:
-        app: prefix of the ids.
-        members: names, as given to `relay run --member`.
-        group: partitions by member, as the group's coordinator says.
+    `group`: partitions by member, as the group's coordinator says.
     """
     return [
         Retirement(member, names.transactional_id(app, member), group.get(member))
@@ -74,10 +69,7 @@ def unknown(
 
     Kafka does not say which transactional ids there are.
 
-    Args:
-        members: names, as a person gave them.
-        group: names of its members.
-        recorded: names in records of the journal.
+    `group` and `recorded`: names of the group's members, and of those in the journal.
     """
     known = sorted({*group, *recorded})
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""

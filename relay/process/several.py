@@ -27,13 +27,9 @@ LOOK_SECONDS = 0.2
 
 
 def supervise(relays: Mapping[str, Sequence[str]]) -> int:
-    """Run one relay for each entry until SIGTERM or SIGINT, or until none can go on.
+    """Run relays until SIGTERM or SIGINT, or until none can go on; return the worst status.
 
-    Args:
-        relays: a name for the log to the arguments of `relay run`.
-
-    Returns:
-        The worst of the statuses at the end, 0 if all is well; see relay.program.supervision.
+    `relays`: by a name for the log, the arguments of `relay run`.
     """
     stop = stopped_by_signal()
     children = [Child(name, arguments) for name, arguments in relays.items()]

@@ -91,10 +91,8 @@ class TruthReader:
     ) -> tuple[PartitionTruth, ...]:
         """Return the truth of each partition.
 
-        Args:
-            partitions: of the source.
-            group: the member's own consumer.
-            ends: of the journal, where predecessors were fenced by partition.
+        `group` is the member's own consumer; `ends` are the journal's, where predecessors were
+        fenced by partition.
 
         Raises:
             Unavailable: no answer within the deadline.

@@ -46,13 +46,7 @@ class Brake:
         self._now = 0
 
     def add(self, good: int, table: str, dead: Iterable[tuple[DeadReason, int]]) -> None:
-        """Count some messages of the transaction.
-
-        Args:
-            good: how many could become rows.
-            table: of all of them.
-            dead: why the others could not: for each reason, how many.
-        """
+        """Count some of a table's messages: those that could become rows, the others by reason."""
         if good:
             self.release()
         if not self._on:
@@ -80,11 +74,7 @@ class Brake:
         self._examples.clear()
 
     def error(self, topic: str) -> ConfigError:
-        """Return the error that stops the relay.
-
-        Args:
-            topic: of the source.
-        """
+        """Return the error that stops the relay."""
         seen = self._committed + self._now
         commonest = self._kinds.most_common(_KINDS)
         kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in commonest]

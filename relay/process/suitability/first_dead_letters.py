@@ -27,11 +27,7 @@ SHOWN = 1_000
 
 
 class FirstDead:
-    """Log the first dead letters of one relay process.
-
-    Args:
-        topic: of the source messages.
-    """
+    """Log the first dead letters of one relay process, which reads `topic`."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

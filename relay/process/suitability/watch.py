@@ -48,12 +48,7 @@ def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
 
 
 class Suitability:
-    """Of the source, as one relay process sees it.
-
-    Args:
-        tables: know how rows read.
-        wait: where a server is away.
-    """
+    """Whether the source suits the app, as one relay process sees it."""
 
     def __init__(self, settings: Settings, tables: TableCodecs, wait: ServerWait) -> None:
         self._settings, self._tables, self._wait = settings, tables, wait
@@ -82,7 +77,7 @@ class Suitability:
 
         Args:
             held: messages that wait in buffers for their own transaction.
-            before: is called just before it is raised.
+            before: is called just before the error is raised.
 
         Raises:
             ConfigError: the source is not one of this relay.
