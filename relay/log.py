@@ -55,11 +55,7 @@ def setup_for_answers() -> None:
 def _to_stderr(formatter: logging.Formatter, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    root = logging.getLogger()
-    for old in list(root.handlers):
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(level)
+    logging.basicConfig(handlers=[handler], level=level, force=True)
 
 
 def in_child() -> None:

@@ -240,14 +240,13 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> 
     if early and not (at_once or state.stopping or crowded(state) or has_full(state)):
         return state, ()
     seals = seals_due(state)
-    touched = {seal.partition for seal in seals}
-    for index, partition in state.partitions.items():
-        if record_due(state, partition):
-            touched.add(index)
+    touched = frozenset(seal.partition for seal in seals).union(
+        index for index, partition in state.partitions.items() if record_due(state, partition)
+    )
     state = replace(state, schema_changed=frozenset())
     if not touched:
         return state, ()
-    due = _transactions(state.fencing, seals, frozenset(touched))
+    due = _transactions(state.fencing, seals, touched)
     if state.most_bytes is not None:
         due = within(state.most_bytes, due)
     return _begin(state, due, cut)
@@ -371,8 +370,7 @@ def _offsets_sent(state: RelayState, _: ev.OffsetsSent) -> Step:
 
 def _committed(state: RelayState, event: ev.Committed) -> Step:
     transaction = _open(state)
-    partitions = dict(state.partitions)
-    partitions.update({i: settled(p) for i, p in transaction.after.items()})
+    partitions = {**state.partitions, **{i: settled(p) for i, p in transaction.after.items()}}
     sealed = [((seal.partition, seal.table), seal.buffer) for seal in transaction.seals]
     tokens = state.tokens - spent(sealed, state.alone)
     changed = {  # and something is left of what was read under the old columns

@@ -87,8 +87,7 @@ class RelayProcess:
         self._leaving = False
         self._error: RelayError | None = None
         self._refresh_at = time.monotonic() + settings.relay.schema_refresh_seconds
-        topics = Topics(settings)
-        self._topics = topics
+        self._topics = topics = Topics(settings)
         self._tables = TableCodecs(
             Catalogue(settings.clickhouse, Beside()),
             Registry(settings.kafka, settings.app),
@@ -97,13 +96,13 @@ class RelayProcess:
             settings.targets(),
         )
         watched = observer.settings("consumer")
-        heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
-        self._source = SourceMember(settings, *heard)
+        self._source = SourceMember(
+            settings, self._assigned, self._revoked, self._headers, watched, observer.trouble
+        )
         self._wait = ServerWait(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
         self._coverage, self._joining = Coverage(settings), Joining(settings)
-        owning = settings, topics, self._source, self._performer.producers
-        self._ownership = Ownership(*owning)
+        self._ownership = Ownership(settings, topics, self._source, self._performer.producers)
 
     def run(self, limit: float) -> None:
         """Run until stopped, by a person or by an error.

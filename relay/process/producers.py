@@ -113,8 +113,9 @@ class OfMember:
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
         # A producer that is replaced must not forget what was refused: it would be so for ever.
-        known = self._topics.least_in_sync, self._topics.limits
-        return TransactionalProducer(watched, self.deadline_seconds, group, *known)
+        limits = self._topics.limits
+        in_sync = self._topics.least_in_sync
+        return TransactionalProducer(watched, self.deadline_seconds, group, in_sync, limits)
 
 
 class OfPartitions(OfMember):

@@ -41,7 +41,11 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
                 log.error("every relay process ended, and none is started again")
                 break
     finally:
-        _end([child.process for child in children if child.process is not None])
+        running = [child.process for child in children if child.process is not None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
     return worst(child.last_status for child in children)
 
 
@@ -98,14 +102,6 @@ class Child:
 def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it on.
     return subprocess.Popen([*PROGRAM, "run", *arguments], process_group=0)  # noqa: S603 - our own program and checked arguments
-
-
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    for child in children:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-    for child in children:
-        child.wait()
 
 
 def served(listen: str | None, index: int) -> list[str]:

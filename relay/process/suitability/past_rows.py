@@ -54,9 +54,8 @@ def ever_good(settings: Settings) -> bool:
 
 def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bool:
     """Return whether a journal record names one, though no block topic is there any more."""
-    config = {**kafka_clients.reader(settings.kafka), "isolation.level": "read_committed"}
     journal = names.journal_topic(settings.app)
-    with contextlib.closing(PartitionReader(config)) as reader:
+    with contextlib.closing(PartitionReader(kafka_clients.reader(settings.kafka))) as reader:
         for index, (_, end) in bounds.items():
             place = TopicPartition(journal, index, 0)
             for message in records(reader, place, end, SECONDS):
