@@ -20,7 +20,7 @@ PIECE = 1000
 Each array is one more to look at in every commit."""
 
 
-def passed_over(partition: Partition, arrival: Arrival) -> int:
+def count_in_blocks(partition: Partition, arrival: Arrival) -> int:
     """Return how many of the arrival's messages are in blocks already: those before the mark."""
     mark = partition.marks.get(arrival.table)
     return 0 if mark is None else bisect_left(arrival.offsets, mark)
@@ -52,7 +52,7 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
     return _joined(buffer, added)
 
 
-def parted(
+def split_buffer(
     buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int], beside: int = 0
 ) -> tuple[Buffer, Buffer]:
     """Return the buffer's first messages, and the others.
@@ -88,7 +88,7 @@ def parted(
     return first, left
 
 
-def asked(result: SealResult) -> Seal:
+def original_seal(result: SealResult) -> Seal:
     """Return the seal as it was before something was left of its buffer."""
     seal, left = result.seal, result.left
     if left is None or left.first_offset < seal.buffer.next_offset:
@@ -121,7 +121,7 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
     return replace(partition, position=offsets[-1] + 1, polled=polled)
 
 
-def at_end(partition: Partition, end: int) -> Partition:
+def advance_to_end(partition: Partition, end: int) -> Partition:
     """Return the partition after its reader came to the log's end, the offset `end`.
 
     Behind the last message may lie the marker of its transaction, or aborted records. Retention
@@ -130,7 +130,7 @@ def at_end(partition: Partition, end: int) -> Partition:
     return replace(partition, position=max(partition.position, end))
 
 
-def without(
+def take_out(
     partition: Partition,
     seals: Iterable[Seal],
     now_ms: int,
@@ -188,7 +188,7 @@ def journal_record(
     )
 
 
-def settled(partition: Partition) -> Partition:
+def settle(partition: Partition) -> Partition:
     """Return the partition once its record is committed: a flush point becomes the reference."""
     if not _at_flush_point(partition):
         return partition

@@ -42,7 +42,7 @@ def held_back(state: RelayState, partition: Partition) -> list[Buffer]:
     return [buffer for table, buffer in partition.buffers.items() if table in state.held]
 
 
-def reach(state: RelayState, partition: Partition) -> int:
+def next_floor(state: RelayState, partition: Partition) -> int:
     """Return the offset to which the partition's floor can move now."""
     offsets = (buffer.first_offset for buffer in held_back(state, partition))
     return min(offsets, default=partition.position)
@@ -53,7 +53,7 @@ def bytes_held_back(state: RelayState) -> int:
     return sum(b.memory for p in state.partitions.values() for b in held_back(state, p))
 
 
-def stalled(state: RelayState) -> frozenset[int]:
+def stalled_partitions(state: RelayState) -> frozenset[int]:
     """Return partitions that are not polled until what they hold back may be sealed.
 
     Those that would read too much again after a crash, or hold too many buffers; and all that hold

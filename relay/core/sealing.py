@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from relay.core.block_bound import ALONE, DENSE, block_bytes
-from relay.core.holding import bytes_held_back, each_sealable, held_back, reach, sealable
+from relay.core.holding import bytes_held_back, each_sealable, held_back, next_floor, sealable
 from relay.core.state import MAX_BUFFERS, Buffer, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
 
@@ -45,7 +45,7 @@ def seals_due(state: RelayState) -> tuple[Seal, ...]:
     return tuple(sorted(seals, key=lambda seal: (seal.partition, seal.buffer.first_offset)))
 
 
-def behind(state: RelayState) -> bool:
+def is_behind(state: RelayState) -> bool:
     """Return whether every poll was full for block.max_age: rows wait in the source, not here.
 
     Then the sooner the source is worked off, the sooner each row is there, and what a block costs
@@ -57,7 +57,7 @@ def behind(state: RelayState) -> bool:
     return full or state.turns is not None
 
 
-def crowded(state: RelayState) -> bool:
+def is_crowded(state: RelayState) -> bool:
     """Return whether the buffers hold more than they may."""
     held = sum([b.memory for p in state.partitions.values() for b in p.buffers.values()])
     return held > state.limits.max_buffer_bytes
@@ -81,7 +81,7 @@ def refill(state: RelayState, now_ms: int) -> float:
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
 
 
-def spent(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float:
+def count_tokens(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float:
     """Return tokens that these take as INSERTs: one for a small INSERT, less for one of more rows.
 
     What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
@@ -93,7 +93,7 @@ def spent(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float
     """
     rows: Counter[Insert] = Counter()
     for key, buffer in sealed:
-        rows[_insert(key, alone)] += buffer.rows
+        rows[_insert_of(key, alone)] += buffer.rows
     return sum(map(_price, rows.values()))
 
 
@@ -120,7 +120,7 @@ def record_due(state: RelayState, partition: Partition) -> bool:
     """
     age_ms = abs(state.now_ms - partition.recorded_at_ms)
     idle = not sealable(state, partition) and age_ms >= state.limits.keepalive_ms
-    moved = reach(state, partition) > partition.floor
+    moved = next_floor(state, partition) > partition.floor
     return partition.fresh or idle or (moved and flush_due(state, partition))
 
 
@@ -180,7 +180,7 @@ def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
     Those of about the same size (by the power of two) go partition by partition, the one that
     holds most first: each that a transaction touches costs it a journal record.
     """
-    if not crowded(state):
+    if not is_crowded(state):
         return
     polled = state.reading
     remaining: list[tuple[bool, int, int, int, int, str]] = []
@@ -213,10 +213,12 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    room = state.tokens - spent(((key, _buffer(state, key)) for key in due), state.alone)
-    if room <= 0 or (room < _set(state) and _past_exceed(state, due, room)):
+    room = state.tokens - count_tokens(((key, _buffer(state, key)) for key in due), state.alone)
+    if room <= 0 or (room < _batch_size(state) and _past_exceed(state, due, room)):
         return
-    inserts = sorted(_old(state, due), key=lambda insert: (insert.past, insert.weight, insert.keys))
+    inserts = sorted(
+        _candidates(state, due), key=lambda insert: (insert.past, insert.weight, insert.keys)
+    )
     if not inserts or not inserts[-1].past:
         return
     for insert in reversed(inserts):
@@ -236,7 +238,7 @@ class _Old:
     keys: list[Key] = field(default_factory=list)
 
 
-def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
+def _candidates(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
     inserts: defaultdict[Insert, _Old] = defaultdict(_Old)
     for insert, key, buffer, age_ms, past in _aging(state, due):
         of_insert = inserts[insert]
@@ -278,12 +280,12 @@ def _aging(
             soon_ms, most_ms = of_tables.get(table, of_others)
             age_ms = now_ms - buffer.opened_at_ms
             if age_ms >= soon_ms and (key := (index, table)) not in due:
-                yield _insert(key, alone), key, buffer, age_ms, age_ms >= most_ms
+                yield _insert_of(key, alone), key, buffer, age_ms, age_ms >= most_ms
 
 
 def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int]]:
     """Return from which age on a buffer goes along, and is due: of single tables, and of others."""
-    stretch = BEHIND_FACTOR if behind(state) else 1
+    stretch = BEHIND_FACTOR if is_behind(state) else 1
 
     def ages(max_age_ms: int) -> tuple[int, int]:
         most_ms = stretch * max_age_ms
@@ -293,7 +295,7 @@ def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int
     return {t: ages(ms) for t, ms in limits.table_max_age_ms.items()}, ages(limits.max_age_ms)
 
 
-def _set(state: RelayState) -> float:
+def _batch_size(state: RelayState) -> float:
     """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
     return inserts_per_second(state) * min(state.limits.max_age_ms / 1000, 1.0)
 
@@ -303,7 +305,7 @@ def _price(rows: int) -> float:
     return min(1.0, SMALL_ROWS / max(1, rows))
 
 
-def _insert(key: Key, alone: Collection[str]) -> Insert:
+def _insert_of(key: Key, alone: Collection[str]) -> Insert:
     index, table = key
     return (index if table in alone else None), table
 

@@ -33,21 +33,35 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.buffering import (
     advance,
+    advance_to_end,
     append,
-    asked,
-    at_end,
+    count_in_blocks,
     journal_record,
-    passed_over,
-    settled,
-    without,
+    original_seal,
+    settle,
+    take_out,
 )
-from relay.core.holding import stalled
+from relay.core.holding import stalled_partitions
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, SealResult
-from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
+from relay.core.sealing import (
+    count_tokens,
+    inserts_per_second,
+    is_crowded,
+    record_due,
+    refill,
+    seals_due,
+)
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.takeover import take_over
-from relay.core.transaction_size import has_full, lowered, must_poll, outgrown, raised, within
+from relay.core.transaction_size import (
+    has_full,
+    lower_bound,
+    must_poll,
+    raise_bound,
+    size_if_too_slow,
+    split_within,
+)
 from relay.core.turns import take_turns
 from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 
@@ -153,7 +167,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         partition = partitions.get(arrival.partition)
         if partition is None:
             continue  # polled before a revoke that is already handled
-        skip = passed_over(partition, arrival)
+        skip = count_in_blocks(partition, arrival)
         if skip < len(arrival.offsets):
             if arrival.partition not in grown:
                 grown[arrival.partition] = dict(partition.buffers)
@@ -167,7 +181,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
             partitions[index] = replace(moved, buffers=grown.get(index, moved.buffers))
     for index, end in event.read_to.items():
         if index in partitions:
-            partitions[index] = at_end(partitions[index], end)
+            partitions[index] = advance_to_end(partitions[index], end)
     now_ms = max(state.now_ms, event.now_ms)
     since_ms = now_ms if state.full_since_ms is None else state.full_since_ms
     state = replace(
@@ -186,7 +200,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
 def _next_turns(state: RelayState, event: ev.Polled) -> Step:
     """Whom to poll from now on; where nobody has a backlog any more, the relay is not behind."""
     turns = take_turns(state, event)
-    after = replace(state, turns=turns, stalled=stalled(state))
+    after = replace(state, turns=turns, stalled=stalled_partitions(state))
     if turns is None and state.turns is not None:
         after = replace(after, full_since_ms=None)
     if not _reads_some(after):
@@ -237,7 +251,7 @@ def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
 def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> Step:
     early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
     # What comes within an interval may be a third of the memory, and more.
-    if early and not (at_once or state.stopping or crowded(state) or has_full(state)):
+    if early and not (at_once or state.stopping or is_crowded(state) or has_full(state)):
         return state, ()
     seals = seals_due(state)
     touched = frozenset(seal.partition for seal in seals).union(
@@ -248,7 +262,7 @@ def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> 
         return state, ()
     due = _transactions(state.fencing, seals, touched)
     if state.most_bytes is not None:
-        due = within(state.most_bytes, due)
+        due = split_within(state.most_bytes, due)
     return _begin(state, due, cut)
 
 
@@ -280,19 +294,19 @@ def _begun(state: RelayState, event: ev.Begun) -> Step:
         # Some of what was polled may be of that one, at offsets of the old one: none of it is
         # committed, and the truth, which is read next, says the rest.
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
-    seals = _open(state).seals
+    seals = _current(state).seals
     alone = state.alone.difference(seal.table for seal in seals) | event.alone
     return replace(state, phase=Phase.PRODUCING, alone=alone), (ef.Produce(seals),)
 
 
 def _is_other_source(state: RelayState, topic_id: str) -> bool:
-    taken_over = {state.partitions[index].source_topic_id for index in _open(state).partitions}
+    taken_over = {state.partitions[index].source_topic_id for index in _current(state).partitions}
     return topic_id != "" and taken_over != {topic_id}
 
 
 def _unseen(state: RelayState, _: ev.SourceUnseen) -> Step:
     """Poll on, and ask again: it comes, or the consumer hears that it is gone."""
-    state = _not_begun(state)
+    state = _forget_transaction(state)
     return _exit(state, None) if state.stopping else (state, ())
 
 
@@ -300,15 +314,15 @@ def _undecided(state: RelayState, event: ev.TablesUndecided) -> Step:
     """Hold these tables back and begin again without them: nothing stops for a neighbour."""
     if not event.tables - state.held:
         raise AssertionError(f"held back already, and asked again: {sorted(event.tables)}")
-    cut = _open(state).cut
-    state = replace(_not_begun(state), held=state.held | event.tables)
+    cut = _current(state).cut
+    state = replace(_forget_transaction(state), held=state.held | event.tables)
     state, effects = _begin_if_due(state, at_once=True, cut=cut)
     return _exit(state, None) if state.stopping and not effects else (state, effects)
 
 
-def _not_begun(state: RelayState) -> RelayState:
+def _forget_transaction(state: RelayState) -> RelayState:
     """The state without the transaction and those that were to follow it."""
-    transaction = _open(state)
+    transaction = _current(state)
     state = _due_again(state, (transaction, *transaction.then))
     return replace(state, phase=Phase.READY, transaction=None)
 
@@ -324,8 +338,8 @@ def _due_again(state: RelayState, transactions: tuple[Transaction, ...]) -> Rela
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
-    transaction = _open(state)
-    if tuple(map(asked, event.results)) != transaction.seals:
+    transaction = _current(state)
+    if tuple(map(original_seal, event.results)) != transaction.seals:
         raise AssertionError("every seal has exactly one result, in order")
     after = {}
     records = []
@@ -335,7 +349,7 @@ def _produced(state: RelayState, event: ev.Produced) -> Step:
             _check_counts(result)
         before = state.partitions[index]
         left = {r.seal.table: r.left for r in results if r.left is not None}
-        after[index] = without(before, (r.seal for r in results), state.now_ms, left)
+        after[index] = take_out(before, (r.seal for r in results), state.now_ms, left)
         records.append(journal_record(index, before, after[index], results))
     seals = tuple(result.seal for result in event.results)
     cut = transaction.cut + sum(result.left is not None for result in event.results)
@@ -356,9 +370,9 @@ def _check_counts(result: SealResult) -> None:
 def _journal_written(state: RelayState, event: ev.JournalWritten) -> Step:
     offsets = {
         index: CommittedOffset(partition.floor, partition.n, event.offsets[index])
-        for index, partition in _open(state).after.items()
+        for index, partition in _current(state).after.items()
     }
-    state = replace(state, transaction=replace(_open(state), offsets=offsets))
+    state = replace(state, transaction=replace(_current(state), offsets=offsets))
     if state.fencing is Fencing.PARTITION:
         return replace(state, phase=Phase.COMMITTING), (ef.Commit(),)
     return replace(state, phase=Phase.SENDING_OFFSETS), (ef.SendOffsets(offsets),)
@@ -369,10 +383,10 @@ def _offsets_sent(state: RelayState, _: ev.OffsetsSent) -> Step:
 
 
 def _committed(state: RelayState, event: ev.Committed) -> Step:
-    transaction = _open(state)
-    partitions = {**state.partitions, **{i: settled(p) for i, p in transaction.after.items()}}
+    transaction = _current(state)
+    partitions = {**state.partitions, **{i: settle(p) for i, p in transaction.after.items()}}
     sealed = [((seal.partition, seal.table), seal.buffer) for seal in transaction.seals]
-    tokens = state.tokens - spent(sealed, state.alone)
+    tokens = state.tokens - count_tokens(sealed, state.alone)
     changed = {  # and something is left of what was read under the old columns
         seal.table
         for seal in transaction.seals
@@ -386,7 +400,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         transaction=None,
         committed_at_ms=state.now_ms,
         failures=0,
-        most_bytes=raised(state, transaction, event.took_ms),
+        most_bytes=raise_bound(state, transaction, event.took_ms),
         unpolled_ms=state.unpolled_ms + event.took_ms,
         tokens=max(-inserts_per_second(state), tokens),
     )
@@ -425,8 +439,8 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
 def _failed(state: RelayState, event: ev.Failed) -> Step:
     match event.kind:
         case ev.Failure.FENCED:
-            size = outgrown(state, event)
-            why = f"{event.why}; {_too_slow(state, event, size)}" if size else event.why
+            size = size_if_too_slow(state, event)
+            why = f"{event.why}; {_explain_slowness(state, event, size)}" if size else event.why
             return _exit(state, _fenced(state.fencing, why))
         case ev.Failure.REFUSED:
             next_step = (
@@ -441,22 +455,22 @@ def _failed(state: RelayState, event: ev.Failed) -> Step:
             # Each time it is another table, or less that is taken: it comes to an end.
             return _replace(replace(state, failures=0), event)
         case ev.Failure.ABORT | ev.Failure.UNKNOWN:
-            return _ended(state, event)
+            return _abort_or_replace(state, event)
 
 
-def _ended(state: RelayState, event: ev.Failed) -> Step:
+def _abort_or_replace(state: RelayState, event: ev.Failed) -> Step:
     """Abort what the brokers say cannot commit; else leave its end to a new producer."""
-    if size := outgrown(state, event):
+    if size := size_if_too_slow(state, event):
         # The coordinator may be ending it by itself already.
-        state = replace(state, most_bytes=lowered(state, size))
-        why = f"{event.why}; {_too_slow(state, event, size)}"
+        state = replace(state, most_bytes=lower_bound(state, size))
+        why = f"{event.why}; {_explain_slowness(state, event, size)}"
         return _replace(state, replace(event, why=why), slow=True)
     if event.kind is ev.Failure.ABORT and state.phase in IN_TRANSACTION:
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
     return _replace(state, event)
 
 
-def _too_slow(state: RelayState, event: ev.Failed, size: int) -> str:
+def _explain_slowness(state: RelayState, event: ev.Failed, size: int) -> str:
     seconds, timeout_ms = event.took_ms / 1000, state.limits.transaction_timeout_ms
     return (
         "the transaction was perhaps too large for the brokers' speed: "
@@ -497,7 +511,7 @@ def _ignored(state: RelayState, _: ev.Event) -> Step:
     return state, ()
 
 
-def _open(state: RelayState) -> Transaction:
+def _current(state: RelayState) -> Transaction:
     if state.transaction is None:
         raise AssertionError(f"no transaction in phase {state.phase.name}")
     return state.transaction

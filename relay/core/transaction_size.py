@@ -27,7 +27,7 @@ UNPOLLED_MS = 60_000
 for it."""
 
 
-def outgrown(state: RelayState, event: Failed) -> int:
+def size_if_too_slow(state: RelayState, event: Failed) -> int:
     """Return the bytes of the open transaction, if it failed as it took too long; 0: it did not.
 
     With a coordinator that is away for so long it looks the same: then the bound is for nothing,
@@ -40,13 +40,13 @@ def outgrown(state: RelayState, event: Failed) -> int:
     return size if late and size > LEAST_BYTES else 0
 
 
-def lowered(state: RelayState, size: int) -> int:
+def lower_bound(state: RelayState, size: int) -> int:
     """Return the bound after a transaction of so many bytes took too long."""
     most = max(LEAST_BYTES, size // PART)
     return most if state.most_bytes is None else min(most, state.most_bytes)
 
 
-def raised(state: RelayState, transaction: Transaction, took_ms: int) -> int | None:
+def raise_bound(state: RelayState, transaction: Transaction, took_ms: int) -> int | None:
     """Return the bound after a commit; None, once it bounds nothing."""
     most, limits = state.most_bytes, state.limits
     if most is None or 2 * _bytes(transaction.seals) < most:
@@ -56,7 +56,7 @@ def raised(state: RelayState, transaction: Transaction, took_ms: int) -> int | N
     return 2 * most if 2 * most < limits.max_buffer_bytes else None
 
 
-def within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction, ...]:
+def split_within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction, ...]:
     """Return transactions for the same seals, none of more bytes but of one seal alone.
 
     Those of the oldest buffers come first: what a poll in between leaves for later is the youngest.

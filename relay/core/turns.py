@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.core.sealing import BEHIND_FACTOR, behind
+from relay.core.sealing import BEHIND_FACTOR, is_behind
 from relay.core.state import RelayState, Turn, Turns
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ may be an open transaction's, or nothing but markers."""
 def take_turns(state: RelayState, event: Polled) -> Turns | None:
     """Return the turns after a poll that the state holds already; None: all are to be polled."""
     if state.turns is None:
-        return _first(state, event) if behind(state) else None
+        return _first(state, event) if is_behind(state) else None
     came: Counter[int] = Counter()
     for arrival in event.arrivals:
         came[arrival.partition] += arrival.memory

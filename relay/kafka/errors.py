@@ -246,7 +246,7 @@ def classify(error: KafkaError) -> Failure | None:
     return refused if error.code() in REFUSED else Failure.UNKNOWN
 
 
-def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
+def root_cause(symptom: KafkaError, producer: Producer) -> KafkaError:
     """Return what a transaction failed of, where a call of it answers with a symptom only.
 
     librdkafka ends it by itself, then purges its records. `begin_transaction` inside a
@@ -262,7 +262,7 @@ def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
     return symptom
 
 
-def without_frames(error: Raised) -> Raised:
+def drop_frames(error: Raised) -> Raised:
     """Return the exception without where it was raised, and what caused it likewise.
 
     The binding (2.16) never frees the exception of a fatal error. Its frames would keep the

@@ -24,12 +24,12 @@ from relay.kafka.errors import (
     TRANSPORT,
     Lost,
     TransactionFailed,
-    behind,
     classify,
     describe,
-    without_frames,
+    drop_frames,
+    root_cause,
 )
-from relay.kafka.hang_guard import armed, within
+from relay.kafka.hang_guard import armed, call_within
 from relay.kafka.partition_ends import LeastInSync, Place, dark_places, dark_text, listed_places
 from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import RecordLimits, SentTogether, record_bytes
@@ -151,7 +151,7 @@ class TransactionalProducer:
                     self._unacknowledged[place.topic, place.partition] += 1
                     break
             except KafkaException as error:
-                cause = without_frames(error).args[0]
+                cause = drop_frames(error).args[0]
                 if cause.code() in TOO_LARGE:  # the client's own limit
                     self._refused.append(Lost(place.topic, size, cause))
                 known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
@@ -244,7 +244,7 @@ class TransactionalProducer:
         limit = min(2 * SLICE_SECONDS, self._deadline_seconds)
         call = partial(producer.send_offsets_to_transaction, places, group, SLICE_SECONDS)
         name = f"send_offsets_to_transaction for group {self._group_id} and topic {topic}"
-        self._call(name, lambda: within(limit, call))
+        self._call(name, lambda: call_within(limit, call))
 
     def commit(self) -> bool:
         """Commit; False where it succeeded amid transport errors or timeouts.
@@ -281,7 +281,7 @@ class TransactionalProducer:
             self._renewal.look(self._open())
             self._open().poll(wait_seconds)
         except KafkaException as error:  # a fatal one: the next call answers with it
-            self._fatal = without_frames(error).args[0]
+            self._fatal = drop_frames(error).args[0]
 
     def close(self) -> None:
         """Let go of the producer; what it left open is ended by its successor or by timeout.
@@ -310,7 +310,7 @@ class TransactionalProducer:
                 try:
                     call()
                 except KafkaException as error:
-                    cause = without_frames(error).args[0]
+                    cause = drop_frames(error).args[0]
                     if cause.code() in TRANSPORT:
                         self._evidence.suspect(describe(name, cause))
                     self.serve()  # error_cb gets wrong credentials; calls only time out
@@ -322,7 +322,7 @@ class TransactionalProducer:
                 except TimeoutError as error:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception
-                    without_frames(error)
+                    drop_frames(error)
                     unsaid = KafkaError(KafkaError._STATE, "the client library gave no reason")  # noqa: SLF001
                     raise self._failed(name, unsaid) from error
                 else:
@@ -330,7 +330,7 @@ class TransactionalProducer:
 
     def _failed(self, name: str, cause: KafkaError) -> TransactionFailed:
         # A record's own error does not say that the producer is fenced, nor what purged it.
-        cause = behind(cause, self._open()) if self._fatal is None else self._fatal
+        cause = root_cause(cause, self._open()) if self._fatal is None else self._fatal
         kind = classify(cause)
         if kind is None:  # retriable, but not by this caller: a record that was not delivered
             kind = Failure.ABORT

@@ -13,7 +13,7 @@ from relay import names
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.errors import NEW_APP, ContractBroken, ErrorPage
-from relay.process.truth import TruthReader, decoded
+from relay.process.truth import TruthReader, decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -71,7 +71,7 @@ class HeadReader(TruthReader):
         """
         beginning, _ = self._bounds(self._reader("read_committed"), index)
         if (last := self._last(index, beginning, end)) is not None:
-            return last.offset() or 0, decoded(last)
+            return last.offset() or 0, decode_record(last)
         if beginning > 0:
             raise ContractBroken(
                 f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "

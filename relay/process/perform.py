@@ -24,7 +24,7 @@ from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.buffering import parted
+from relay.core.buffering import split_buffer
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.membership import nobody_else
@@ -225,7 +225,7 @@ class Performer:
         """Send chunks and dead letters of every seal, with one flush for all of them."""
         sent: dict[str, Sent] = {}
         queue = ChunkQueue(self._producer)
-        for together in seals_together(seals):
+        for together in group_seals(seals):
             sent.update((outcome.seal.block_id, outcome) for outcome in self._send(together, queue))
         queue.release()
         self._suitable.check(self._buffers.held(), self._give_up)
@@ -247,7 +247,7 @@ class Performer:
         place = self._place(seals[0])
         offsets = queue.add_shared(place, seals, formed) if shared else []
         for due, block, buffer in zip(seals, formed, buffers, strict=True):
-            seal, rest = _taken(due, buffer, block.left)
+            seal, rest = _split_seal(due, buffer, block.left)
             likely = with_likeness(seal.table, block, buffer) if block.dead else block
             facts = likely.facts
             self._suitable.formed(seal, facts)
@@ -331,7 +331,7 @@ class Performer:
         return ev.JournalWritten(offsets)
 
 
-def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
+def group_seals(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
     """Give the seals by table, as many of small buffers as are decoded at a time."""
     waiting: dict[str, list[Seal]] = {}
     for seal in seals:
@@ -343,14 +343,14 @@ def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
     yield from waiting.values()
 
 
-def _taken(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
+def _split_seal(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
     """Return the seal of what became a block, and the buffer of the last messages, so many."""
     if not left:
         return seal, None
     count = len(held.offsets) - left
     end, behind = held.offsets[count - 1] + 1, held.offsets[count]
     sizes, beside = held.sizes(count), held.beside(count)
-    taken, rest = parted(seal.buffer, count, end, behind, sizes, beside)
+    taken, rest = split_buffer(seal.buffer, count, end, behind, sizes, beside)
     return replace(seal, buffer=taken), rest
 
 

@@ -104,7 +104,7 @@ def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*PROGRAM, "run", *arguments], process_group=0)  # noqa: S603 - our own program and checked arguments
 
 
-def served(listen: str | None, index: int) -> list[str]:
+def listen_arguments(listen: str | None, index: int) -> list[str]:
     """Return the arguments that say where this process serves.
 
     Raises:

@@ -45,7 +45,7 @@ STRETCH = 100
 """Offsets read first; ten times as many if no record is among them."""
 
 
-def decoded(message: Message) -> JournalRecord:
+def decode_record(message: Message) -> JournalRecord:
     """Return the journal record that a message of the journal holds, with the message's time.
 
     Raises:
@@ -123,7 +123,7 @@ class TruthReader:
             last = self._last(index, low, end)
             if last is None:
                 continue
-            record = decoded(last)
+            record = decode_record(last)
             if difference := other_topic((record.source_topic, record.source_topic_id), now):
                 raise ConfigError(difference, OTHER_TOPIC, page=ErrorPage.START)
 
@@ -253,7 +253,7 @@ class TruthReader:
     def _oldest(self, index: int, end: int) -> JournalRecord | None:
         for stretch in _stretches(end):
             if visible := self._from("read_committed", index, 0, stretch):
-                return decoded(visible[0])
+                return decode_record(visible[0])
         return None
 
     def _last(self, index: int, beginning: int, end: int) -> Message | None:
@@ -303,7 +303,7 @@ class TruthReader:
             raise
         for message in records:
             if message.offset() == offset:
-                record = decoded(message)
+                record = decode_record(message)
                 return record if record.partition == index else None
         return None
 
@@ -317,7 +317,7 @@ class TruthReader:
         if end <= offset:
             return 0, None
         visible = self._from("read_committed", index, offset, end)
-        return len(visible), decoded(visible[-1]) if visible else None
+        return len(visible), decode_record(visible[-1]) if visible else None
 
     def _reader(self, isolation: str) -> PartitionReader:
         if isolation not in self._readers:

@@ -12,7 +12,7 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.buffering import parted
+from relay.core.buffering import split_buffer
 from relay.core.offsets import CommittedOffset
 from relay.core.records import SealResult
 from relay.core.state import Fencing, Phase, RelayState, SealReason
@@ -447,7 +447,7 @@ def cut(of: SealResult, messages: int) -> SealResult:
     """The result of a seal of which only the first messages went into a block."""
     at = of.seal.buffer.first_offset + messages
     sizes = messages, of.seal.buffer.messages - messages
-    taken, left = parted(of.seal.buffer, messages, at, at, sizes)
+    taken, left = split_buffer(of.seal.buffer, messages, at, at, sizes)
     return replace(result(replace(of.seal, buffer=taken)), left=left)
 
 
