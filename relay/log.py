@@ -30,9 +30,7 @@ _LONGEST = 500
 def setup(json: bool, pipeline: str = "") -> None:  # noqa: FBT001 - log.setup(json=True) reads well
     """Send everything from INFO up to stderr; a second call replaces the first.
 
-    Args:
-        json: one JSON object per line instead of text.
-        pipeline: that each line names; empty: none.
+    `json`: one object per line instead of text; `pipeline`: that each line names, if any.
     """
     _ALWAYS.clear()
     if pipeline:

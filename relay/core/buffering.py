@@ -55,15 +55,10 @@ def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> B
 def split_buffer(
     buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int], beside: int = 0
 ) -> tuple[Buffer, Buffer]:
-    """Return the buffer's first messages, and the others.
+    """Return the buffer's first messages, at least one, and the others, at least one.
 
-    Args:
-        buffer: with more messages than these.
-        messages: how many go first, at least one.
-        end: one past the offset of the last of them.
-        behind: offset of the first of the others.
-        sizes: bytes of the first messages, and of the others.
-        beside: bytes of the first messages' keys and headers.
+    The first end before the offset `end`, the others begin at `behind`. `sizes` are the bytes of
+    both; `beside` are those of the first ones' keys and headers.
     """
     # By their bytes, as rows are estimated: of large and small messages the count says nothing.
     part, total = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
@@ -138,11 +133,8 @@ def take_out(
 ) -> Partition:
     """Return the partition once these buffers are in blocks: marks, floor and count moved on.
 
-    Args:
-        partition: that holds them.
-        seals: of whole buffers, or of their first messages.
-        now_ms: time of the last event.
-        left: by table, what of such a buffer is in no block yet.
+    The seals are of whole buffers, or of their first messages: `left` is, by table, what of such a
+    buffer is in no block yet.
     """
     marks = dict(partition.marks)
     buffers = dict(partition.buffers)

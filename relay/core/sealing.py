@@ -87,9 +87,7 @@ def count_tokens(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -
     What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
     filled under load are none, and they need not wait behind each other once the load is gone.
 
-    Args:
-        sealed: in one transaction, by partition and table.
-        alone: tables whose blocks the loader inserts one by one.
+    All were sealed in one transaction; the loader inserts the blocks of tables in `alone` singly.
     """
     rows: Counter[Insert] = Counter()
     for key, buffer in sealed:

@@ -64,12 +64,10 @@ def take_over(truth: PartitionTruth, now_ms: int) -> Partition | RelayError:
 
 
 def came_later(partition: int, widths: Iterable[int]) -> bool:
-    """Return whether a source partition that nobody has read is newer than its app.
+    """Return whether a source partition without a committed floor is newer than its app.
 
-    Args:
-        partition: of the source, without a committed floor.
-        widths: how many partitions the source had, by the oldest record of each journal partition.
-            All that were there at the app's first start are below each of them.
+    `widths`: how many partitions the source had, by the oldest record of each journal partition.
+    All that were there at the app's first start are below each of them.
     """
     return any(width <= partition for width in widths)
 
@@ -91,9 +89,7 @@ def mark_to_prove(truth: PartitionTruth) -> int | None:
 def other_topic(read: tuple[str, str], now: tuple[str, str]) -> str:
     """Return that the app has read a topic of another name; empty: it has not, or nobody knows.
 
-    Args:
-        read: name and id of the source topic, as a journal record has them.
-        now: of the one that the settings name.
+    `read`: name and id of the source topic, as a journal record has them; `now`: as the settings.
     """
     (name, topic_id), (present, present_id) = read, now
     if not name or not present or name == present or topic_id == present_id:

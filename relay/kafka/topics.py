@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]
-
     from relay.config.settings import Settings
 
 GROW_SECONDS = 60.0
@@ -294,14 +292,12 @@ class Topics(TopicRequests):
             code = code_of(future)
             if code in ABSENT:
                 absent.add(topic)
-            elif code is None and self._is_as_wanted(future.result()):
-                self._ready.add(topic)
-                self._widths[topic] = len(future.result().partitions)
+            elif code is None:
+                width = len(future.result().partitions)
+                if 1 <= width <= self._partitions and not lacking_rights(future.result(), (WRITE,)):
+                    self._ready.add(topic)
+                    self._widths[topic] = width
         return absent
-
-    def _is_as_wanted(self, description: TopicDescription) -> bool:
-        fits = 1 <= len(description.partitions) <= self._partitions
-        return fits and not lacking_rights(description, (WRITE,))
 
     def ensure_block_topic(self, topic: str, least: int) -> None:
         """Create a block topic that is not there, or grow it to `least` partitions.

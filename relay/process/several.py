@@ -79,7 +79,11 @@ class Child:
         """Start the relay if that is due; decide what to do if it ended. `now`: monotonic."""
         if self.process is None:
             if not self.stays_ended and now >= self._due:
-                self.process, self._since = _started(self._arguments), now
+                command = [*PROGRAM, "run", *self._arguments]
+                # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it
+                # on.
+                self.process = subprocess.Popen(command, process_group=0)  # noqa: S603 - our own program and checked arguments
+                self._since = now
             return
         status = self.process.poll()
         if status is None:
@@ -97,11 +101,6 @@ class Child:
             log.warning(
                 "a relay process ended, starting it again", extra={**extra, "in_seconds": pause}
             )
-
-
-def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it on.
-    return subprocess.Popen([*PROGRAM, "run", *arguments], process_group=0)  # noqa: S603 - our own program and checked arguments
 
 
 def listen_arguments(listen: str | None, index: int) -> list[str]:

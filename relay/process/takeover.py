@@ -32,11 +32,12 @@ TIMEOUT_REFUSED = "INVALID_TRANSACTION_TIMEOUT"
 
 
 class Ownership:
-    """Of one relay process.
+    """Who else could commit, and what was committed, of one relay process's source partitions.
 
     Raises (every method):
         Unavailable: servers are away.
         Refused, Fenced: as they answer.
+        ConfigError, ContractBroken: as relay.process.truth.
     """
 
     def __init__(
@@ -49,11 +50,7 @@ class Ownership:
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
     def check_source(self) -> None:
-        """See, before topics grow with it, that the source is the one that the app has read.
-
-        Raises:
-            ConfigError: it is another.
-        """
+        """Check, before topics grow with it, that the source is the one that the app has read."""
         self._truth.check_source()
 
     def start(self) -> None:
@@ -76,11 +73,7 @@ class Ownership:
     def read(
         self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]
     ) -> tuple[PartitionTruth, ...]:
-        """Return where these partitions stand.
-
-        Raises:
-            ContractBroken: as relay.process.truth.
-        """
+        """Return where these partitions stand."""
         self._follow(partitions)
         reached("before_truth")
         truths = self._truth.read(partitions, self._source.consumer, ends)

@@ -103,7 +103,7 @@ class TruthReader:
         return self._ask(lambda: self._with_lost_ends(self._read(partitions, group, ends)))
 
     def check_source(self) -> None:
-        """See whether a source that is wider than the journal is the one that the journal is of.
+        """Check that a source that is wider than the journal is the one that the journal is of.
 
         Topics that had grown with another one would stay too wide for theirs for ever.
 
