@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,7 +26,7 @@ from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredenti
 from relay.kafka.connection_errors import CREDENTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from confluent_kafka import Producer
 
@@ -312,6 +313,15 @@ def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     if error.retriable() or error.code() < 0 or error.code() in PASSING:
         return Unavailable(text, "check kafka.bootstrap and that the brokers are up")
     return refusal(text, step, error.code())
+
+
+@contextmanager
+def answering(what: str, step: str) -> Iterator[None]:
+    """Run calls outside transactions; raise what the brokers answer as `answered` has it."""
+    try:
+        yield
+    except KafkaException as error:
+        raise answered(what, error.args[0], step) from error
 
 
 def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:

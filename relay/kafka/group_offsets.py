@@ -19,7 +19,7 @@ from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd
 from relay.errors import Unavailable
-from relay.kafka.errors import REFUSED, answered, lost_end
+from relay.kafka.errors import REFUSED, answering, lost_end
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
@@ -68,11 +68,9 @@ def read(
     """
     asked = [TopicPartition(topic, p) for p in sorted(partitions)]
     ends = {}
-    try:
+    grant = "grant Read on the relay's group to the user of source.kafka.client"
+    with answering(f"read the group's offsets of {topic}", grant):
         entries = consumer.committed(asked, timeout=seconds)
-    except KafkaException as error:
-        grant = "grant Read on the relay's group to the user of source.kafka.client"
-        raise answered(f"read the group's offsets of {topic}", error.args[0], grant) from error
     for entry in entries:
         if entry.error is not None:
             raise Unavailable(

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # documented, not in __all__
 
 from relay import names
@@ -40,7 +39,7 @@ from relay.kafka.admin import (
     in_requests,
     lacking_rights,
 )
-from relay.kafka.errors import answered
+from relay.kafka.errors import answering
 from relay.kafka.partition_ends import TopicEnds
 from relay.program.waiting import Lateness
 
@@ -134,12 +133,8 @@ class Topics(TopicRequests):
         if self.describe(topic) is not None:
             return
         ends = TopicEnds(self._admin.client, journal, REQUEST_SECONDS)
-        try:
+        with answering(f"read the end of {journal}", f"grant Read on topic {journal}"):
             end = max(ends.stable(range(partitions)).values())
-        except KafkaException as error:
-            raise answered(
-                f"read the end of {journal}", error.args[0], f"grant Read on topic {journal}"
-            ) from error
         deadline = time.monotonic() + APPEAR_SECONDS  # a broker may not know of it yet
         while end and self.describe(topic) is None:
             if time.monotonic() > deadline:
@@ -321,10 +316,8 @@ class Topics(TopicRequests):
     def one_can_be_written(self) -> bool:
         """Return whether there is a block topic that this user may write."""
         prefix = names.blocks_prefix(self._settings.app)
-        try:
+        with answering("list the topics", ""):
             listed = self._admin.client.list_topics(timeout=REQUEST_SECONDS).topics
-        except KafkaException as error:
-            raise answered("list the topics", error.args[0], "") from error
         return any(map(self._can_be_written, sorted(t for t in listed if t.startswith(prefix))))
 
     def _can_be_written(self, topic: str) -> bool:

@@ -23,7 +23,7 @@ from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.takeover import OTHER_TOPIC, came_later, mark_to_prove, other_topic
 from relay.errors import ConfigError, ContractBroken, ErrorPage, Unavailable
-from relay.kafka.errors import REFUSED, answered
+from relay.kafka.errors import REFUSED, answering
 from relay.kafka.group_offsets import known_epoch, lost_ends
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
@@ -130,15 +130,12 @@ class TruthReader:
     def _ask(self, call: Callable[[], T]) -> T:
         for admin, renewal in self._admins:
             renewal.look(admin)
-        try:
+        source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
+        with answering(
+            f"read what was committed ({self._journal}, {source}, group {group_id})",
+            f"grant Read on topics {self._journal} and {source} and on group {group_id}",
+        ):
             return call()
-        except KafkaException as error:
-            source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
-            raise answered(
-                f"read what was committed ({self._journal}, {source}, group {group_id})",
-                error.args[0],
-                f"grant Read on topics {self._journal} and {source} and on group {group_id}",
-            ) from error
 
     def _with_lost_ends(self, truths: tuple[PartitionTruth, ...]) -> tuple[PartitionTruth, ...]:
         """Ask the leaders about marks, of those that have to be proved."""
