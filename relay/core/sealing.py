@@ -227,7 +227,7 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
 
 
 @dataclass(slots=True)
-class _Old:
+class _Candidate:
     """What goes into one INSERT, of buffers that are or soon will be past their age."""
 
     past: bool = False
@@ -236,8 +236,8 @@ class _Old:
     keys: list[Key] = field(default_factory=list)
 
 
-def _candidates(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
-    inserts: defaultdict[Insert, _Old] = defaultdict(_Old)
+def _candidates(state: RelayState, due: Collection[Key]) -> Collection[_Candidate]:
+    inserts: defaultdict[Insert, _Candidate] = defaultdict(_Candidate)
     for insert, key, buffer, age_ms, past in _aging(state, due):
         of_insert = inserts[insert]
         of_insert.past |= past

@@ -93,7 +93,7 @@ class Coverage:
         return left_over(len(source.partitions), owned)
 
 
-class Joining:
+class JoinWarning:
     """Log, once, why a member that joined the group has had no assignment for `seconds`."""
 
     def __init__(

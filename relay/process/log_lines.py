@@ -25,7 +25,7 @@ _SHOWN = 10
 """Block ids on a line; their number is there in any case."""
 
 
-class Concerning:
+class LogContext:
     """Add the transaction and its blocks to one relay's log lines.
 
     Args:

@@ -26,7 +26,7 @@ from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import memory
-from relay.process.coverage import Coverage, Joining
+from relay.process.coverage import Coverage, JoinWarning
 from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL = 0.5
-"""Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
-one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
+"""A poll counts as full from this share of relay.intake.source.FULL_BYTES on: while a relay works
+off a backlog, a fetch is often still under way."""
 LONGEST_PAUSE_SECONDS = 60.0
 """Behind a slow refresh of the tables: an ALTER is seen within a minute or two, and a server that
 fails slowly fails often enough for the alert."""
@@ -101,7 +101,7 @@ class RelayProcess:
         )
         self._wait = ServerWait(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
-        self._coverage, self._joining = Coverage(settings), Joining(settings)
+        self._coverage, self._join_warning = Coverage(settings), JoinWarning(settings)
         self._ownership = Ownership(settings, topics, self._source, self._performer.producers)
 
     def run(self, limit: float) -> None:
@@ -118,7 +118,7 @@ class RelayProcess:
             self._wait(self._topics.ensure_own, limit)
             self._wait(self._ownership.start, limit)
             self._source.join()
-            self._joining.joined()
+            self._join_warning.joined()
             log.info("joined the consumer group", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
                 self._turn()
@@ -135,7 +135,7 @@ class RelayProcess:
             return
         self._ask_about_held()
         self._refresh_tables()
-        self._joining.look()
+        self._join_warning.look()
         polled = sort_poll.Intake(self._headers, self._performer.density)
         started = time.monotonic()
         self._source.poll(polled.add, self._state.most_bytes)
@@ -222,7 +222,7 @@ class RelayProcess:
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Read the truth of newly assigned partitions; return where to begin. Runs inside poll."""
-        self._joining.assigned()
+        self._join_warning.assigned()
         self._let_in()
         self._performer.own(partitions)
         self._assigning = {}

@@ -35,7 +35,7 @@ from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.chunk_queue import ChunkQueue
-from relay.process.log_lines import CommitTotals, Concerning
+from relay.process.log_lines import CommitTotals, LogContext
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
 from relay.schema.dead_reason import DeadReason
@@ -86,8 +86,8 @@ class Performer:
         self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
         self._written = CommitTotals()
         self._suitable = Suitability(settings, tables, wait)
-        self._concerning = Concerning(settings.app, settings.relay.member)
-        self.producers = producers.of(settings, observer, tables.topics)
+        self._log_context = LogContext(settings.app, settings.relay.member)
+        self.producers = producers.make(settings, observer, tables.topics)
         self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
@@ -110,7 +110,7 @@ class Performer:
     def perform(self, effect: ef.Effect) -> ev.Event | None:
         """Perform one effect; return its answer, an event, if it has one."""
         name = _snake(type(effect).__name__)
-        self._concerning.before(effect)
+        self._log_context.before(effect)
         reached(f"before_{name}")
         try:
             answer = self._attempt(effect)
@@ -123,7 +123,7 @@ class Performer:
             )
             return ev.Failed(kind, why, dark=bool(failed.dark), took_ms=self._took_ms())
         reached(f"after_{name}")
-        self._concerning.after(effect)
+        self._log_context.after(effect)
         return answer
 
     def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:

@@ -35,7 +35,7 @@ _NO_GROUP = "no consumer group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
 
 
-class OfMember:
+class MemberProducer:
     """One producer for all partitions, fenced by the group's generation at each commit.
 
     Attributes:
@@ -47,7 +47,7 @@ class OfMember:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer, self._topics = settings, observer, topics
         self._spare = 0
-        self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
+        self._producer = self._make(names.transactional_id(settings.app, settings.relay.member))
 
     def start(self) -> None:
         """Start a new producer; it ends whatever a predecessor left open.
@@ -81,7 +81,7 @@ class OfMember:
         identity = names.transactional_id(*whose)
         if self._spare:
             identity = names.spare_transactional_id(*whose, self._spare)
-        self._producer = self._made(identity)
+        self._producer = self._make(identity)
 
     def of(self, _partition: int | None) -> TransactionalProducer:
         """Return the producer for a transaction of this source partition; None: of several."""
@@ -108,7 +108,7 @@ class OfMember:
         """Close all producers."""
         self._producer.close()
 
-    def _made(self, identity: str, client: str = "producer") -> TransactionalProducer:
+    def _make(self, identity: str, client: str = "producer") -> TransactionalProducer:
         settings = kafka_clients.producer_under(self._settings, identity)
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
@@ -118,7 +118,7 @@ class OfMember:
         return TransactionalProducer(watched, self.deadline_seconds, group, in_sync, limits)
 
 
-class OfPartitions(OfMember):
+class PartitionProducers(MemberProducer):
     """One producer for each owned source partition, made at its takeover."""
 
     def __init__(self, settings: Settings, observer: RelayObserver, topics: BlockTopics) -> None:
@@ -130,11 +130,11 @@ class OfPartitions(OfMember):
         self.close()
 
     def of(self, partition: int | None) -> TransactionalProducer:
-        """See OfMember; the member's own is never started."""
+        """See MemberProducer; the member's own is never started."""
         return super().of(partition) if partition is None else self._of[partition]
 
     def fence(self, partitions: Collection[int]) -> dict[int, int]:
-        """See OfMember."""
+        """See MemberProducer."""
         try:
             return {index: self._take(index) for index in sorted(partitions)}
         except TransactionFailed as failed:
@@ -144,7 +144,7 @@ class OfPartitions(OfMember):
     def _take(self, index: int) -> int:
         identity = names.partition_transactional_id(self._settings.app, index)
         self.let_go({index})
-        producer = self._of[index] = self._made(identity, f"producer-{index}")
+        producer = self._of[index] = self._make(identity, f"producer-{index}")
         producer.replace()
         producer.begin(_NO_GROUP)
         place = TopicPartition(names.journal_topic(self._settings.app), index)
@@ -155,24 +155,24 @@ class OfPartitions(OfMember):
         return written[0]
 
     def let_go(self, partitions: Collection[int]) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         for index in partitions:
             if index in self._of:
                 self._of.pop(index).close()
 
     def serve(self) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         for producer in self._of.values():
             producer.serve()
 
     def close(self) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> OfMember:
+def make(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> MemberProducer:
     """Return the kind of producers that the settings' clusters need."""
-    kind = OfPartitions if settings.crosses else OfMember
+    kind = PartitionProducers if settings.crosses else MemberProducer
     return kind(settings, observer, topics)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relay.core.records import JournalEnd, PartitionTruth
     from relay.intake.source import SourceMember
     from relay.kafka.topics import Topics
-    from relay.process.producers import OfMember
+    from relay.process.producers import MemberProducer
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Ownership:
     """
 
     def __init__(
-        self, settings: Settings, topics: Topics, source: SourceMember, producers: OfMember
+        self, settings: Settings, topics: Topics, source: SourceMember, producers: MemberProducer
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
         self._topics = topics

@@ -21,7 +21,7 @@ from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import ROOM
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.operate.metrics.observer import NOTHING
-from relay.process.producers import OfMember, OfPartitions
+from relay.process.producers import MemberProducer, PartitionProducers
 from tests import reach
 from tests.unit.test_block_topics import Topics
 
@@ -142,7 +142,7 @@ class Relay:
         self.topics = BlockTopics("shop", faked)
         self.topics.ensure([TABLE])
         self._crosses = settings.crosses
-        kind = OfPartitions if crosses else OfMember
+        kind = PartitionProducers if crosses else MemberProducer
         self._producers = kind(settings, NOTHING, self.topics)
         self._replace()
 

@@ -26,7 +26,7 @@ SHOWN = 1_000
 """Characters of a reason in the log."""
 
 
-class FirstDead:
+class FirstDeadLetters:
     """Log the first dead letters of one relay process, which reads `topic`."""
 
     def __init__(self, topic: str) -> None:

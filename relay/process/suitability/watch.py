@@ -16,7 +16,7 @@ from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.process.suitability.brake import ENOUGH, Brake
-from relay.process.suitability.first_dead_letters import FirstDead
+from relay.process.suitability.first_dead_letters import FirstDeadLetters
 from relay.process.suitability.past_rows import ever_good
 from relay.rows.decode import decode
 from relay.rows.row_bound import RowBound
@@ -53,7 +53,7 @@ class Suitability:
     def __init__(self, settings: Settings, tables: TableCodecs, wait: ServerWait) -> None:
         self._settings, self._tables, self._wait = settings, tables, wait
         self._brake = Brake(on=settings.source.all_dead == "stop")
-        self._first = FirstDead(settings.source.topic)
+        self._first = FirstDeadLetters(settings.source.topic)
 
     def begun(self) -> None:
         """Begin a transaction."""
