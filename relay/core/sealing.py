@@ -299,7 +299,7 @@ def _batch_size(state: RelayState) -> float:
 
 
 def _price(rows: int) -> float:
-    """Of one INSERT."""
+    """Return the tokens that one INSERT takes."""
     return min(1.0, SMALL_ROWS / max(1, rows))
 
 

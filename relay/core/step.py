@@ -110,7 +110,7 @@ def _assigned(state: RelayState, event: ev.Assigned) -> Step:
 
 
 def _ask_truth(state: RelayState, partitions: frozenset[int]) -> ef.Effect:
-    """What a paused predecessor could still commit would not be in a truth read before."""
+    """Fence first where no group does: a predecessor could still commit what is read too early."""
     by_partition = state.fencing is Fencing.PARTITION
     return ef.Fence(partitions) if by_partition else ef.ReadTruth(partitions)
 
@@ -198,7 +198,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
 
 
 def _next_turns(state: RelayState, event: ev.Polled) -> Step:
-    """Whom to poll from now on; where nobody has a backlog any more, the relay is not behind."""
+    """Decide whom to poll; where nobody has a backlog any more, the relay is not behind."""
     turns = take_turns(state, event)
     after = replace(state, turns=turns, stalled=stalled_partitions(state))
     if turns is None and state.turns is not None:
@@ -215,7 +215,7 @@ def _reads_some(state: RelayState) -> bool:
 
 
 def _read_all(state: RelayState) -> tuple[ef.Effect, ...]:
-    """To poll all partitions again, if not all were."""
+    """Poll all partitions again, if not all were polled."""
     return (ef.Read(None),) if _reads_some(state) else ()
 
 
@@ -278,7 +278,7 @@ def _transactions(
 
 
 def _begin(state: RelayState, due: tuple[Transaction, ...], cut: int = 0) -> Step:
-    """The first of them; the others follow, with no poll in between."""
+    """Begin the first of them; the others follow, with no poll in between."""
     first = replace(due[0], then=due[1:], cut=cut)
     tables = frozenset(seal.table for seal in first.seals)
     alone = state.fencing is Fencing.PARTITION

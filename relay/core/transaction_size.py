@@ -18,7 +18,7 @@ PART = 4
 """The bound is this part of what failed: from 512 MB it comes to 2 MB in four failures, and five in
 a row end the relay."""
 LEAST_BYTES = 1_000_000
-"""Of the bound. A transaction of no more failed of something else."""
+"""The bound is never lower: a transaction of no more bytes failed of something else."""
 QUICK = 8
 """A commit of at least half the bound in so small a part of the timeout doubles it: of twice the
 bound it would take less than half the timeout."""

@@ -109,6 +109,6 @@ def _at_end(state: RelayState, index: int, event: Polled) -> bool:
 
 
 def _used_up(state: RelayState, turn: Turn, share: int) -> bool:
-    """After its share of the memory, or the age at which its first buffers are sealed anyway."""
+    """Whether it had its share of the memory, or its first buffers are old enough to be sealed."""
     late = state.now_ms - turn.begun_ms >= BEHIND_FACTOR * state.limits.max_age_ms
     return turn.bytes >= share or (late and turn.bytes > 0)

@@ -214,7 +214,7 @@ class Topics(TopicRequests):
         return refused | {topic: why for topic, why in reasons.items() if isinstance(why, Refused)}
 
     def _narrow(self, topic: str, partitions: int, needed: int) -> Unavailable | Refused:
-        """What is waited for, and after GROW_SECONDS not any more."""
+        """Return the error of a topic that is too narrow: wait, or after GROW_SECONDS stop."""
         text = f"topic {topic} has {partitions} partitions, but needs {needed}"
         if not self._narrow_for.late((topic, needed)):
             step = "wait: the relay asks again until all brokers know the new partitions"
@@ -369,7 +369,7 @@ class Topics(TopicRequests):
         return facts
 
     def _too_wide(self, facts: TopicFacts, partitions: int) -> bool:
-        """Not where another relay has seen the source grow since this one asked."""
+        """Return whether it is too wide, and not the source that grew since it was asked for."""
         along = partitions == self._partitions
         return not along or facts.partitions > self.source().partitions
 

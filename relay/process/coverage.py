@@ -67,7 +67,7 @@ class Coverage:
             return frozenset()
         has_all = owned and not left_over(partitions, [owned])
         try:
-            found = frozenset() if has_all else self._asked()  # which starts a process
+            found = frozenset() if has_all else self._ask_group()  # which starts a process
         except KafkaException as error:
             log.warning(
                 "cannot ask the group which relay has which source partition",
@@ -78,8 +78,8 @@ class Coverage:
         self._at = None if found == frozenset() else self._clock() + AGAIN_SECONDS
         return found or frozenset()
 
-    def _asked(self) -> frozenset[int] | None:
-        """None while the group rebalances."""
+    def _ask_group(self) -> frozenset[int] | None:
+        """Return the partitions that no member has; None while the group rebalances."""
         try:
             group = self._groups.describe(self._group)
         finally:
@@ -115,7 +115,7 @@ class JoinWarning:
         self._since = None
 
     def look(self) -> None:
-        """Say, once, that it has not for a while."""
+        """Log, once, that the group has not answered for a while."""
         if self._since is None or self._clock() - self._since < self._seconds:
             return
         self._since = None

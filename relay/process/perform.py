@@ -153,7 +153,7 @@ class Performer:
         )
 
     def _took_ms(self) -> int:
-        """Of the transaction that was begun last."""
+        """Return how long ago the last transaction was begun."""
         return round(1000 * (time.monotonic() - self._begun_at))
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:

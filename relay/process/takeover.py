@@ -97,7 +97,7 @@ class Ownership:
         return self._source_id
 
     def _follow(self, partitions: frozenset[int]) -> None:
-        """Else the truth of partitions that are new would be waited for in vain."""
+        """Widen topics first: the truth of partitions that are new would be waited for in vain."""
         if self._topics.follow(partitions):
             self._truth.renew()
 

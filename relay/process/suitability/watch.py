@@ -96,7 +96,7 @@ class Suitability:
         raise self._brake.error(self._settings.source.topic)
 
     def _is_any_held_good(self, held: Collection[Held]) -> bool:
-        """Whether a message is that was read, and waits because its table is quiet."""
+        """Return whether a message is good that was read, and waits as its table is quiet."""
         self._tables.resolve_visible({buffer.table for buffer in held})
         source = self._settings.source
         for buffer in held:
@@ -110,7 +110,7 @@ class Suitability:
         return False
 
     def _is_any_good(self) -> bool:
-        """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
+        """Return whether a message elsewhere is good: a partition may hold only a neighbour's."""
         by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
         self._tables.resolve_visible(by_table.keys())
         return any(
