@@ -209,8 +209,8 @@ class TopicRequests:
         for resource, future in futures.items():
             if code_of(future) is None:
                 entries = future.result()
-                texts = {name: entries[name].value for name in settings if name in entries}
-                numbers[resource.name] = {name: int(value) for name, value in texts.items()}
+                known = [name for name in settings if name in entries]
+                numbers[resource.name] = {name: int(entries[name].value) for name in known}
         return numbers
 
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:

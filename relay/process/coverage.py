@@ -94,16 +94,10 @@ class Coverage:
 
 
 class JoinWarning:
-    """Log, once, why a member that joined the group has had no assignment for `seconds`."""
+    """Log, once, why a member that joined the group has had no assignment for JOIN_SECONDS."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
-        seconds: float = JOIN_SECONDS,
-    ) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = settings.relay.session_timeout_seconds, clock
-        self._seconds = seconds
         self._since: float | None = None
 
     def joined(self) -> None:
@@ -116,7 +110,7 @@ class JoinWarning:
 
     def look(self) -> None:
         """Log, once, that the group has not answered for a while."""
-        if self._since is None or self._clock() - self._since < self._seconds:
+        if self._since is None or self._clock() - self._since < JOIN_SECONDS:
             return
         self._since = None
         log.warning(

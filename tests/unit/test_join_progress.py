@@ -20,7 +20,7 @@ def now() -> list[float]:
 def joining(tmp_path_factory: pytest.TempPathFactory, now: list[float]) -> JoinWarning:
     path = tmp_path_factory.mktemp("c") / "relay.toml"
     path.write_text(GOOD, encoding="utf-8")
-    return JoinWarning(settings_file.load(path), lambda: now[0], 5.0)
+    return JoinWarning(settings_file.load(path), lambda: now[0])
 
 
 def test_it_is_said_once(
