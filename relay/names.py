@@ -169,11 +169,12 @@ def transactional_id(app: str, member: str) -> str:
 
 
 def spare_transactional_id(app: str, member: str, number: int) -> str:
-    """Return an id for while a transaction of the process's own cannot be ended; number from 1.
+    """Return an id for while a transaction of the process's own, number 0, cannot be ended.
 
     No member's name has a "#".
     """
-    return f"{transactional_id(app, member)}#{number}"
+    own = transactional_id(app, member)
+    return f"{own}#{number}" if number else own
 
 
 def instance_id(app: str, member: str) -> str:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient
-
     from relay.config.settings import Brokers
 
 

@@ -66,10 +66,7 @@ class Topics(TopicRequests):
 
     It checks each right when it first describes the topic, not when the right is first needed:
     otherwise a relay would run for weeks and stop at its first dead letter or second start.
-
-    Raises (every method):
-        Unavailable: the brokers did not answer.
-        Refused: they answered no, the credentials are wrong, or a right is missing.
+    Every method raises as those of TopicRequests.
     """
 
     def __init__(self, settings: Settings) -> None:

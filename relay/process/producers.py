@@ -77,11 +77,8 @@ class MemberProducer:
     def _go_on_under_another_id(self) -> None:
         self._producer.close()
         self._spare = (self._spare + 1) % (1 + SPARE_IDS)
-        whose = self._settings.app, self._settings.relay.member
-        identity = names.transactional_id(*whose)
-        if self._spare:
-            identity = names.spare_transactional_id(*whose, self._spare)
-        self._producer = self._make(identity)
+        app, member = self._settings.app, self._settings.relay.member
+        self._producer = self._make(names.spare_transactional_id(app, member, self._spare))
 
     def of(self, _partition: int | None) -> TransactionalProducer:
         """Return the producer for a transaction of this source partition; None: of several."""
