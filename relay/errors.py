@@ -126,11 +126,7 @@ class MissingTool(RelayError):
 
 
 def install(extra: str) -> str:
-    """Return how to install what is missing; no package registry has the product.
-
-    Args:
-        extra: of setup.cfg, as `demo`.
-    """
+    """Return how to install an extra of setup.cfg; no package registry has the product."""
     return f"pip install '.[{extra}]' in the source directory, or 'WHEEL[{extra}]'"
 
 

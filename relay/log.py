@@ -30,9 +30,7 @@ _LONGEST = 500
 def setup(json: bool, pipeline: str = "") -> None:  # noqa: FBT001 - log.setup(json=True) reads well
     """Send everything from INFO up to stderr; a second call replaces the first.
 
-    Args:
-        json: one JSON object per line instead of text.
-        pipeline: that each line names; empty: none.
+    `json`: one object per line instead of text; `pipeline`: that each line names, if any.
     """
     _ALWAYS.clear()
     if pipeline:
@@ -55,11 +53,7 @@ def setup_for_answers() -> None:
 def _to_stderr(formatter: logging.Formatter, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    root = logging.getLogger()
-    for old in list(root.handlers):
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(level)
+    logging.basicConfig(handlers=[handler], level=level, force=True)
 
 
 def in_child() -> None:

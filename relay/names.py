@@ -130,11 +130,9 @@ _CLAIM = "claim="
 
 
 def insert_comment(blocks: Iterable[str], claim: str = "") -> str:
-    """Return the log_comment of an INSERT of these blocks, by which `is_of_block` finds it.
+    """Return the log_comment of an INSERT of blocks, by their ids, and of its claim, if any.
 
-    Args:
-        blocks: their ids.
-        claim: that the INSERT is made under, which `claim_of_comment` finds again.
+    `is_of_block` finds it by a block, and `claim_of_comment` finds the claim.
     """
     return ",".join([*blocks, f"{_CLAIM}{claim}"] if claim else blocks)
 
@@ -157,7 +155,7 @@ def is_of_block(comment: str) -> str:
 
 def commented(comment: str) -> list[str]:
     """Return the blocks that the log_comment of an INSERT names."""
-    return [part for part in comment.split(",") if not part.startswith("claim=")]
+    return [part for part in comment.split(",") if not part.startswith(_CLAIM)]
 
 
 def group_id(app: str) -> str:
@@ -171,11 +169,12 @@ def transactional_id(app: str, member: str) -> str:
 
 
 def spare_transactional_id(app: str, member: str, number: int) -> str:
-    """Return an id for while a transaction of the process's own cannot be ended; number from 1.
+    """Return an id for while a transaction of the process's own, number 0, cannot be ended.
 
     No member's name has a "#".
     """
-    return f"{transactional_id(app, member)}#{number}"
+    own = transactional_id(app, member)
+    return f"{own}#{number}" if number else own
 
 
 def instance_id(app: str, member: str) -> str:
@@ -233,14 +232,9 @@ SUPERSEDED = "#superseded-"
 
 
 def superseded_row(journal_topic_id: str, partition: int, offset: int) -> str:
-    """Return the `block` of the ledger's row that notes a rewind.
+    """Return the `block` of the ledger's row that notes a rewind, by its record in the journal.
 
     Its old blocks are settled, and their rows removed.
-
-    Args:
-        journal_topic_id: of the app's journal.
-        partition: of the journal.
-        offset: of the rewind's record there.
     """
     return f"{journal_topic_id}{SUPERSEDED}{offset}:{partition}"
 

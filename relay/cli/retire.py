@@ -13,8 +13,7 @@ from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused
 from relay.operate.view.group import GroupReader
 from relay.operate.view.journal_members import journal_members
-from relay.process import retire as ending
-from relay.process.retire_plan import Retirement, plan, unknown
+from relay.process.retire import Retirement, end, plan, unknown
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import as_json_text
 
@@ -88,7 +87,7 @@ def retire(
         )
     for retirement in retirements:
         if for_real:
-            ending.end(settings, retirement)
+            end(settings, retirement)
         click.echo(_said(retirement, done=for_real, as_json=as_json))
     if not for_real and not as_json:
         click.echo("nothing was done; add --run to do it")

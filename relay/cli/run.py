@@ -101,6 +101,6 @@ def commands(
             chosen = ["--pipeline", name] if name else []
             found[f"{name}, {member}" if name else member] = [
                 *(str(config_file), *chosen, "--member", member, *common),
-                *several.served(listen, len(found)),
+                *several.listen_arguments(listen, len(found)),
             ]
     return found

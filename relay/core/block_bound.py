@@ -13,8 +13,6 @@ is the messages': a backlog of them is cut at ALONE only, since each cut costs a
 def block_bytes(setting: int, messages: int) -> int:
     """Return bytes that a block's rows may take as columns, no more than a message alone may.
 
-    Args:
-        setting: block.max_decoded_bytes.
-        messages: bytes of all messages that the buffer holds; 0: not known.
+    `setting`: block.max_decoded_bytes; `messages`: bytes of the buffer's messages, 0: not known.
     """
     return min(ALONE * setting, max(setting, DENSE * messages))

@@ -20,7 +20,7 @@ PIECE = 1000
 Each array is one more to look at in every commit."""
 
 
-def passed_over(partition: Partition, arrival: Arrival) -> int:
+def count_in_blocks(partition: Partition, arrival: Arrival) -> int:
     """Return how many of the arrival's messages are in blocks already: those before the mark."""
     mark = partition.marks.get(arrival.table)
     return 0 if mark is None else bisect_left(arrival.offsets, mark)
@@ -28,62 +28,47 @@ def passed_over(partition: Partition, arrival: Arrival) -> int:
 
 def append(buffer: Buffer | None, arrival: Arrival, skip: int, now_ms: int) -> Buffer:
     """Return the buffer with the arrival's messages from `skip` on (at least one)."""
-    messages = len(arrival.offsets) - skip
+    total = len(arrival.offsets)
+    messages = total - skip
     # In proportion where some are passed over: rows and bytes only decide when to seal.
-    rows = arrival.rows * messages // len(arrival.offsets)
-    size = arrival.bytes * messages // len(arrival.offsets)
-    decoded = arrival.decoded * messages // len(arrival.offsets)
-    beside = arrival.beside * messages // len(arrival.offsets)
+    added = Buffer(
+        arrival.offsets[skip],
+        arrival.offsets[-1] + 1,
+        messages,
+        arrival.rows * messages // total,
+        arrival.bytes * messages // total,
+        now_ms,
+        arrival.first_timestamp_ms,
+        arrival.decoded * messages // total,
+        arrival.beside * messages // total,
+    )
     if buffer is None:
-        return Buffer(
-            arrival.offsets[skip],
-            arrival.offsets[-1] + 1,
-            messages,
-            rows,
-            size,
-            now_ms,
-            arrival.first_timestamp_ms,
-            decoded,
-            beside,
-        )
-    if arrival.offsets[skip] < buffer.next_offset:
+        return added
+    if added.first_offset < buffer.next_offset:
         raise AssertionError(
-            f"offset {arrival.offsets[skip]} of {arrival.table} came after "
+            f"offset {added.first_offset} of {arrival.table} came after "
             f"{buffer.next_offset - 1}: a partition is read in order"
         )
-    return replace(
-        buffer,
-        next_offset=arrival.offsets[-1] + 1,
-        messages=buffer.messages + messages,
-        rows=buffer.rows + rows,
-        bytes=buffer.bytes + size,
-        decoded=buffer.decoded + decoded,
-        beside=buffer.beside + beside,
-    )
+    return _joined(buffer, added)
 
 
-def parted(
+def split_buffer(
     buffer: Buffer, messages: int, end: int, behind: int, sizes: tuple[int, int], beside: int = 0
 ) -> tuple[Buffer, Buffer]:
-    """Return the buffer's first messages, and the others.
+    """Return the buffer's first messages, at least one, and the others, at least one.
 
-    Args:
-        buffer: with more messages than these.
-        messages: how many go first, at least one.
-        end: one past the offset of the last of them.
-        behind: offset of the first of the others.
-        sizes: bytes of the first messages, and of the others.
-        beside: bytes of the first messages' keys and headers.
+    The first end before the offset `end`, the others begin at `behind`. `sizes` are the bytes of
+    both; `beside` are those of the first ones' keys and headers.
     """
     # By their bytes, as rows are estimated: of large and small messages the count says nothing.
-    part, whole = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
+    part, total = (sizes[0], sum(sizes)) if any(sizes) else (messages, buffer.messages)
     first = replace(
         buffer,
         next_offset=end,
         messages=messages,
-        rows=buffer.rows * part // whole,
-        bytes=buffer.bytes * part // whole,
-        decoded=buffer.decoded * part // whole,
+        rows=buffer.rows * part // total,
+        bytes=buffer.bytes * part // total,
+        decoded=buffer.decoded * part // total,
         beside=min(beside, buffer.beside),
     )
     left = replace(
@@ -98,21 +83,27 @@ def parted(
     return first, left
 
 
-def asked(result: SealResult) -> Seal:
+def original_seal(result: SealResult) -> Seal:
     """Return the seal as it was before something was left of its buffer."""
     seal, left = result.seal, result.left
     if left is None or left.first_offset < seal.buffer.next_offset:
         return seal
-    whole = replace(
-        seal.buffer,
-        next_offset=left.next_offset,
-        messages=seal.buffer.messages + left.messages,
-        rows=seal.buffer.rows + left.rows,
-        bytes=seal.buffer.bytes + left.bytes,
-        decoded=seal.buffer.decoded + left.decoded,
-        beside=seal.buffer.beside + left.beside,
+    return replace(seal, buffer=_joined(seal.buffer, left))
+
+
+def _joined(first: Buffer, second: Buffer) -> Buffer:
+    """The buffer with the messages of both; `second` begins behind `first`."""
+    return Buffer(
+        first.first_offset,
+        second.next_offset,
+        first.messages + second.messages,
+        first.rows + second.rows,
+        first.bytes + second.bytes,
+        first.opened_at_ms,
+        first.first_timestamp_ms,
+        first.decoded + second.decoded,
+        first.beside + second.beside,
     )
-    return replace(seal, buffer=whole)
 
 
 def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
@@ -121,11 +112,11 @@ def advance(partition: Partition, offsets: Sequence[int]) -> Partition:
         raise AssertionError(
             f"polled offset {offsets[0]} is before the position {partition.position}"
         )
-    polled = _joined(partition.polled, offsets)
+    polled = _with_offsets(partition.polled, offsets)
     return replace(partition, position=offsets[-1] + 1, polled=polled)
 
 
-def at_end(partition: Partition, end: int) -> Partition:
+def advance_to_end(partition: Partition, end: int) -> Partition:
     """Return the partition after its reader came to the log's end, the offset `end`.
 
     Behind the last message may lie the marker of its transaction, or aborted records. Retention
@@ -134,7 +125,7 @@ def at_end(partition: Partition, end: int) -> Partition:
     return replace(partition, position=max(partition.position, end))
 
 
-def without(
+def take_out(
     partition: Partition,
     seals: Iterable[Seal],
     now_ms: int,
@@ -142,11 +133,8 @@ def without(
 ) -> Partition:
     """Return the partition once these buffers are in blocks: marks, floor and count moved on.
 
-    Args:
-        partition: that holds them.
-        seals: of whole buffers, or of their first messages.
-        now_ms: time of the last event.
-        left: by table, what of such a buffer is in no block yet.
+    The seals are of whole buffers, or of their first messages: `left` is, by table, what of such a
+    buffer is in no block yet.
     """
     marks = dict(partition.marks)
     buffers = dict(partition.buffers)
@@ -192,7 +180,7 @@ def journal_record(
     )
 
 
-def settled(partition: Partition) -> Partition:
+def settle(partition: Partition) -> Partition:
     """Return the partition once its record is committed: a flush point becomes the reference."""
     if not _at_flush_point(partition):
         return partition
@@ -208,7 +196,9 @@ def _at_flush_point(partition: Partition) -> bool:
     return partition.floor == partition.position and not partition.marks
 
 
-def _joined(polled: tuple[Sequence[int], ...], offsets: Sequence[int]) -> tuple[Sequence[int], ...]:
+def _with_offsets(
+    polled: tuple[Sequence[int], ...], offsets: Sequence[int]
+) -> tuple[Sequence[int], ...]:
     """Append offsets; few polled are few pieces, however long the floor stands still."""
     if not polled or len(polled[-1]) + len(offsets) > PIECE:
         return (*polled, offsets)

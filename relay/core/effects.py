@@ -8,38 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, JournalEnd, JournalRecord
 from relay.core.state import Seal
+from relay.errors import RelayError
 
 ONE_PROCESS = (
     "run one process per relay.member. If there is only one, its successor took over, or `relay "
     "rewind`, `relay accept` or `relay retire` did: start this one again when they are done"
 )
 """The next step of a relay that was fenced."""
-
-
-class StopKind(Enum):
-    """Which error of relay.errors ends the process."""
-
-    CONTRACT_BROKEN = auto()
-    FENCED = auto()
-    REFUSED = auto()
-    CREDENTIALS = auto()
-    UNAVAILABLE = auto()
-    CONFIG = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class StopError:
-    """Why the relay ends by itself, for people; `page` as of relay.errors.RelayError."""
-
-    kind: StopKind
-    message: str
-    next_step: str
-    page: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +147,7 @@ class Replace:
 class Exit:
     """Leave the group and end; `error` is None after a wanted stop."""
 
-    error: StopError | None
+    error: RelayError | None
 
 
 Effect = (

@@ -26,7 +26,7 @@ def sealable(
     buffers = partition.buffers
     if only is not None:
         buffers = {only: buffers[only]} if only in buffers else {}
-    return {t: one for t, one in buffers.items() if t not in state.held} if state.held else buffers
+    return {t: b for t, b in buffers.items() if t not in state.held} if state.held else buffers
 
 
 def each_sealable(state: RelayState) -> Iterator[tuple[int, ItemsView[str, Buffer]]]:
@@ -39,13 +39,13 @@ def held_back(state: RelayState, partition: Partition) -> list[Buffer]:
     """Return the partition's buffers that may not be sealed now."""
     if not state.held:
         return []
-    return [one for table, one in partition.buffers.items() if table in state.held]
+    return [buffer for table, buffer in partition.buffers.items() if table in state.held]
 
 
-def reach(state: RelayState, partition: Partition) -> int:
+def next_floor(state: RelayState, partition: Partition) -> int:
     """Return the offset to which the partition's floor can move now."""
-    kept = (one.first_offset for one in held_back(state, partition))
-    return min(kept, default=partition.position)
+    offsets = (buffer.first_offset for buffer in held_back(state, partition))
+    return min(offsets, default=partition.position)
 
 
 def bytes_held_back(state: RelayState) -> int:
@@ -53,7 +53,7 @@ def bytes_held_back(state: RelayState) -> int:
     return sum(b.memory for p in state.partitions.values() for b in held_back(state, p))
 
 
-def stalled(state: RelayState) -> frozenset[int]:
+def stalled_partitions(state: RelayState) -> frozenset[int]:
     """Return partitions that are not polled until what they hold back may be sealed.
 
     Those that would read too much again after a crash, or hold too many buffers; and all that hold
@@ -62,14 +62,14 @@ def stalled(state: RelayState) -> frozenset[int]:
     if not state.held:
         return frozenset()
     limits = state.limits
-    holding = {i: kept for i, p in state.partitions.items() if (kept := held_back(state, p))}
-    offsets = sum(len(some) for index in holding for some in state.partitions[index].polled)
+    holding = {i: buffers for i, p in state.partitions.items() if (buffers := held_back(state, p))}
+    offsets = sum(len(piece) for index in holding for piece in state.partitions[index].polled)
     crowded = bytes_held_back(state) + OFFSET_BYTES * offsets > limits.max_buffer_bytes // SHARE
     return frozenset(
         index
-        for index, kept in holding.items()
+        for index, buffers in holding.items()
         if crowded
-        or len(kept) > limits.max_buffers
+        or len(buffers) > limits.max_buffers
         or _again(state.partitions[index]) > limits.max_reread
     )
 

@@ -45,11 +45,6 @@ def epoch_reaches(floor: int, position: int, marks: Iterable[int]) -> int:
 
     The epoch is that of the last message before the position. A relay that was started again reads
     from its floor on, and until it comes to a mark, it commits epochs that may be older than the
-    messages before the mark.
-
-    Args:
-        floor: the committed one.
-        position: of the same journal record.
-        marks: offsets of its tables' marks.
+    messages before the mark. Position and marks are of the journal record with the floor.
     """
     return max([floor, *(mark for mark in marks if mark <= position)])

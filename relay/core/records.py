@@ -157,8 +157,6 @@ class Arrival:
 
     Attributes:
         rows: in all of them, estimated: it only decides when a buffer is full.
-        bytes: of all their values.
-        first_timestamp_ms: of the first one's record.
         decoded: bytes of the rows as columns, estimated; 0 as long as the table is new here.
         beside: bytes of their keys and headers, which are kept for dead letters.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from relay.core.block_bound import ALONE, DENSE, block_bytes
-from relay.core.holding import bytes_held_back, each_sealable, held_back, reach, sealable
+from relay.core.holding import bytes_held_back, each_sealable, held_back, next_floor, sealable
 from relay.core.state import MAX_BUFFERS, Buffer, Partition, RelayState, Seal, SealReason
 from relay.names import BlockId
 
@@ -41,10 +41,11 @@ def seals_due(state: RelayState) -> tuple[Seal, ...]:
     for rule in RULES:
         for key in list(rule.find(state, due)):
             due.setdefault(key, rule.reason)
-    return tuple(_seal(state, key, due[key]) for key in sorted(due, key=lambda k: _order(state, k)))
+    seals = [_seal(state, key, reason) for key, reason in due.items()]
+    return tuple(sorted(seals, key=lambda seal: (seal.partition, seal.buffer.first_offset)))
 
 
-def behind(state: RelayState) -> bool:
+def is_behind(state: RelayState) -> bool:
     """Return whether every poll was full for block.max_age: rows wait in the source, not here.
 
     Then the sooner the source is worked off, the sooner each row is there, and what a block costs
@@ -56,7 +57,7 @@ def behind(state: RelayState) -> bool:
     return full or state.turns is not None
 
 
-def crowded(state: RelayState) -> bool:
+def is_crowded(state: RelayState) -> bool:
     """Return whether the buffers hold more than they may."""
     held = sum([b.memory for p in state.partitions.values() for b in p.buffers.values()])
     return held > state.limits.max_buffer_bytes
@@ -80,19 +81,17 @@ def refill(state: RelayState, now_ms: int) -> float:
     return min(max(rate, 1.0), state.tokens + elapsed_s * rate)
 
 
-def spent(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float:
+def count_tokens(sealed: Iterable[tuple[Key, Buffer]], alone: Collection[str]) -> float:
     """Return tokens that these take as INSERTs: one for a small INSERT, less for one of more rows.
 
     What block.max_per_second bounds is the harm of small INSERTs. Blocks of many tables that
     filled under load are none, and they need not wait behind each other once the load is gone.
 
-    Args:
-        sealed: in one transaction, by partition and table.
-        alone: tables whose blocks the loader inserts one by one.
+    All were sealed in one transaction; the loader inserts the blocks of tables in `alone` singly.
     """
     rows: Counter[Insert] = Counter()
     for key, buffer in sealed:
-        rows[_insert(key, alone)] += buffer.rows
+        rows[_insert_of(key, alone)] += buffer.rows
     return sum(map(_price, rows.values()))
 
 
@@ -119,13 +118,14 @@ def record_due(state: RelayState, partition: Partition) -> bool:
     """
     age_ms = abs(state.now_ms - partition.recorded_at_ms)
     idle = not sealable(state, partition) and age_ms >= state.limits.keepalive_ms
-    moved = reach(state, partition) > partition.floor
+    moved = next_floor(state, partition) > partition.floor
     return partition.fresh or idle or (moved and flush_due(state, partition))
 
 
 def _stopping(state: RelayState, _: Due) -> Iterator[Key]:
     if state.stopping:
-        yield from _every(state)
+        for index, buffers in each_sealable(state):
+            yield from ((index, table) for table, _ in buffers)
 
 
 def _flushed(state: RelayState, _: Due) -> Iterator[Key]:
@@ -141,34 +141,34 @@ def _changed(state: RelayState, _: Due) -> Iterator[Key]:
 
 
 def _of_bytes(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_bytes
+    limit = state.limits.max_bytes
     if state.most_bytes is not None:  # a larger block would be a transaction of its own
-        most = min(most, state.most_bytes)
+        limit = min(limit, state.most_bytes)
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.bytes >= most]
+        yield from [(index, t) for t, b in buffers if b.bytes >= limit]
 
 
 def _of_rows(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_rows
+    limit = state.limits.max_rows
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.rows >= most]
+        yield from [(index, t) for t, b in buffers if b.rows >= limit]
 
 
 def _of_decoded(state: RelayState, _: Due) -> Iterator[Key]:
-    most = state.limits.max_decoded_bytes
+    limit = state.limits.max_decoded_bytes
     for index, buffers in each_sealable(state):
-        yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(most, b.bytes)]
+        yield from [(index, t) for t, b in buffers if b.decoded >= block_bytes(limit, b.bytes)]
 
 
 def _beyond_reread(state: RelayState, due: Due) -> Iterator[Key]:
     """Oldest buffers first, until a crash would read again no more than max_reread offsets."""
     for index, partition in state.partitions.items():
-        most = partition.position - state.limits.max_reread
-        if partition.floor >= most:  # and so is what every buffer begins with
+        least = partition.position - state.limits.max_reread
+        if partition.floor >= least:  # and so is what every buffer begins with
             continue
         buffers = sealable(state, partition).items()
-        left = ((b.first_offset, t) for t, b in buffers if (index, t) not in due)
-        yield from ((index, table) for first_offset, table in left if first_offset < most)
+        remaining = ((b.first_offset, t) for t, b in buffers if (index, t) not in due)
+        yield from ((index, table) for first_offset, table in remaining if first_offset < least)
 
 
 def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
@@ -178,25 +178,25 @@ def _beyond_memory(state: RelayState, due: Due) -> Iterator[Key]:
     Those of about the same size (by the power of two) go partition by partition, the one that
     holds most first: each that a transaction touches costs it a journal record.
     """
-    if not crowded(state):
+    if not is_crowded(state):
         return
     polled = state.reading
-    left: list[tuple[bool, int, int, int, int, str]] = []
+    remaining: list[tuple[bool, int, int, int, int, str]] = []
     held = bytes_held_back(state)
     for index, buffers in each_sealable(state):
         sizes = {t: b.memory for t, b in buffers if (index, t) not in due}
         of_partition = sum(sizes.values())
         held += of_partition
         waits = index not in polled
-        left += [
+        remaining += [
             (waits, n.bit_length(), of_partition, index, n, table) for table, n in sizes.items()
         ]
     if held <= state.limits.max_buffer_bytes:
         return
-    left.sort()
+    remaining.sort()
     enough = state.limits.max_buffer_bytes - state.limits.max_buffer_bytes // ROOM
-    while left and held > enough:
-        _, _, _, index, size, table = left.pop()
+    while remaining and held > enough:
+        _, _, _, index, size, table = remaining.pop()
         held -= size
         yield index, table
 
@@ -211,21 +211,23 @@ def _aged(state: RelayState, due: Due) -> Iterator[Key]:
     the loader takes in one micro-batch, instead of a few at a time and each behind the last.
     For the same reason they wait, where there is no room for all, until there is for a set.
     """
-    room = state.tokens - _spent(state, due)
-    if room <= 0 or (room < _set(state) and _past_exceed(state, due, room)):
+    room = state.tokens - count_tokens(((key, _buffer(state, key)) for key in due), state.alone)
+    if room <= 0 or (room < _batch_size(state) and _past_exceed(state, due, room)):
         return
-    inserts = sorted(_old(state, due), key=lambda one: (one.past, one.weight, one.keys))
+    inserts = sorted(
+        _candidates(state, due), key=lambda insert: (insert.past, insert.weight, insert.keys)
+    )
     if not inserts or not inserts[-1].past:
         return
-    for one in reversed(inserts):
-        room -= _price(one.rows)
+    for insert in reversed(inserts):
+        room -= _price(insert.rows)
         if room < 0:
             return
-        yield from one.keys
+        yield from insert.keys
 
 
 @dataclass(slots=True)
-class _Old:
+class _Candidate:
     """What goes into one INSERT, of buffers that are or soon will be past their age."""
 
     past: bool = False
@@ -234,15 +236,15 @@ class _Old:
     keys: list[Key] = field(default_factory=list)
 
 
-def _old(state: RelayState, due: Collection[Key]) -> Collection[_Old]:
-    found: defaultdict[Insert, _Old] = defaultdict(_Old)
+def _candidates(state: RelayState, due: Collection[Key]) -> Collection[_Candidate]:
+    inserts: defaultdict[Insert, _Candidate] = defaultdict(_Candidate)
     for insert, key, buffer, age_ms, past in _aging(state, due):
-        one = found[insert]
-        one.past |= past
-        one.weight += buffer.bytes * max(age_ms, 1)
-        one.rows += buffer.rows
-        one.keys.append(key)
-    return found.values()
+        of_insert = inserts[insert]
+        of_insert.past |= past
+        of_insert.weight += buffer.bytes * max(age_ms, 1)
+        of_insert.rows += buffer.rows
+        of_insert.keys.append(key)
+    return inserts.values()
 
 
 def _past_exceed(state: RelayState, due: Collection[Key], room: float) -> bool:
@@ -255,7 +257,7 @@ def _past_exceed(state: RelayState, due: Collection[Key], room: float) -> bool:
         if past and insert not in seen:
             seen.add(insert)
             room -= _price(
-                sum([one.rows for of, _, one, _, _ in _aging(state, due, table) if of == insert])
+                sum([b.rows for of, _, b, _, _ in _aging(state, due, table) if of == insert])
             )
             if room < 0:
                 return True
@@ -267,10 +269,7 @@ def _aging(
 ) -> Iterator[tuple[Insert, Key, Buffer, int, bool]]:
     """Yield buffers that are or soon will be past their age: their INSERT, age, and whether.
 
-    Args:
-        state: that holds them.
-        due: buffers to leave out.
-        only: the one table whose buffers are wanted; None: all tables'.
+    Those that are due already are left out, and all tables' but `only`'s if that is given.
     """
     now_ms, alone = state.now_ms, state.alone
     of_tables, of_others = _ages(state)
@@ -279,12 +278,12 @@ def _aging(
             soon_ms, most_ms = of_tables.get(table, of_others)
             age_ms = now_ms - buffer.opened_at_ms
             if age_ms >= soon_ms and (key := (index, table)) not in due:
-                yield _insert(key, alone), key, buffer, age_ms, age_ms >= most_ms
+                yield _insert_of(key, alone), key, buffer, age_ms, age_ms >= most_ms
 
 
 def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int]]:
     """Return from which age on a buffer goes along, and is due: of single tables, and of others."""
-    stretch = BEHIND_FACTOR if behind(state) else 1
+    stretch = BEHIND_FACTOR if is_behind(state) else 1
 
     def ages(max_age_ms: int) -> tuple[int, int]:
         most_ms = stretch * max_age_ms
@@ -294,27 +293,19 @@ def _ages(state: RelayState) -> tuple[dict[str, tuple[int, int]], tuple[int, int
     return {t: ages(ms) for t, ms in limits.table_max_age_ms.items()}, ages(limits.max_age_ms)
 
 
-def _set(state: RelayState) -> float:
+def _batch_size(state: RelayState) -> float:
     """INSERTs that become due within block.max_age_seconds, or a second: sealed at a time."""
     return inserts_per_second(state) * min(state.limits.max_age_ms / 1000, 1.0)
 
 
 def _price(rows: int) -> float:
-    """Of one INSERT."""
+    """Return the tokens that one INSERT takes."""
     return min(1.0, SMALL_ROWS / max(1, rows))
 
 
-def _spent(state: RelayState, keys: Iterable[Key]) -> float:
-    return spent(((key, _buffer(state, key)) for key in keys), state.alone)
-
-
-def _insert(key: Key, alone: Collection[str]) -> Insert:
+def _insert_of(key: Key, alone: Collection[str]) -> Insert:
     index, table = key
     return (index if table in alone else None), table
-
-
-def _order(state: RelayState, key: Key) -> tuple[int, int]:
-    return key[0], _buffer(state, key).first_offset
 
 
 def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
@@ -323,11 +314,6 @@ def _seal(state: RelayState, key: Key, reason: SealReason) -> Seal:
     epoch = state.partitions[index].epoch
     block_id = BlockId(state.limits.app, table, index, epoch, buffer.first_offset)
     return Seal(index, table, str(block_id), reason, buffer)
-
-
-def _every(state: RelayState) -> Iterator[Key]:
-    for index, buffers in each_sealable(state):
-        yield from ((index, table) for table, _ in buffers)
 
 
 def _buffer(state: RelayState, key: Key) -> Buffer:

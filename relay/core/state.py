@@ -90,17 +90,6 @@ class SealingLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
-    """Each guard can be taken away by a test, to prove that its absence is noticed.
-
-    Production has no way to set these: relay.process.loop builds the default.
-    """
-
-    epoch_bump_after_unknown: bool = True
-    abort_on_revoke: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Buffer:
     """Messages of one table from one source partition, not yet in any block.
 
@@ -240,7 +229,6 @@ class RelayState:
     """
 
     limits: SealingLimits
-    guards: Guards = Guards()
     fencing: Fencing = Fencing.GROUP
     phase: Phase = Phase.READY
     partitions: Mapping[int, Partition] = field(default_factory=dict)

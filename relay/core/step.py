@@ -33,22 +33,37 @@ from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.buffering import (
     advance,
+    advance_to_end,
     append,
-    asked,
-    at_end,
+    count_in_blocks,
     journal_record,
-    passed_over,
-    settled,
-    without,
+    original_seal,
+    settle,
+    take_out,
 )
-from relay.core.holding import stalled
+from relay.core.holding import stalled_partitions
 from relay.core.offsets import CommittedOffset
 from relay.core.records import Arrival, SealResult
-from relay.core.sealing import crowded, inserts_per_second, record_due, refill, seals_due, spent
+from relay.core.sealing import (
+    count_tokens,
+    inserts_per_second,
+    is_crowded,
+    record_due,
+    refill,
+    seals_due,
+)
 from relay.core.state import Buffer, Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.takeover import take_over
-from relay.core.transaction_size import has_full, lowered, must_poll, outgrown, raised, within
+from relay.core.transaction_size import (
+    has_full,
+    lower_bound,
+    must_poll,
+    raise_bound,
+    size_if_too_slow,
+    split_within,
+)
 from relay.core.turns import take_turns
+from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 
 Step = tuple[RelayState, tuple[ef.Effect, ...]]
 
@@ -95,7 +110,7 @@ def _assigned(state: RelayState, event: ev.Assigned) -> Step:
 
 
 def _ask_truth(state: RelayState, partitions: frozenset[int]) -> ef.Effect:
-    """What a paused predecessor could still commit would not be in a truth read before."""
+    """Fence first where no group does: a predecessor could still commit what is read too early."""
     by_partition = state.fencing is Fencing.PARTITION
     return ef.Fence(partitions) if by_partition else ef.ReadTruth(partitions)
 
@@ -108,15 +123,15 @@ def _predecessors_fenced(state: RelayState, event: ev.PredecessorsFenced) -> Ste
 def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
     partitions = dict(state.partitions)
     seeks: list[ef.Effect] = []
-    for found in event.found:
-        if found.partition not in state.pending:
+    for truth in event.found:
+        if truth.partition not in state.pending:
             continue  # revoked while its truth was read
-        taken = take_over(found, event.now_ms)
-        if isinstance(taken, ef.StopError):
+        taken = take_over(truth, event.now_ms)
+        if isinstance(taken, RelayError):
             return _exit(state, taken)
-        partitions[found.partition] = taken
-        seeks.append(ef.Seek(found.partition, taken.floor))
-    read = frozenset(found.partition for found in event.found)
+        partitions[truth.partition] = taken
+        seeks.append(ef.Seek(truth.partition, taken.floor))
+    read = frozenset(truth.partition for truth in event.found)
     state = replace(
         state,
         partitions=partitions,
@@ -128,8 +143,6 @@ def _truth_read(state: RelayState, event: ev.TruthRead) -> Step:
 
 
 def _revoked(state: RelayState, event: ev.Revoked) -> Step:
-    if not state.guards.abort_on_revoke:
-        return state, ()
     gone = (ef.Drop(event.partitions), *_read_all(state))
     state = replace(
         state,
@@ -154,7 +167,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
         partition = partitions.get(arrival.partition)
         if partition is None:
             continue  # polled before a revoke that is already handled
-        skip = passed_over(partition, arrival)
+        skip = count_in_blocks(partition, arrival)
         if skip < len(arrival.offsets):
             if arrival.partition not in grown:
                 grown[arrival.partition] = dict(partition.buffers)
@@ -168,7 +181,7 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
             partitions[index] = replace(moved, buffers=grown.get(index, moved.buffers))
     for index, end in event.read_to.items():
         if index in partitions:
-            partitions[index] = at_end(partitions[index], end)
+            partitions[index] = advance_to_end(partitions[index], end)
     now_ms = max(state.now_ms, event.now_ms)
     since_ms = now_ms if state.full_since_ms is None else state.full_since_ms
     state = replace(
@@ -185,9 +198,9 @@ def _polled(state: RelayState, event: ev.Polled) -> Step:
 
 
 def _next_turns(state: RelayState, event: ev.Polled) -> Step:
-    """Whom to poll from now on; where nobody has a backlog any more, the relay is not behind."""
+    """Decide whom to poll; where nobody has a backlog any more, the relay is not behind."""
     turns = take_turns(state, event)
-    after = replace(state, turns=turns, stalled=stalled(state))
+    after = replace(state, turns=turns, stalled=stalled_partitions(state))
     if turns is None and state.turns is not None:
         after = replace(after, full_since_ms=None)
     if not _reads_some(after):
@@ -202,7 +215,7 @@ def _reads_some(state: RelayState) -> bool:
 
 
 def _read_all(state: RelayState) -> tuple[ef.Effect, ...]:
-    """To poll all partitions again, if not all were."""
+    """Poll all partitions again, if not all were polled."""
     return (ef.Read(None),) if _reads_some(state) else ()
 
 
@@ -238,19 +251,18 @@ def _stop_requested(state: RelayState, _: ev.StopRequested) -> Step:
 def _begin_if_due(state: RelayState, *, at_once: bool = False, cut: int = 0) -> Step:
     early = state.now_ms - state.committed_at_ms < state.limits.commit_interval_ms
     # What comes within an interval may be a third of the memory, and more.
-    if early and not (at_once or state.stopping or crowded(state) or has_full(state)):
+    if early and not (at_once or state.stopping or is_crowded(state) or has_full(state)):
         return state, ()
     seals = seals_due(state)
-    touched = {seal.partition for seal in seals}
-    for index, partition in state.partitions.items():
-        if record_due(state, partition):
-            touched.add(index)
+    touched = frozenset(seal.partition for seal in seals).union(
+        index for index, partition in state.partitions.items() if record_due(state, partition)
+    )
     state = replace(state, schema_changed=frozenset())
     if not touched:
         return state, ()
-    due = _transactions(state.fencing, seals, frozenset(touched))
+    due = _transactions(state.fencing, seals, touched)
     if state.most_bytes is not None:
-        due = within(state.most_bytes, due)
+        due = split_within(state.most_bytes, due)
     return _begin(state, due, cut)
 
 
@@ -266,7 +278,7 @@ def _transactions(
 
 
 def _begin(state: RelayState, due: tuple[Transaction, ...], cut: int = 0) -> Step:
-    """The first of them; the others follow, with no poll in between."""
+    """Begin the first of them; the others follow, with no poll in between."""
     first = replace(due[0], then=due[1:], cut=cut)
     tables = frozenset(seal.table for seal in first.seals)
     alone = state.fencing is Fencing.PARTITION
@@ -282,19 +294,19 @@ def _begun(state: RelayState, event: ev.Begun) -> Step:
         # Some of what was polled may be of that one, at offsets of the old one: none of it is
         # committed, and the truth, which is read next, says the rest.
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
-    seals = _open(state).seals
+    seals = _current(state).seals
     alone = state.alone.difference(seal.table for seal in seals) | event.alone
     return replace(state, phase=Phase.PRODUCING, alone=alone), (ef.Produce(seals),)
 
 
 def _is_other_source(state: RelayState, topic_id: str) -> bool:
-    taken_over = {state.partitions[index].source_topic_id for index in _open(state).partitions}
+    taken_over = {state.partitions[index].source_topic_id for index in _current(state).partitions}
     return topic_id != "" and taken_over != {topic_id}
 
 
 def _unseen(state: RelayState, _: ev.SourceUnseen) -> Step:
     """Poll on, and ask again: it comes, or the consumer hears that it is gone."""
-    state = _not_begun(state)
+    state = _forget_transaction(state)
     return _exit(state, None) if state.stopping else (state, ())
 
 
@@ -302,15 +314,15 @@ def _undecided(state: RelayState, event: ev.TablesUndecided) -> Step:
     """Hold these tables back and begin again without them: nothing stops for a neighbour."""
     if not event.tables - state.held:
         raise AssertionError(f"held back already, and asked again: {sorted(event.tables)}")
-    cut = _open(state).cut
-    state = replace(_not_begun(state), held=state.held | event.tables)
+    cut = _current(state).cut
+    state = replace(_forget_transaction(state), held=state.held | event.tables)
     state, effects = _begin_if_due(state, at_once=True, cut=cut)
     return _exit(state, None) if state.stopping and not effects else (state, effects)
 
 
-def _not_begun(state: RelayState) -> RelayState:
+def _forget_transaction(state: RelayState) -> RelayState:
     """The state without the transaction and those that were to follow it."""
-    transaction = _open(state)
+    transaction = _current(state)
     state = _due_again(state, (transaction, *transaction.then))
     return replace(state, phase=Phase.READY, transaction=None)
 
@@ -320,14 +332,14 @@ def _due_again(state: RelayState, transactions: tuple[Transaction, ...]) -> Rela
 
     All else that they were to seal is due by what the buffers are.
     """
-    seals = (seal for one in transactions for seal in one.seals)
+    seals = (seal for transaction in transactions for seal in transaction.seals)
     changed = {seal.table for seal in seals if seal.reason is SealReason.SCHEMA}
     return replace(state, schema_changed=state.schema_changed | changed)
 
 
 def _produced(state: RelayState, event: ev.Produced) -> Step:
-    transaction = _open(state)
-    if tuple(map(asked, event.results)) != transaction.seals:
+    transaction = _current(state)
+    if tuple(map(original_seal, event.results)) != transaction.seals:
         raise AssertionError("every seal has exactly one result, in order")
     after = {}
     records = []
@@ -337,7 +349,7 @@ def _produced(state: RelayState, event: ev.Produced) -> Step:
             _check_counts(result)
         before = state.partitions[index]
         left = {r.seal.table: r.left for r in results if r.left is not None}
-        after[index] = without(before, (r.seal for r in results), state.now_ms, left)
+        after[index] = take_out(before, (r.seal for r in results), state.now_ms, left)
         records.append(journal_record(index, before, after[index], results))
     seals = tuple(result.seal for result in event.results)
     cut = transaction.cut + sum(result.left is not None for result in event.results)
@@ -358,9 +370,9 @@ def _check_counts(result: SealResult) -> None:
 def _journal_written(state: RelayState, event: ev.JournalWritten) -> Step:
     offsets = {
         index: CommittedOffset(partition.floor, partition.n, event.offsets[index])
-        for index, partition in _open(state).after.items()
+        for index, partition in _current(state).after.items()
     }
-    state = replace(state, transaction=replace(_open(state), offsets=offsets))
+    state = replace(state, transaction=replace(_current(state), offsets=offsets))
     if state.fencing is Fencing.PARTITION:
         return replace(state, phase=Phase.COMMITTING), (ef.Commit(),)
     return replace(state, phase=Phase.SENDING_OFFSETS), (ef.SendOffsets(offsets),)
@@ -371,11 +383,10 @@ def _offsets_sent(state: RelayState, _: ev.OffsetsSent) -> Step:
 
 
 def _committed(state: RelayState, event: ev.Committed) -> Step:
-    transaction = _open(state)
-    partitions = dict(state.partitions)
-    partitions.update({i: settled(p) for i, p in transaction.after.items()})
+    transaction = _current(state)
+    partitions = {**state.partitions, **{i: settle(p) for i, p in transaction.after.items()}}
     sealed = [((seal.partition, seal.table), seal.buffer) for seal in transaction.seals]
-    tokens = state.tokens - spent(sealed, state.alone)
+    tokens = state.tokens - count_tokens(sealed, state.alone)
     changed = {  # and something is left of what was read under the old columns
         seal.table
         for seal in transaction.seals
@@ -389,7 +400,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
         transaction=None,
         committed_at_ms=state.now_ms,
         failures=0,
-        most_bytes=raised(state, transaction, event.took_ms),
+        most_bytes=raise_bound(state, transaction, event.took_ms),
         unpolled_ms=state.unpolled_ms + event.took_ms,
         tokens=max(-inserts_per_second(state), tokens),
     )
@@ -400,7 +411,7 @@ def _committed(state: RelayState, event: ev.Committed) -> Step:
 
 
 def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -> Step:
-    if not clean and state.guards.epoch_bump_after_unknown:
+    if not clean:
         # The answer may belong to a request that was sent twice; the copy still under way
         # could end a later transaction of this producer epoch. A new epoch makes it harmless.
         why = "transport error inside a transaction that committed"
@@ -428,34 +439,38 @@ def _after_commit(state: RelayState, transaction: Transaction, *, clean: bool) -
 def _failed(state: RelayState, event: ev.Failed) -> Step:
     match event.kind:
         case ev.Failure.FENCED:
-            size = outgrown(state, event)
-            why = f"{event.why}; {_too_slow(state, event, size)}" if size else event.why
+            size = size_if_too_slow(state, event)
+            why = f"{event.why}; {_explain_slowness(state, event, size)}" if size else event.why
             return _exit(state, _fenced(state.fencing, why))
         case ev.Failure.REFUSED:
-            return _exit(state, _refused(event.why))
+            next_step = (
+                "grant the right, create the topic or correct the setting that the message names, "
+                "then start again"
+            )
+            return _exit(state, Refused(event.why, next_step))
         case ev.Failure.CREDENTIALS:
-            return _exit(state, _wrong_credentials(event.why))
+            next_step = "correct user, password or certificate in kafka.client, then start again"
+            return _exit(state, WrongCredentials(event.why, next_step))
         case ev.Failure.LEARNED:
             # Each time it is another table, or less that is taken: it comes to an end.
             return _replace(replace(state, failures=0), event)
         case ev.Failure.ABORT | ev.Failure.UNKNOWN:
-            return _ended(state, event)
+            return _abort_or_replace(state, event)
 
 
-def _ended(state: RelayState, event: ev.Failed) -> Step:
+def _abort_or_replace(state: RelayState, event: ev.Failed) -> Step:
     """Abort what the brokers say cannot commit; else leave its end to a new producer."""
-    if size := outgrown(state, event):
+    if size := size_if_too_slow(state, event):
         # The coordinator may be ending it by itself already.
-        state = replace(state, most_bytes=lowered(state, size))
-        why = f"{event.why}; {_too_slow(state, event, size)}"
+        state = replace(state, most_bytes=lower_bound(state, size))
+        why = f"{event.why}; {_explain_slowness(state, event, size)}"
         return _replace(state, replace(event, why=why), slow=True)
-    certain = event.kind is ev.Failure.ABORT or not state.guards.epoch_bump_after_unknown
-    if certain and state.phase in IN_TRANSACTION:
+    if event.kind is ev.Failure.ABORT and state.phase in IN_TRANSACTION:
         return replace(state, phase=Phase.ABORTING, transaction=None), (ef.Abort(),)
     return _replace(state, event)
 
 
-def _too_slow(state: RelayState, event: ev.Failed, size: int) -> str:
+def _explain_slowness(state: RelayState, event: ev.Failed, size: int) -> str:
     seconds, timeout_ms = event.took_ms / 1000, state.limits.transaction_timeout_ms
     return (
         "the transaction was perhaps too large for the brokers' speed: "
@@ -488,7 +503,7 @@ def _recover(state: RelayState, _: ev.Event) -> Step:
     return (state, (ef.Drop(owned), *read, _ask_truth(state, owned))) if owned else (state, ())
 
 
-def _exit(state: RelayState, error: ef.StopError | None) -> Step:
+def _exit(state: RelayState, error: RelayError | None) -> Step:
     return replace(state, phase=Phase.STOPPED, transaction=None), (ef.Exit(error),)
 
 
@@ -496,45 +511,23 @@ def _ignored(state: RelayState, _: ev.Event) -> Step:
     return state, ()
 
 
-def _open(state: RelayState) -> Transaction:
+def _current(state: RelayState) -> Transaction:
     if state.transaction is None:
         raise AssertionError(f"no transaction in phase {state.phase.name}")
     return state.transaction
 
 
-def _fenced(fencing: Fencing, why: str) -> ef.StopError:
+def _fenced(fencing: Fencing, why: str) -> Fenced:
     if fencing is Fencing.PARTITION:
-        return ef.StopError(
-            ef.StopKind.FENCED,
+        return Fenced(
             f"another relay took over a source partition of this one: {why}",
             "start again: the group assigned the partition to another relay while this one sent "
             "no heartbeat",
         )
-    return ef.StopError(
-        ef.StopKind.FENCED,
-        f"another process took over this relay's identity: {why}",
-        ef.ONE_PROCESS,
-    )
+    return Fenced(f"another process took over this relay's identity: {why}", ef.ONE_PROCESS)
 
 
-def _refused(why: str) -> ef.StopError:
-    return ef.StopError(
-        ef.StopKind.REFUSED,
-        why,
-        "grant the right, create the topic or correct the setting that the message names, then "
-        "start again",
-    )
-
-
-def _wrong_credentials(why: str) -> ef.StopError:
-    return ef.StopError(
-        ef.StopKind.CREDENTIALS,
-        why,
-        "correct user, password or certificate in kafka.client, then start again",
-    )
-
-
-def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
+def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> Unavailable:
     coordinators = (
         "check the brokers' transaction coordinators (their logs, and the state of topic "
         "__transaction_state), then start again"
@@ -548,8 +541,7 @@ def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
         "start the brokers that have copies of the partitions that take no records (kafka-topics "
         "--describe --under-min-isr-partitions), then start again"
     )
-    return ef.StopError(
-        ef.StopKind.UNAVAILABLE,
+    return Unavailable(
         f"{failures} producers in a row could not commit one transaction; the last one: {last.why}",
         copies if last.dark else (speed if slow else coordinators),
     )
@@ -558,35 +550,29 @@ def _gave_up(failures: int, last: ev.Failed, *, slow: bool) -> ef.StopError:
 Handler = Callable[[RelayState, Any], Step]
 
 
-def _table() -> dict[tuple[Phase, type[Any]], Handler]:
-    table: dict[tuple[Phase, type[Any]], Handler] = {}
-    for phase in Phase:
-        table[phase, ev.Assigned] = _assigned
-        table[phase, ev.Revoked] = _revoked
-        table[phase, ev.StopRequested] = _stop_requested
-        table[phase, ev.Failed] = _failed
-    for event in (ev.Assigned, ev.Revoked, ev.StopRequested, ev.Polled, ev.Failed):
-        table[Phase.STOPPED, event] = _ignored
-    table.update(
-        {
-            (Phase.READY, ev.PredecessorsFenced): _predecessors_fenced,
-            (Phase.READY, ev.TruthRead): _truth_read,
-            (Phase.READY, ev.Polled): _polled,
-            (Phase.READY, ev.SchemaChanged): _schema_changed,
-            (Phase.READY, ev.TablesDecided): _decided,
-            (Phase.BEGINNING, ev.Begun): _begun,
-            (Phase.BEGINNING, ev.SourceUnseen): _unseen,
-            (Phase.BEGINNING, ev.TablesUndecided): _undecided,
-            (Phase.PRODUCING, ev.Produced): _produced,
-            (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
-            (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,
-            (Phase.COMMITTING, ev.Committed): _committed,
-            (Phase.ABORTING, ev.Aborted): _recover,
-            (Phase.REPLACING, ev.Replaced): _recover,
-        }
-    )
-    return table
+IN_EVERY_PHASE: dict[type[Any], Handler] = {
+    ev.Assigned: _assigned,
+    ev.Revoked: _revoked,
+    ev.StopRequested: _stop_requested,
+    ev.Failed: _failed,
+}
 
-
-TRANSITIONS = _table()
+TRANSITIONS: dict[tuple[Phase, type[Any]], Handler] = {
+    **{(phase, event): handler for phase in Phase for event, handler in IN_EVERY_PHASE.items()},
+    **{(Phase.STOPPED, event): _ignored for event in (*IN_EVERY_PHASE, ev.Polled)},
+    (Phase.READY, ev.PredecessorsFenced): _predecessors_fenced,
+    (Phase.READY, ev.TruthRead): _truth_read,
+    (Phase.READY, ev.Polled): _polled,
+    (Phase.READY, ev.SchemaChanged): _schema_changed,
+    (Phase.READY, ev.TablesDecided): _decided,
+    (Phase.BEGINNING, ev.Begun): _begun,
+    (Phase.BEGINNING, ev.SourceUnseen): _unseen,
+    (Phase.BEGINNING, ev.TablesUndecided): _undecided,
+    (Phase.PRODUCING, ev.Produced): _produced,
+    (Phase.JOURNALLING, ev.JournalWritten): _journal_written,
+    (Phase.SENDING_OFFSETS, ev.OffsetsSent): _offsets_sent,
+    (Phase.COMMITTING, ev.Committed): _committed,
+    (Phase.ABORTING, ev.Aborted): _recover,
+    (Phase.REPLACING, ev.Replaced): _recover,
+}
 """(phase, event) → handler; what is not in it cannot happen."""

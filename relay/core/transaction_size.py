@@ -18,7 +18,7 @@ PART = 4
 """The bound is this part of what failed: from 512 MB it comes to 2 MB in four failures, and five in
 a row end the relay."""
 LEAST_BYTES = 1_000_000
-"""Of the bound. A transaction of no more failed of something else."""
+"""The bound is never lower: a transaction of no more bytes failed of something else."""
 QUICK = 8
 """A commit of at least half the bound in so small a part of the timeout doubles it: of twice the
 bound it would take less than half the timeout."""
@@ -27,7 +27,7 @@ UNPOLLED_MS = 60_000
 for it."""
 
 
-def outgrown(state: RelayState, event: Failed) -> int:
+def size_if_too_slow(state: RelayState, event: Failed) -> int:
     """Return the bytes of the open transaction, if it failed as it took too long; 0: it did not.
 
     With a coordinator that is away for so long it looks the same: then the bound is for nothing,
@@ -40,13 +40,13 @@ def outgrown(state: RelayState, event: Failed) -> int:
     return size if late and size > LEAST_BYTES else 0
 
 
-def lowered(state: RelayState, size: int) -> int:
+def lower_bound(state: RelayState, size: int) -> int:
     """Return the bound after a transaction of so many bytes took too long."""
     most = max(LEAST_BYTES, size // PART)
     return most if state.most_bytes is None else min(most, state.most_bytes)
 
 
-def raised(state: RelayState, transaction: Transaction, took_ms: int) -> int | None:
+def raise_bound(state: RelayState, transaction: Transaction, took_ms: int) -> int | None:
     """Return the bound after a commit; None, once it bounds nothing."""
     most, limits = state.most_bytes, state.limits
     if most is None or 2 * _bytes(transaction.seals) < most:
@@ -56,12 +56,12 @@ def raised(state: RelayState, transaction: Transaction, took_ms: int) -> int | N
     return 2 * most if 2 * most < limits.max_buffer_bytes else None
 
 
-def within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction, ...]:
+def split_within(most: int, transactions: Iterable[Transaction]) -> tuple[Transaction, ...]:
     """Return transactions for the same seals, none of more bytes but of one seal alone.
 
     Those of the oldest buffers come first: what a poll in between leaves for later is the youngest.
     """
-    parts = [part for one in transactions for part in _parts(one, most)]
+    parts = [part for transaction in transactions for part in _parts(transaction, most)]
     return tuple(sorted(parts, key=lambda part: min(map(_opened, part.seals), default=0)))
 
 
@@ -80,27 +80,27 @@ def has_full(state: RelayState) -> bool:
     )
 
 
-def _parts(whole: Transaction, most: int) -> Iterator[Transaction]:
-    if not whole.seals:
-        yield whole
+def _parts(transaction: Transaction, most: int) -> Iterator[Transaction]:
+    if not transaction.seals:
+        yield transaction
         return
-    bare = whole.partitions.difference(seal.partition for seal in whole.seals)
+    bare = transaction.partitions.difference(seal.partition for seal in transaction.seals)
     seals: list[Seal] = []
     size = 0
-    for seal in sorted(whole.seals, key=_opened):
+    for seal in sorted(transaction.seals, key=_opened):
         if seals and size + seal.buffer.bytes > most:
-            yield _part(whole, seals, bare)
+            yield _part(transaction, seals, bare)
             seals, size, bare = [], 0, frozenset[int]()
         seals.append(seal)
         size += seal.buffer.bytes
-    yield _part(whole, seals, bare)
+    yield _part(transaction, seals, bare)
 
 
-def _part(whole: Transaction, seals: list[Seal], bare: frozenset[int]) -> Transaction:
+def _part(transaction: Transaction, seals: list[Seal], bare: frozenset[int]) -> Transaction:
     """A transaction of these seals, in the order of the whole, and of partitions without any."""
     ordered = sorted(seals, key=lambda seal: (seal.partition, seal.buffer.first_offset))
     partitions = bare.union(seal.partition for seal in seals)
-    return replace(whole, seals=tuple(ordered), partitions=partitions)
+    return replace(transaction, seals=tuple(ordered), partitions=partitions)
 
 
 def _opened(seal: Seal) -> int:

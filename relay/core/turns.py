@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from relay.core.sealing import BEHIND_FACTOR, behind
+from relay.core.sealing import BEHIND_FACTOR, is_behind
 from relay.core.state import RelayState, Turn, Turns
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ may be an open transaction's, or nothing but markers."""
 def take_turns(state: RelayState, event: Polled) -> Turns | None:
     """Return the turns after a poll that the state holds already; None: all are to be polled."""
     if state.turns is None:
-        return _first(state, event) if behind(state) else None
+        return _first(state, event) if is_behind(state) else None
     came: Counter[int] = Counter()
     for arrival in event.arrivals:
         came[arrival.partition] += arrival.memory
@@ -45,15 +45,15 @@ def take_turns(state: RelayState, event: Polled) -> Turns | None:
     reading: dict[int, Turn] = {}
     waiting, drained = _drained(state.turns, state, event, came, share)
     for index, turn in state.turns.reading.items():
-        heard = turn
+        updated = turn
         if index in event.offsets:
-            heard = replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + came[index])
-        if _at_end(state, index, event) or state.now_ms - heard.heard_ms >= SILENT_MS:
+            updated = replace(turn, heard_ms=state.now_ms, bytes=turn.bytes + came[index])
+        if _at_end(state, index, event) or state.now_ms - updated.heard_ms >= SILENT_MS:
             drained[index] = 0
-        elif _used_up(state, heard, FILLS * share):
+        elif _used_up(state, updated, FILLS * share):
             waiting.append(index)
         else:
-            reading[index] = heard
+            reading[index] = updated
     while waiting and len(reading) < at_a_time:
         reading[waiting.pop(0)] = Turn(state.now_ms, state.now_ms)
     return Turns(reading, tuple(waiting), drained, at_a_time) if reading else None
@@ -79,8 +79,8 @@ def _first(state: RelayState, event: Polled) -> Turns | None:
     backlog, at_a_time = sorted(state.partitions.keys() - drained), width(state)
     if WORTH * at_a_time > len(backlog):
         return None
-    begun = Turn(state.now_ms, state.now_ms)
-    reading = dict.fromkeys(backlog[:at_a_time], begun)
+    turn = Turn(state.now_ms, state.now_ms)
+    reading = dict.fromkeys(backlog[:at_a_time], turn)
     return Turns(reading, tuple(backlog[at_a_time:]), drained, at_a_time)
 
 
@@ -109,6 +109,6 @@ def _at_end(state: RelayState, index: int, event: Polled) -> bool:
 
 
 def _used_up(state: RelayState, turn: Turn, share: int) -> bool:
-    """After its share of the memory, or the age at which its first buffers are sealed anyway."""
+    """Whether it had its share of the memory, or its first buffers are old enough to be sealed."""
     late = state.now_ms - turn.begun_ms >= BEHIND_FACTOR * state.limits.max_age_ms
     return turn.bytes >= share or (late and turn.bytes > 0)

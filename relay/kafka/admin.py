@@ -78,11 +78,7 @@ ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: 
 
 
 class Admin:
-    """The client.
-
-    Attributes:
-        client: makes the requests.
-    """
+    """An AdminClient, with what its error_cb said and with a changed password."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -101,11 +97,8 @@ class Admin:
 
         Without a connection a request only times out, and does not say why: error_cb does.
 
-        Args:
-            what: the request, as an infinitive with what it concerns.
-            future: of the request.
-            refusal: the next step where the brokers say no.
-            fine: error codes.
+        `what` is the request, as an infinitive with what it concerns; `refusal` is the next step
+        where the brokers say no.
 
         Raises:
             Unavailable: the brokers did not answer.
@@ -135,13 +128,7 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What there is of a topic.
-
-    Attributes:
-        topic_id: which a recreated topic of the same name does not have.
-        partitions: how many.
-        copies: of the partition that has the fewest.
-    """
+    """What brokers say of a topic: its id, its width, and copies of the partition with fewest."""
 
     topic_id: str
     partitions: int
@@ -176,30 +163,29 @@ class TopicRequests:
         admin = elsewhere or self._admin
         self._look_for_controller(elsewhere)
         future = description(admin, [topic])[topic]
-        found = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
-        if found is None:
+        answer = admin.answer(f"describe topic {topic}", future, grant, fine=ABSENT)
+        if answer is None:
             return None
-        if lacking := lacking_rights(found, rights):
+        if lacking := lacking_rights(answer, rights):
             text = f"topic {topic}: this user may not {' nor '.join(lacking)}"
             raise Refused(text, grant, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        copies = min((len(partition.replicas) for partition in found.partitions), default=0)
-        return TopicFacts(str(found.topic_id), len(found.partitions), copies)
+        copies = min((len(partition.replicas) for partition in answer.partitions), default=0)
+        return TopicFacts(str(answer.topic_id), len(answer.partitions), copies)
 
     def most_bytes(self, topic: str) -> int | None:
         """Return the topic's limit for a record batch; None where the brokers do not say."""
-        told = self._numbers([topic], ("max.message.bytes", "segment.bytes"), REQUEST_SECONDS)
-        return min(told[topic].values(), default=None)
+        limits = self._numbers([topic], ("max.message.bytes", "segment.bytes"), REQUEST_SECONDS)
+        return min(limits[topic].values(), default=None)
 
     def least_in_sync(self, copies: Mapping[str, int]) -> dict[str, int]:
-        """Return min.insync.replicas of topics; what relays ask for where brokers do not say.
+        """Return min.insync.replicas of topics with so many copies.
 
-        Args:
-            copies: how many each topic has.
+        Where brokers do not say it is what relays ask for.
         """
         name = topic_settings.IN_SYNC
-        told = self._numbers(copies, (name,), METADATA_SECONDS)
+        answers = self._numbers(copies, (name,), METADATA_SECONDS)
         usual = {topic: topic_settings.of_copies(of).get(name, 1) for topic, of in copies.items()}
-        return {topic: told[topic].get(name, int(usual[topic])) for topic in copies}
+        return {topic: answers[topic].get(name, int(usual[topic])) for topic in copies}
 
     def dark(self, places: Collection[Place]) -> frozenset[Place] | None:
         """Return those of these partitions that take no records; None where no broker says so."""
@@ -209,29 +195,28 @@ class TopicRequests:
         return None
 
     def _numbers(
-        self, topics: Collection[str], known: Collection[str], seconds: float
+        self, topics: Collection[str], settings: Collection[str], seconds: float
     ) -> dict[str, dict[str, int]]:
         """Return those of these settings that the brokers tell, by topic.
 
         The right to ask is asked of nobody: what is not told is found by trying.
         """
         self._admin.look()
-        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
-        futures = self._admin.client.describe_configs(asked, request_timeout=seconds)
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+        futures = self._admin.client.describe_configs(resources, request_timeout=seconds)
         wait(futures.values())
-        told: dict[str, dict[str, int]] = {topic: {} for topic in topics}
-        for one, future in futures.items():
+        numbers: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+        for resource, future in futures.items():
             if code_of(future) is None:
                 entries = future.result()
-                found = {name: entries[name].value for name in known if name in entries}
-                told[one.name] = {name: int(value) for name, value in found.items()}
-        return told
+                known = [name for name in settings if name in entries]
+                numbers[resource.name] = {name: int(entries[name].value) for name in known}
+        return numbers
 
     def _look_for_controller(self, elsewhere: Admin | None = None) -> None:
         """Hear which broker answers; librdkafka (2.16) waits for a broker that is gone.
 
-        Args:
-            elsewhere: of the source's cluster, if that is another and is to be asked.
+        `elsewhere`: of the source's cluster, if that is another and is to be asked.
         """
         topic = journal = names.journal_topic(self._settings.app)
         if elsewhere is not None:
@@ -348,20 +333,16 @@ def _shown(settings: Mapping[str, str | None]) -> dict[str, str]:
 def in_requests(topics: Collection[str], partitions: int) -> Iterator[Sequence[str]]:
     """Yield these topics by as many as one request may make or grow to so many partitions."""
     ordered = sorted(topics)
-    most = max(1, _MOST_RECORDS // (partitions + _RECORDS_OF_A_TOPIC))
-    for at in range(0, len(ordered), most):
-        yield ordered[at : at + most]
+    per_request = max(1, _MOST_RECORDS // (partitions + _RECORDS_OF_A_TOPIC))
+    for start in range(0, len(ordered), per_request):
+        yield ordered[start : start + per_request]
 
 
 def until_listed(topic: str, look: Callable[[], T | None]) -> T:
     """Look until the brokers list a topic that was just created; return what was found.
 
-    Args:
-        topic: its name.
-        look: returns None while they do not.
-
     Raises:
-        Unavailable: they do not for APPEAR_SECONDS.
+        Unavailable: `look` returned None for APPEAR_SECONDS.
     """
     deadline = time.monotonic() + APPEAR_SECONDS
     while (found := look()) is None:
@@ -384,9 +365,9 @@ def description(admin: Admin, topics: Collection[str]) -> Mapping[str, Future[An
     )
 
 
-def lacking_rights(found: TopicDescription, rights: Rights) -> list[str]:
+def lacking_rights(description: TopicDescription, rights: Rights) -> list[str]:
     """Return the names of rights that this user lacks."""
-    granted = found.authorized_operations  # empty where the brokers do not say
+    granted = description.authorized_operations  # empty where the brokers do not say
     return [right.name.capitalize() for right in rights if right not in (granted or rights)]
 
 

@@ -36,12 +36,7 @@ _REST = 4  # times what a try in vain took, until the next one: nobody polls mea
 
 
 class BlockTopics:
-    """Of one app, as one process has found them.
-
-    Args:
-        app: prefix of its topics.
-        topics: makes them.
-        clock: monotonic seconds.
+    """The block topics of one app, as one process has found them.
 
     Attributes:
         limits: what topics take, as refusals taught; all producers of the process go by it.
@@ -95,15 +90,15 @@ class BlockTopics:
         Brokers that could not make or grow one just now are asked again seldom: each try may take
         as long as they may answer. A table that is new meanwhile may have its topic already.
         """
-        asked = self._unready(tables)
-        if asked and self._making.due:
-            begun = self._clock()
-            failed = self._make(self.lacking(asked)) | self._grow_narrow(asked)
-            _say(failed, self._making, _REST * (self._clock() - begun))
+        unready = self._unready(tables)
+        if unready and self._making.due:
+            started = self._clock()
+            failed = self._make(self.lacking(unready)) | self._grow_narrow(unready)
+            _say(failed, self._making, _REST * (self._clock() - started))
             self._waiting = self._unready(self._waiting | failed.keys())
             if not self._waiting:
                 self._making.answered()
-        elif new := self.lacking(asked) - self._waiting:
+        elif new := self.lacking(unready) - self._waiting:
             self._find(new)
             self._waiting |= self._unready(new)
         return frozenset(self._unready(tables))
@@ -226,10 +221,6 @@ class BlockTopics:
         self._grow_soon.clear()
         return {}
 
-    def most(self, topic: str) -> int | None:
-        """Return the most that a record of the topic may weigh; None where none was refused."""
-        return self.limits.most(topic)
-
     def least_in_sync(self, copies: Mapping[str, int]) -> Mapping[str, int]:
         """Return min.insync.replicas of topics with so many copies."""
         return self._topics.least_in_sync(copies)
@@ -251,11 +242,11 @@ class BlockTopics:
         if not self._journal_led:
             self._see_journal(owned)
         topics = {self.of(table): table for table in set(tables) - self._led if self.of(table)}
-        asked = [(t, p) for t, table in topics.items() for p in owned if p < self.width(table)]
+        places = [(t, p) for t, table in topics.items() for p in owned if p < self.width(table)]
         self._led.update(tables)
-        found = self._topics.dark(asked) if asked else None
-        for topic in {topic for topic, _ in found or ()}:
-            self._hold(topics[topic], frozenset(p for p in found or () if p[0] == topic))
+        dark = self._topics.dark(places) if places else None
+        for topic in {topic for topic, _ in dark or ()}:
+            self._hold(topics[topic], frozenset(p for p in dark or () if p[0] == topic))
         return frozenset(self._dark.keys() & set(tables))
 
     def own(self, partitions: frozenset[int]) -> None:
@@ -274,17 +265,17 @@ class BlockTopics:
 
     def still_dark(self, tables: Collection[str]) -> frozenset[str]:
         """Return those of these tables that `dark` gave and that have to wait on."""
-        waiting = self._dark.keys() & set(tables)
-        if waiting and self._leaders.due:
-            places = frozenset[Place]().union(*(self._dark[table] for table in waiting))
-            found = self._topics.dark(places)
-            left = places if found is None else found
-            self._dark = {t: of for t, of in self._dark.items() if t not in waiting or left & of}
-            if left:
+        dark = self._dark.keys() & set(tables)
+        if dark and self._leaders.due:
+            places = frozenset[Place]().union(*(self._dark[table] for table in dark))
+            answer = self._topics.dark(places)
+            still_dark = places if answer is None else answer
+            self._dark = {t: of for t, of in self._dark.items() if t not in dark or still_dark & of}
+            if still_dark:
                 self._leaders.failed()
             else:
                 self._leaders.answered()
-        return frozenset(self._dark.keys() & waiting)
+        return frozenset(self._dark.keys() & dark)
 
     def doubt(self) -> None:
         """Have `dark` ask about everything again: a transaction has failed."""
@@ -292,9 +283,9 @@ class BlockTopics:
 
     def _see_journal(self, owned: Collection[int]) -> None:
         places = {(names.journal_topic(self._app), partition) for partition in owned}
-        if found := self._topics.dark(places):
+        if dark := self._topics.dark(places):
             step = "start the brokers that have copies of these partitions"
-            raise Unavailable(dark_text(found), step)
+            raise Unavailable(dark_text(dark), step)
         self._journal_led = True
 
     def _hold(self, table: str, places: frozenset[Place]) -> None:
@@ -311,18 +302,18 @@ class BlockTopics:
         `tables`: whose blocks were in it.
         """
         whose = {self._found[table]: table for table in tables if table in self._found}
-        told = {topic: self._topics.most_bytes(topic) for topic in {of.topic for of in failed.lost}}
-        first = self.limits.first(told)
-        learned = [self._learn(of, whose.get(of.topic, ""), told, first) for of in failed.lost]
+        limits = {t: self._topics.most_bytes(t) for t in {of.topic for of in failed.lost}}
+        first = self.limits.first(limits)
+        learned = [self._learn(of, whose.get(of.topic, ""), limits, first) for of in failed.lost]
         if failed.code in DENIED:
             learned.append(self._denied_since())
         return any(learned)
 
     def _learn(
-        self, lost: Lost, table: str, told: Mapping[str, int | None], first: Collection[str]
+        self, lost: Lost, table: str, limits: Mapping[str, int | None], first: Collection[str]
     ) -> bool:
         """One record that was refused, of this table or of none; `first`: RecordLimits.first."""
-        limit = told[lost.topic]
+        limit = limits[lost.topic]
         if lost.error.code() in TOO_LARGE:
             less = self.limits.refused(lost.topic, lost.size, limit, alone=lost.alone)
             if less or lost.topic in first:

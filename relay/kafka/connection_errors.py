@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient
-
     from relay.config.settings import Brokers
 
 
@@ -75,11 +73,9 @@ class Heard:
             self._whys[of_one["where"]] = time.monotonic(), short(of_one["why"])
 
     def explained(self, error: KafkaError, begun: float) -> KafkaError:
-        """Return the error; of a request without answer, what brokers said since it began.
+        """Return the error of a request; without an answer, with what brokers said since `begun`.
 
-        Args:
-            error: of the request.
-            begun: when, by time.monotonic.
+        `begun`: by time.monotonic.
         """
         whys = self._since(begun)
         if error.code() >= 0 or not whys:  # negative: librdkafka's own, nobody answered
@@ -95,11 +91,7 @@ class Heard:
         return self.error if wrong else None
 
     def answer(self, client: AdminClient, future: Future[Any]) -> Any:
-        """Return what the brokers answer to a request under way.
-
-        Args:
-            client: made the request, and has `listen` as its error_cb.
-            future: of the request.
+        """Return what the brokers answer to a request of a client with `listen` as its error_cb.
 
         Raises:
             KafkaException: they answered no, or nothing in time.
@@ -171,16 +163,16 @@ def name_unresolved_brokers(error: Unavailable, brokers: Brokers) -> Unavailable
         return error  # and nothing is waited for
     client = AdminClient({**kafka_clients.admin(brokers), "log_level": 0})
     try:
-        told = client.list_topics(timeout=LIST_SECONDS)
+        cluster = client.list_topics(timeout=LIST_SECONDS)
     except KafkaException:
         return error  # nobody answered at all
-    whys = unresolved((str(one.host), one.port) for one in told.brokers.values())
+    whys = unresolved((str(broker.host), broker.port) for broker in cluster.brokers.values())
     if not whys:
         return error
-    listed = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
+    names = ", ".join(f"{address} ({why})" for address, why in sorted(whys.items()))
     return Unavailable(
         f"{error.message}: {brokers.bootstrap} answers and advertises brokers whose names cannot "
-        f"be resolved from here: {listed}",
+        f"be resolved from here: {names}",
         "correct advertised.listeners of these brokers, or make the names known on this machine "
         "(DNS, /etc/hosts); kafka.bootstrap is right, and the brokers run",
     )

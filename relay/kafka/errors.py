@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,7 +26,7 @@ from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredenti
 from relay.kafka.connection_errors import CREDENTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from confluent_kafka import Producer
 
@@ -225,8 +226,8 @@ def lost_end(error: KafkaError) -> int | None:
     """
     if error.code() != KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
         return None
-    found = _LOST_END.search(error.str())
-    return None if found is None else int(found[1])
+    match = _LOST_END.search(error.str())
+    return None if match is None else int(match[1])
 
 
 def classify(error: KafkaError) -> Failure | None:
@@ -246,7 +247,7 @@ def classify(error: KafkaError) -> Failure | None:
     return refused if error.code() in REFUSED else Failure.UNKNOWN
 
 
-def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
+def root_cause(symptom: KafkaError, producer: Producer) -> KafkaError:
     """Return what a transaction failed of, where a call of it answers with a symptom only.
 
     librdkafka ends it by itself, then purges its records. `begin_transaction` inside a
@@ -262,16 +263,16 @@ def behind(symptom: KafkaError, producer: Producer) -> KafkaError:
     return symptom
 
 
-def without_frames(error: Raised) -> Raised:
+def drop_frames(error: Raised) -> Raised:
     """Return the exception without where it was raised, and what caused it likewise.
 
     The binding (2.16) never frees the exception of a fatal error. Its frames would keep the
     client with it, whose threads then look for brokers until the process ends.
     """
-    one: BaseException | None = error
-    while one is not None:
-        one.__traceback__ = None
-        one = one.__cause__ or one.__context__
+    raised: BaseException | None = error
+    while raised is not None:
+        raised.__traceback__ = None
+        raised = raised.__cause__ or raised.__context__
     return error
 
 
@@ -286,18 +287,12 @@ def ended(failed: TransactionFailed, *, fenced: str, refused: str, unknown: str)
 
 def describe(call: str, error: KafkaError) -> str:
     """Return one line for people: the call, the code's name, what it means here."""
-    known = {**ENDED, **REFUSED, **FENCED}.get(error.code())
-    return f"{call}: {error.name()} ({known or error.str()})"
+    meaning = {**ENDED, **REFUSED, **FENCED}.get(error.code())
+    return f"{call}: {error.name()} ({meaning or error.str()})"
 
 
 def refusal(text: str, step: str, code: int) -> Refused:
-    """Return the error for people where the brokers said no.
-
-    Args:
-        text: what they refused, and why.
-        step: the next one.
-        code: of their answer.
-    """
+    """Return the error for people where the brokers said no, with the next step."""
     if code in CREDENTIALS:
         return WrongCredentials(text, step, code=code)
     return Refused(text, step, code=code)
@@ -306,10 +301,8 @@ def refusal(text: str, step: str, code: int) -> Refused:
 def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     """Return the error for people, of a call outside transactions.
 
-    Args:
-        what: the call, as an infinitive with what it concerns.
-        error: its answer.
-        step: the next one where the brokers said no.
+    `what` is the call, as an infinitive with what it concerns; `step` is the next one where the
+    brokers said no.
     """
     text = f"{what}: {error.name()} ({error.str()})"
     if error.code() in CREDENTIALS:
@@ -322,34 +315,37 @@ def answered(what: str, error: KafkaError, step: str) -> Unavailable | Refused:
     return refusal(text, step, error.code())
 
 
-def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
-    """Return what each broker has for these limits; nothing where they do not say.
+@contextmanager
+def answering(what: str, step: str) -> Iterator[None]:
+    """Run calls outside transactions; raise what the brokers answer as `answered` has it."""
+    try:
+        yield
+    except KafkaException as error:
+        raise answered(what, error.args[0], step) from error
 
-    Args:
-        brokers: how to reach them.
-        names: of brokers' settings whose values are numbers.
-    """
+
+def read_limits(brokers: Brokers, *names: str) -> dict[str, list[int]]:
+    """Return what each broker has for these settings, all numbers; nothing if they do not say."""
     admin = AdminClient(kafka_clients.admin(brokers))
-    found: dict[str, list[int]] = defaultdict(list)
+    limits: dict[str, list[int]] = defaultdict(list)
     try:
         ids = admin.list_topics(timeout=_REQUEST_SECONDS).brokers
-        for one in [ConfigResource(ResourceType.BROKER, str(broker)) for broker in ids]:
-            answer = admin.describe_configs([one], request_timeout=_REQUEST_SECONDS)[one].result()
+        for broker in ids:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            futures = admin.describe_configs([resource], request_timeout=_REQUEST_SECONDS)
+            answer = futures[resource].result()
             for name in answer.keys() & set(names):
-                found[name].append(int(answer[name].value))
+                limits[name].append(int(answer[name].value))
     except KafkaException:
         return {}  # the refusal itself is what matters; `relay doctor` says why
-    return found
+    return limits
 
 
 def timeout_refused(text: str, setting: str, asked_ms: int, brokers: Brokers) -> Refused:
     """Return the error of a transaction that may take too long, with both numbers.
 
-    Args:
-        text: what was refused; it has only the name of the brokers' limit.
-        setting: that says how long a transaction may take.
-        asked_ms: what it says.
-        brokers: who refused it.
+    `text` says what was refused, with only the name of the brokers' limit; `setting` is the one
+    that allows `asked_ms`.
     """
     allowed_ms = min(read_limits(brokers, _MOST_MS).get(_MOST_MS, ()), default=None)
     if allowed_ms is None:

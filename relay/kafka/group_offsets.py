@@ -19,7 +19,7 @@ from relay.config import kafka_clients
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd
 from relay.errors import Unavailable
-from relay.kafka.errors import REFUSED, answered, lost_end
+from relay.kafka.errors import REFUSED, answering, lost_end
 from relay.kafka.partition_reader import PartitionReader
 
 if TYPE_CHECKING:
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from relay.core.offsets import Epochs, Offsets
 
 
+log = logging.getLogger(__name__)
+
+
 def places(topic: str, offsets: Offsets, epochs: Epochs) -> list[TopicPartition]:
     """Return the offsets of these partitions, for send_offsets_to_transaction."""
     return [
-        TopicPartition(topic, p, at.floor, at.metadata, epochs.get(p, UNKNOWN_EPOCH))
-        for p, at in offsets.items()
+        TopicPartition(topic, p, offset.floor, offset.metadata, epochs.get(p, UNKNOWN_EPOCH))
+        for p, offset in offsets.items()
     ]
 
-
-log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.05
 _ANSWERS = {KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
@@ -66,12 +67,10 @@ def read(
         Unavailable, Refused: as the brokers answer.
     """
     asked = [TopicPartition(topic, p) for p in sorted(partitions)]
-    found = {}
-    try:
+    ends = {}
+    grant = "grant Read on the relay's group to the user of source.kafka.client"
+    with answering(f"read the group's offsets of {topic}", grant):
         entries = consumer.committed(asked, timeout=seconds)
-    except KafkaException as error:
-        grant = "grant Read on the relay's group to the user of source.kafka.client"
-        raise answered(f"read the group's offsets of {topic}", error.args[0], grant) from error
     for entry in entries:
         if entry.error is not None:
             raise Unavailable(
@@ -79,9 +78,13 @@ def read(
                 "check the source's group coordinators",
             )
         shown = CommittedOffset.parse(entry.offset, entry.metadata)
-        epoch = UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch
-        found[entry.partition] = JournalEnd(-1, shown, epoch)
-    return found
+        ends[entry.partition] = JournalEnd(-1, shown, known_epoch(entry))
+    return ends
+
+
+def known_epoch(committed: TopicPartition) -> int:
+    """Return the leader epoch that was committed with an offset; UNKNOWN_EPOCH if none was."""
+    return UNKNOWN_EPOCH if committed.leader_epoch is None else committed.leader_epoch
 
 
 def lost_ends(
@@ -92,10 +95,7 @@ def lost_ends(
     What lies there and behind it was written under later leaders, in place of what was lost: by an
     unclean election, or by the only copy of a log.
 
-    Args:
-        brokers: of the topic.
-        places: of one topic: partition, offset and leader epoch; none asks nobody.
-        seconds: for all of them.
+    `places`: of one topic: partition, offset and leader epoch; none asks nobody.
 
     Raises:
         Unavailable: leaders did not answer.
@@ -111,22 +111,22 @@ def lost_ends(
 
 
 def _lost_ends(
-    reader: PartitionReader, asked: dict[int, TopicPartition], seconds: float
+    reader: PartitionReader, unconfirmed: dict[int, TopicPartition], seconds: float
 ) -> dict[int, int]:
     """Wait for each: a message, or the partition's end, comes once its leader has confirmed.
 
     Where retention has deleted the offset since, an error comes that says nothing of the epoch.
     """
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     deadline = time.monotonic() + seconds
-    reader.incremental_assign([*asked.values()])
-    while asked:
+    reader.incremental_assign([*unconfirmed.values()])
+    while unconfirmed:
         message = reader.poll(_POLL_SECONDS)
         if message is None:
             if time.monotonic() > deadline:
-                topic = next(iter(asked.values())).topic
+                topic = next(iter(unconfirmed.values())).topic
                 raise Unavailable(
-                    f"{topic}{sorted(asked)}: the brokers did not say within {seconds:g} s "
+                    f"{topic}{sorted(unconfirmed)}: the brokers did not say within {seconds:g} s "
                     "whether the log still reaches what was read of it",
                     "check the brokers that lead the topic",
                 )
@@ -136,9 +136,9 @@ def _lost_ends(
             raise KafkaException(error)
         if error is not None and error.code() not in _ANSWERS:
             continue
-        place = asked.pop(message.partition() or 0, None)
+        place = unconfirmed.pop(message.partition() or 0, None)
         if place is not None:
             reader.incremental_unassign([place])
             end = None if error is None else lost_end(error)
-            found |= {} if end is None else {place.partition: end}
-    return found
+            ends |= {} if end is None else {place.partition: end}
+    return ends

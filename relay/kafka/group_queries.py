@@ -40,12 +40,7 @@ _SPARE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """Of a group.
-
-    Attributes:
-        instance: its group.instance.id; empty for none.
-        partitions: that it owns, with their topics.
-    """
+    """A member: `instance` is its group.instance.id or empty, `partitions` are those it owns."""
 
     id: str
     instance: str
@@ -62,11 +57,10 @@ class GroupDescription(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """A group's offset of a partition; negative: none.
+    """A group's offset of a partition, and its leader epoch; negative: none.
 
     Attributes:
         error: the code of why it is not known.
-        leader_epoch: of the partition, committed with it; -1: none.
     """
 
     partition: int
@@ -81,8 +75,6 @@ class Groups:
     """What the coordinators of one cluster's groups say.
 
     Args:
-        brokers: of the cluster.
-        seconds: that a request may take.
         lasting: whether the program is to outlive an outage; else it asks by itself, which saves
             the child's start.
 
@@ -99,15 +91,15 @@ class Groups:
 
     def describe(self, group: str) -> GroupDescription:
         """Return the group's state and members."""
-        found: GroupDescription = self._ask(_describe, group)
-        return found
+        answer: GroupDescription = self._ask(_describe, group)
+        return answer
 
     def committed(self, group: str, topic: str, partitions: Collection[int]) -> list[GroupOffset]:
         """Return the group's stable offsets; an error for a partition with a transaction open."""
         if not partitions:  # the client refuses to ask for none
             return []
-        found: list[GroupOffset] = self._ask(_committed, group, topic, tuple(partitions))
-        return found
+        answer: list[GroupOffset] = self._ask(_committed, group, topic, tuple(partitions))
+        return answer
 
     def close(self) -> None:
         """Let go of what asks."""
@@ -219,26 +211,26 @@ def _serve(
 
 
 def _describe(client: AdminClient, heard: Heard, seconds: float, group: str) -> GroupDescription:
-    asked = client.describe_consumer_groups([group], request_timeout=seconds)
-    found = heard.answer(client, asked[group])
-    return GroupDescription(found.state.name.lower(), tuple(map(_member, found.members)))
+    futures = client.describe_consumer_groups([group], request_timeout=seconds)
+    answer = heard.answer(client, futures[group])
+    return GroupDescription(answer.state.name.lower(), tuple(map(_member, answer.members)))
 
 
-def _member(found: Any) -> MemberDescription:
-    assigned = found.assignment.topic_partitions if found.assignment else []
+def _member(member: Any) -> MemberDescription:
+    assigned = member.assignment.topic_partitions if member.assignment else []
     owned = tuple((place.topic, place.partition) for place in assigned)
-    instance = found.group_instance_id or ""
-    return MemberDescription(found.member_id, instance, found.client_id, found.host, owned)
+    instance = member.group_instance_id or ""
+    return MemberDescription(member.member_id, instance, member.client_id, member.host, owned)
 
 
 def _committed(
     client: AdminClient, heard: Heard, seconds: float, group: str, topic: str, of: Sequence[int]
 ) -> list[GroupOffset]:
     places = [TopicPartition(topic, partition) for partition in of]
-    asked = client.list_consumer_group_offsets(
+    futures = client.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group, places)], require_stable=True, request_timeout=seconds
     )
-    found = heard.answer(client, asked[group]).topic_partitions
+    answer = heard.answer(client, futures[group]).topic_partitions
     return [
         GroupOffset(
             place.partition,
@@ -248,5 +240,5 @@ def _committed(
             "" if place.error is None else str(place.error),
             -1 if place.leader_epoch is None else place.leader_epoch,
         )
-        for place in found
+        for place in answer
     ]

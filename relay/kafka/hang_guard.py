@@ -27,7 +27,7 @@ def armed(limit_seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def within(limit_seconds: float, call: Callable[[], Any]) -> None:
+def call_within(limit_seconds: float, call: Callable[[], Any]) -> None:
     """Call in a thread of its own, and wait no longer than this for its end.
 
     Raises:

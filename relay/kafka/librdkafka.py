@@ -91,10 +91,10 @@ def handle(consumer: Consumer) -> int:
     Raises:
         AssertionError: what stands there is none; so is a closed client's.
     """
-    found = ctypes.c_void_p.from_address(id(consumer) + _OBJECT_BYTES).value
-    name = library().rd_kafka_name(found) if found else b""
+    pointer = ctypes.c_void_p.from_address(id(consumer) + _OBJECT_BYTES).value
+    name = library().rd_kafka_name(pointer) if pointer else b""
     assert b"#consumer-" in name, f"no consumer's handle: {name!r}"
-    return int(found or 0)
+    return int(pointer or 0)
 
 
 def add_brokers(consumer: Consumer, servers: str) -> None:
@@ -126,14 +126,14 @@ def mended_headers(message: Message, error: SystemError) -> list[tuple[str, byte
     Raises:
         SystemError: this one, if it has another reason.
     """
-    told = _undecoded(error)
-    if told is None:
+    undecoded = _undecoded(error)
+    if undecoded is None:
         raise error
-    given: Any = message
+    binding: Any = message
     # To touch a hole ends the process, so none is left for who asks the message again.
-    found = list(_without_holes(given.headers(), told))
-    given.set_headers(found)
-    return found
+    mended = list(_without_holes(binding.headers(), undecoded))
+    binding.set_headers(mended)
+    return mended
 
 
 def _undecoded(error: BaseException | None) -> bytes | None:
@@ -145,12 +145,12 @@ def _undecoded(error: BaseException | None) -> bytes | None:
     return None
 
 
-def _without_holes(pairs: list[Any], told: bytes) -> Iterator[tuple[str, bytes | None]]:
-    name = names.header_name(told)
+def _without_holes(pairs: list[Any], undecoded: bytes) -> Iterator[tuple[str, bytes | None]]:
+    name = names.header_name(undecoded)
     for pair in pairs:
-        found = gc.get_referents(pair)  # what it holds, without touching a hole
-        if len(found) == len(pair):
+        parts = gc.get_referents(pair)  # what it holds, without touching a hole
+        if len(parts) == len(pair):
             yield pair
         else:
-            yield name, found[0]
+            yield name, parts[0]
             name = LOST_NAME

@@ -54,34 +54,30 @@ def dark_places(
     Nobody leads them, as no broker that is there may; or their leader takes no record, and no
     marker of a transaction's end, since too few others have what it has.
 
-    Args:
-        client: is asked.
-        places: that exist.
-        deadline_seconds: for each request.
-        least_in_sync: is asked only where copies are missing.
+    All of them have to exist; `least_in_sync` is asked only where copies are missing.
 
     Raises:
         KafkaException: no broker answered.
     """
     topics = {topic for topic, _ in places}
-    found: set[Place] = set()
+    dark: set[Place] = set()
     lacking: dict[Place, PartitionMetadata] = {}
-    for one in [""] if len(topics) > _SINGLY else sorted(topics):
-        listed = client.list_topics(one or None, timeout=deadline_seconds).topics
-        for topic in topics & listed.keys():
-            partitions = listed[topic].partitions.items()
-            found |= {(topic, index) for index, led in partitions if led.leader < 0}
+    for asked_topic in [""] if len(topics) > _SINGLY else sorted(topics):
+        cluster = client.list_topics(asked_topic or None, timeout=deadline_seconds).topics
+        for topic in topics & cluster.keys():
+            partitions = cluster[topic].partitions.items()
+            dark |= {(topic, index) for index, led in partitions if led.leader < 0}
             lacking |= {(topic, i): p for i, p in partitions if len(p.isrs) < len(p.replicas)}
-    lacking = {place: lacking[place] for place in lacking.keys() & {*places} - found}
+    lacking = {place: lacking[place] for place in lacking.keys() & {*places} - dark}
     if lacking:
         least = least_in_sync({topic: len(p.replicas) for (topic, _), p in lacking.items()})
-        found |= {
+        dark |= {
             place
             for place, partition in lacking.items()
             # Of a topic with fewer copies than that, brokers want all.
             if len(partition.isrs) < min(least.get(place[0], 0), len(partition.replicas))
         }
-    return frozenset(found.intersection(places))
+    return frozenset(dark.intersection(places))
 
 
 def listed_offset(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
@@ -101,7 +97,7 @@ def listed_offset(place: TopicPartition, listed: ListOffsetsResultInfo) -> int:
 
 
 class TopicEnds:
-    """Of one topic.
+    """The ends of one topic's partitions.
 
     Raises (every method):
         KafkaException: as the brokers answer, or none does within the deadline.
@@ -120,7 +116,7 @@ class TopicEnds:
         return {p: (low[p], high[p]) for p in partitions}
 
     def stable(self, partitions: Collection[int]) -> dict[int, int]:
-        """Last stable offsets."""
+        """Return last stable offsets."""
         self._find_leaders()
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 

@@ -44,18 +44,15 @@ def records(
     over failures, under its caller's deadline; the verifier's journal, the loader's journal and
     the loader's chunks read several partitions at once.
 
-    Args:
-        reader: is assigned the partition, until all are read.
-        place: with the offset to begin at.
-        end: an offset that the partition had reached.
-        seconds: for the next record to come.
+    The reader is assigned the partition, until all are read. `end` is an offset that the partition
+    had reached, `seconds` are for the next record to come.
 
     Raises:
         KafkaException: what came in the place of a record.
         Unavailable: nothing came.
     """
     reader.assign([place])
-    position, heard = place.offset, time.monotonic()
+    position, progressed_at = place.offset, time.monotonic()
     while position < end:
         for message in reader.consume(min(_AT_ONCE, end - position), _POLL_SECONDS):
             if (failed := message.error()) is not None:
@@ -65,8 +62,8 @@ def records(
         # The client's own position also passes markers and aborted records.
         now = reader.position([place])[0].offset
         if now > position:
-            position, heard = now, time.monotonic()
-        elif time.monotonic() - heard > seconds:
+            position, progressed_at = now, time.monotonic()
+        elif time.monotonic() - progressed_at > seconds:
             raise Unavailable(
                 f"{place.topic}[{place.partition}]: the brokers sent nothing for {seconds:g} s; "
                 f"read to offset {position} of {end}",
@@ -80,11 +77,8 @@ def begin_once_stable(
 ) -> int:
     """Wait until every transaction before `end` is decided; return the partition's first offset.
 
-    Args:
-        reader: of committed records; asked for offsets alone.
-        place: the partition.
-        end: an offset that it had reached, uncommitted records included.
-        seconds: for one request.
+    The reader is one of committed records, and is asked for offsets alone. `end` is an offset that
+    the partition had reached, uncommitted records included; `seconds` are for one request.
 
     Raises:
         KafkaException: no answer, or a no.
@@ -158,7 +152,7 @@ class PartitionReader(Consumer):
 
     def _find_leader(self, of: TopicPartition, timeout: float) -> None:
         topics = super().list_topics(of.topic, timeout).topics
-        known = topics[of.topic].partitions.get(of.partition)
-        if known is not None and known.leader < 0:
+        metadata = topics[of.topic].partitions.get(of.partition)
+        if metadata is not None and metadata.leader < 0:
             nobody = f"{of.topic}[{of.partition}] has no leader"
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, nobody))

@@ -37,11 +37,7 @@ LOOK_SECONDS = 1.0
 
 
 class Renewal:
-    """A client's password, where it came from a file; holds no client, as `Bootstrap`.
-
-    Args:
-        config: of the client.
-    """
+    """A client's password, where it came from a file; holds no client, as `Bootstrap`."""
 
     def __init__(
         self, config: Mapping[str, Any], clock: Callable[[], float] = time.monotonic
@@ -74,13 +70,10 @@ class Renewal:
 
 
 class Bootstrap:
-    """Of one client; holds no client, so that no cycle keeps one alive.
-
-    Args:
-        config: of the client; its own error_cb is still called with every error.
+    """The servers of one client; holds no client, so that no cycle keeps one alive.
 
     Attributes:
-        config: the same, with this in the place of error_cb.
+        config: of the client, with an error_cb that passes every error on to the client's own.
     """
 
     def __init__(self, config: ClientSettings, clock: Callable[[], float] = time.monotonic) -> None:

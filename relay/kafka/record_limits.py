@@ -27,7 +27,7 @@ Header = tuple[str, str | bytes | None]
 
 def record_bytes(value: bytes | None, key: bytes | None, headers: Sequence[Header]) -> int:
     """Return what a record weighs: value, key, and its headers' names and values."""
-    of_headers = sum(len(name) + len(held or b"") for name, held in headers)
+    of_headers = sum(len(name) + len(content or b"") for name, content in headers)
     return len(value or b"") + len(key or b"") + of_headers
 
 
@@ -80,13 +80,9 @@ class RecordLimits:
         self._together[topic] = min(weight // 2, self._together.get(topic, weight))
 
     def refused(self, topic: str, size: int, limit: int | None, *, alone: bool) -> bool:
-        """Note a record that was refused; return whether something else is sent next time.
+        """Note a record that was refused, as `learn`; return whether less is sent next time.
 
-        Args:
-            topic: that refused it.
-            size: of the record, by `record_bytes`.
-            limit: the topic's own for a batch; None where the brokers do not say.
-            alone: whether its batch held nothing else; if not, that was parted.
+        `alone`: whether its batch held nothing else; if not, that was parted.
         """
         if (alone or limit is not None) and self.learn(topic, size, limit):
             extra = {"topic": topic, "bytes": size, "topic_takes": limit}
@@ -97,21 +93,19 @@ class RecordLimits:
     def learn(self, topic: str, size: int, limit: int | None) -> bool:
         """Note a record that was refused; return whether it, by itself, is what is too large.
 
-        Args:
-            topic: that refused it.
-            size: of the record, by `record_bytes`.
-            limit: the topic's own limit for a batch; None where the brokers do not say.
+        `size`: of the record, by `record_bytes`. `limit`: the topic's own for a batch; None where
+        the brokers do not say.
         """
         if limit is not None and topic in self._together:
             self._together[topic] = min(limit, self._together[topic])
             self._told[topic] = limit
-        known = self._most.get(topic)
-        if limit is not None and size <= limit - ROOM and (known is None or size <= known):
+        before = self._most.get(topic)
+        if limit is not None and size <= limit - ROOM and (before is None or size <= before):
             return False  # it fits: the batch that it was sent in did not
-        most = size - 1 if limit is None else max(1, min(size - 1, limit - ROOM))
-        self._most[topic] = most if known is None else min(known, most)
+        allowed = size - 1 if limit is None else max(1, min(size - 1, limit - ROOM))
+        self._most[topic] = allowed if before is None else min(before, allowed)
         self._told[topic] = limit
-        return known is None or most < known
+        return before is None or allowed < before
 
     def halve(self, topic: str, size: int) -> None:
         """Note a record that would fit, but whose batch did not; until somebody looks again."""
@@ -151,20 +145,18 @@ class Oversized(NamedTuple):
 def oversized(
     chunks: Sequence[tuple[bytes, int]], rows_of: Sequence[int] | Any, most: int
 ) -> list[Oversized]:
-    """Return the messages to leave out, each with its first such row.
+    """Return the messages to leave out, each with its first row that weighs more than `most`.
 
-    Args:
-        chunks: value and rows of each, cut so that one that is too large has a single row.
-        rows_of: of each message, 0 for one that has none among the chunks.
-        most: that a record may weigh.
+    `chunks`: value and rows of each, cut so that one that is too large has a single row. `rows_of`:
+    of each message, 0 for one that has none among the chunks.
     """
     ends = np.cumsum(rows_of)
-    found: dict[int, Oversized] = {}
+    by_message: dict[int, Oversized] = {}
     row = 0
     for value, rows in chunks:
         if len(value) + CHUNK_ROOM > most:
             message = int(np.searchsorted(ends, row, side="right"))
             within = row - int(ends[message] - rows_of[message]) + 1
-            found.setdefault(message, Oversized(message, within, len(value)))
+            by_message.setdefault(message, Oversized(message, within, len(value)))
         row += rows
-    return list(found.values())
+    return list(by_message.values())

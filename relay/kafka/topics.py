@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # documented, not in __all__
 
 from relay import names
@@ -40,15 +39,13 @@ from relay.kafka.admin import (
     in_requests,
     lacking_rights,
 )
-from relay.kafka.errors import answered
+from relay.kafka.errors import answering
 from relay.kafka.partition_ends import TopicEnds
 from relay.program.waiting import Lateness
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from concurrent.futures import Future
-
-    from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]
 
     from relay.config.settings import Settings
 
@@ -69,10 +66,7 @@ class Topics(TopicRequests):
 
     It checks each right when it first describes the topic, not when the right is first needed:
     otherwise a relay would run for weeks and stop at its first dead letter or second start.
-
-    Raises (every method):
-        Unavailable: the brokers did not answer.
-        Refused: they answered no, the credentials are wrong, or a right is missing.
+    Every method raises as those of TopicRequests.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -85,11 +79,8 @@ class Topics(TopicRequests):
     def source(self, rights: Rights = (READ,)) -> TopicFacts:
         """Return the source topic as it is now.
 
-        Args:
-            rights: on it that this user needs.
-
         Raises:
-            Refused: it is not there.
+            Refused: it is not there, or this user lacks one of these rights.
         """
         topic = self._settings.source.topic
         facts = self.describe(topic, rights)
@@ -139,12 +130,8 @@ class Topics(TopicRequests):
         if self.describe(topic) is not None:
             return
         ends = TopicEnds(self._admin.client, journal, REQUEST_SECONDS)
-        try:
+        with answering(f"read the end of {journal}", f"grant Read on topic {journal}"):
             end = max(ends.stable(range(partitions)).values())
-        except KafkaException as error:
-            raise answered(
-                f"read the end of {journal}", error.args[0], f"grant Read on topic {journal}"
-            ) from error
         deadline = time.monotonic() + APPEAR_SECONDS  # a broker may not know of it yet
         while end and self.describe(topic) is None:
             if time.monotonic() > deadline:
@@ -194,39 +181,38 @@ class Topics(TopicRequests):
         return self._widths[topic]
 
     def widen(self, topics: Collection[str], wanted: int = 0) -> dict[str, Refused]:
-        """Grow block topics to so many partitions at least; 0: as many as the source has.
+        """Grow block topics to so many partitions at least; return those that cannot be, and why.
 
-        Returns:
-            Those that cannot be grown, and why.
+        `wanted` 0: as many as the source has.
 
         Raises:
             Unavailable: the brokers do not show them yet; asked again, for GROW_SECONDS.
         """
         wanted = wanted or self._partitions
-        left = {topic for topic in topics if self._widths[topic] < wanted}
-        if not left:
+        narrow = {topic for topic in topics if self._widths[topic] < wanted}
+        if not narrow:
             return {}
         try:
-            refused = self._grow_all(left, wanted)
+            refused = self._grow_all(narrow, wanted)
         except Unavailable:
-            self._look_at(left)  # some may have grown
+            self._look_at(narrow)  # some may have grown
             raise
-        left -= refused.keys()
+        narrow -= refused.keys()
         for look in range(_LOOKS + 1):
-            refused |= {topic: _deleted(topic) for topic in self._look_at(left)}
-            left = {t for t in left - refused.keys() if self._widths[t] < wanted}
-            if not left:
+            refused |= {topic: _deleted(topic) for topic in self._look_at(narrow)}
+            narrow = {t for t in narrow - refused.keys() if self._widths[t] < wanted}
+            if not narrow:
                 return refused
             if look < _LOOKS:
                 time.sleep(LOOK_SECONDS)
-        found = {topic: self._narrow(topic, self._widths[topic], wanted) for topic in sorted(left)}
-        if waits := [why for why in found.values() if isinstance(why, Unavailable)]:
+        reasons = {t: self._narrow(t, self._widths[t], wanted) for t in sorted(narrow)}
+        if waits := [why for why in reasons.values() if isinstance(why, Unavailable)]:
             raise waits[0]
-        return refused | {topic: why for topic, why in found.items() if isinstance(why, Refused)}
+        return refused | {topic: why for topic, why in reasons.items() if isinstance(why, Refused)}
 
-    def _narrow(self, topic: str, found: int, needed: int) -> Unavailable | Refused:
-        """What is waited for, and after GROW_SECONDS not any more."""
-        text = f"topic {topic} has {found} partitions, but needs {needed}"
+    def _narrow(self, topic: str, partitions: int, needed: int) -> Unavailable | Refused:
+        """Return the error of a topic that is too narrow: wait, or after GROW_SECONDS stop."""
+        text = f"topic {topic} has {partitions} partitions, but needs {needed}"
         if not self._narrow_for.late((topic, needed)):
             step = "wait: the relay asks again until all brokers know the new partitions"
             return Unavailable(text, step)
@@ -298,21 +284,17 @@ class Topics(TopicRequests):
             code = code_of(future)
             if code in ABSENT:
                 absent.add(topic)
-            elif code is None and self._is_as_wanted(future.result()):
-                self._ready.add(topic)
-                self._widths[topic] = len(future.result().partitions)
+            elif code is None:
+                width = len(future.result().partitions)
+                if 1 <= width <= self._partitions and not lacking_rights(future.result(), (WRITE,)):
+                    self._ready.add(topic)
+                    self._widths[topic] = width
         return absent
 
-    def _is_as_wanted(self, found: TopicDescription) -> bool:
-        fits = 1 <= len(found.partitions) <= self._partitions
-        return fits and not lacking_rights(found, (WRITE,))
-
     def ensure_block_topic(self, topic: str, least: int) -> None:
-        """Create a block topic that is not there; relay.kafka.block_topics says by which name.
+        """Create a block topic that is not there, or grow it to `least` partitions.
 
-        Args:
-            topic: its name.
-            least: partitions that it is to have; `widen` grows those that were ready before.
+        relay.kafka.block_topics says by which name; `widen` grows those that were ready before.
         """
         if topic not in self._ready:
             facts = self.describe(topic, (WRITE,))
@@ -331,10 +313,8 @@ class Topics(TopicRequests):
     def one_can_be_written(self) -> bool:
         """Return whether there is a block topic that this user may write."""
         prefix = names.blocks_prefix(self._settings.app)
-        try:
+        with answering("list the topics", ""):
             listed = self._admin.client.list_topics(timeout=REQUEST_SECONDS).topics
-        except KafkaException as error:
-            raise answered("list the topics", error.args[0], "") from error
         return any(map(self._can_be_written, sorted(t for t in listed if t.startswith(prefix))))
 
     def _can_be_written(self, topic: str) -> bool:
@@ -386,7 +366,7 @@ class Topics(TopicRequests):
         return facts
 
     def _too_wide(self, facts: TopicFacts, partitions: int) -> bool:
-        """Not where another relay has seen the source grow since this one asked."""
+        """Return whether it is too wide, and not the source that grew since it was asked for."""
         along = partitions == self._partitions
         return not along or facts.partitions > self.source().partitions
 

@@ -24,12 +24,12 @@ from relay.kafka.errors import (
     TRANSPORT,
     Lost,
     TransactionFailed,
-    behind,
     classify,
     describe,
-    without_frames,
+    drop_frames,
+    root_cause,
 )
-from relay.kafka.hang_guard import armed, within
+from relay.kafka.hang_guard import armed, call_within
 from relay.kafka.partition_ends import LeastInSync, Place, dark_places, dark_text, listed_places
 from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import RecordLimits, SentTogether, record_bytes
@@ -56,7 +56,6 @@ class TransactionalProducer:
     """A librdkafka producer under one transactional id, replaced when its state is in doubt.
 
     Args:
-        config: relay.config.kafka_clients.producer.
         deadline_seconds: for one call with its repetitions; then its outcome is unknown.
         group: the consumer group whose offsets it sends; for messages to people.
         least_in_sync: of topics; where it gives none, only a missing leader makes one dark.
@@ -101,8 +100,8 @@ class TransactionalProducer:
         self.close()
         self._fatal = None
         self._evidence.forget()
-        given = {**self._config, **self._renewal.current()}
-        self._producer = Producer({**given, "error_cb": self._on_error})
+        config = {**self._config, **self._renewal.current()}
+        self._producer = Producer({**config, "error_cb": self._on_error})
         producer = self._producer
         name = f"init_transactions of {self._config['transactional.id']}"
         final = None if waits else KafkaError.CONCURRENT_TRANSACTIONS
@@ -152,7 +151,7 @@ class TransactionalProducer:
                     self._unacknowledged[place.topic, place.partition] += 1
                     break
             except KafkaException as error:
-                cause = without_frames(error).args[0]
+                cause = drop_frames(error).args[0]
                 if cause.code() in TOO_LARGE:  # the client's own limit
                     self._refused.append(Lost(place.topic, size, cause))
                 known = cause.code() != KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
@@ -229,9 +228,9 @@ class TransactionalProducer:
 
     def _dark(self) -> frozenset[Place]:
         """Return partitions that have not acknowledged all, and that take no records now."""
-        waiting = [place for place, count in self._unacknowledged.items() if count]
+        unacknowledged = [place for place, count in self._unacknowledged.items() if count]
         with suppress(KafkaException):  # then nothing is known of any partition
-            return dark_places(self._open(), waiting, SLICE_SECONDS, self._least_in_sync)
+            return dark_places(self._open(), unacknowledged, SLICE_SECONDS, self._least_in_sync)
         return frozenset()
 
     def send_offsets(
@@ -245,7 +244,7 @@ class TransactionalProducer:
         limit = min(2 * SLICE_SECONDS, self._deadline_seconds)
         call = partial(producer.send_offsets_to_transaction, places, group, SLICE_SECONDS)
         name = f"send_offsets_to_transaction for group {self._group_id} and topic {topic}"
-        self._call(name, lambda: within(limit, call))
+        self._call(name, lambda: call_within(limit, call))
 
     def commit(self) -> bool:
         """Commit; False where it succeeded amid transport errors or timeouts.
@@ -282,7 +281,7 @@ class TransactionalProducer:
             self._renewal.look(self._open())
             self._open().poll(wait_seconds)
         except KafkaException as error:  # a fatal one: the next call answers with it
-            self._fatal = without_frames(error).args[0]
+            self._fatal = drop_frames(error).args[0]
 
     def close(self) -> None:
         """Let go of the producer; what it left open is ended by its successor or by timeout.
@@ -303,10 +302,7 @@ class TransactionalProducer:
     def _call(self, name: str, call: Callable[[], Any], final: int | None = None) -> None:
         """Call, and again with the same arguments while that is what the error asks for.
 
-        Args:
-            name: for messages to people.
-            call: what is called.
-            final: code of an error that is passed on at once, though it asks for that.
+        `final`: code of an error that is passed on at once, though it asks for that.
         """
         deadline = time.monotonic() + self._deadline_seconds
         with armed(self._deadline_seconds + HANGING_SECONDS):
@@ -314,7 +310,7 @@ class TransactionalProducer:
                 try:
                     call()
                 except KafkaException as error:
-                    cause = without_frames(error).args[0]
+                    cause = drop_frames(error).args[0]
                     if cause.code() in TRANSPORT:
                         self._evidence.suspect(describe(name, cause))
                     self.serve()  # error_cb gets wrong credentials; calls only time out
@@ -326,7 +322,7 @@ class TransactionalProducer:
                 except TimeoutError as error:
                     raise _unknown(f"{name}: {error}") from error
                 except SystemError as error:  # the binding (2.16) lost a fatal error's exception
-                    without_frames(error)
+                    drop_frames(error)
                     unsaid = KafkaError(KafkaError._STATE, "the client library gave no reason")  # noqa: SLF001
                     raise self._failed(name, unsaid) from error
                 else:
@@ -334,7 +330,7 @@ class TransactionalProducer:
 
     def _failed(self, name: str, cause: KafkaError) -> TransactionFailed:
         # A record's own error does not say that the producer is fenced, nor what purged it.
-        cause = behind(cause, self._open()) if self._fatal is None else self._fatal
+        cause = root_cause(cause, self._open()) if self._fatal is None else self._fatal
         kind = classify(cause)
         if kind is None:  # retriable, but not by this caller: a record that was not delivered
             kind = Failure.ABORT

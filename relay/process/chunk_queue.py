@@ -39,11 +39,7 @@ class ChunkQueue:
         self._bytes = 0
 
     def add(self, place: TopicPartition, seal: Seal, formed: Formed) -> list[int]:
-        """Queue a block's own chunks.
-
-        Returns:
-            Gets their offsets, by the end of the producer's flush.
-        """
+        """Queue a block's own chunks; the list gets their offsets, by the producer's flush."""
         offsets: list[int] = []
         elsewhere = None if place.partition == seal.partition else seal.partition
         for sequence, (value, rows) in enumerate(formed.chunks):
@@ -56,16 +52,12 @@ class ChunkQueue:
     def add_shared(
         self, place: TopicPartition, seals: Sequence[Seal], formed: Sequence[Formed]
     ) -> list[int]:
-        """Queue the chunk that these share.
-
-        Returns:
-            Gets its offset, as `add`'s.
-        """
+        """Queue the chunk that these share; the list gets its offset, as `add`'s."""
         offsets: list[int] = []
         first, (value, rows) = seals[0], formed[0].chunks[0]
         headers = _headers(0, rows, formed[0])
-        for seal, one in zip(seals, formed, strict=True):
-            headers.append((message_rows.header(seal.partition), one.message_rows))
+        for seal, block in zip(seals, formed, strict=True):
+            headers.append((message_rows.header(seal.partition), block.message_rows))
         self._add(place, value, first, headers, offsets)
         return offsets
 
@@ -84,8 +76,8 @@ class ChunkQueue:
 
     def release(self) -> None:
         """Hand over what is held."""
-        held, self._held, self._bytes = self._held, [], 0
-        for record in held:
+        records, self._held, self._bytes = self._held, [], 0
+        for record in records:
             self._producer.produce(*record)
 
 

@@ -34,12 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def left_over(partitions: int, assigned: Iterable[Iterable[int]]) -> frozenset[int]:
-    """Return the partitions that no member has.
-
-    Args:
-        partitions: how many the source has.
-        assigned: to each member.
-    """
+    """Return which of so many source partitions are assigned to no member."""
     return frozenset(range(partitions)).difference(*assigned)
 
 
@@ -66,15 +61,13 @@ class Coverage:
     def left_over(self, owned: Collection[int], partitions: int) -> frozenset[int]:
         """Return the partitions that nobody has; none if no look is due or no broker answers.
 
-        Args:
-            owned: partitions of this member.
-            partitions: how many the source had when it took them over.
+        `partitions`: how many the source had when this member took over those that it owns.
         """
         if self._at is None or self._clock() < self._at:
             return frozenset()
         has_all = owned and not left_over(partitions, [owned])
         try:
-            found = frozenset() if has_all else self._asked()  # which starts a process
+            found = frozenset() if has_all else self._ask_group()  # which starts a process
         except KafkaException as error:
             log.warning(
                 "cannot ask the group which relay has which source partition",
@@ -85,8 +78,8 @@ class Coverage:
         self._at = None if found == frozenset() else self._clock() + AGAIN_SECONDS
         return found or frozenset()
 
-    def _asked(self) -> frozenset[int] | None:
-        """None while the group rebalances."""
+    def _ask_group(self) -> frozenset[int] | None:
+        """Return the partitions that no member has; None while the group rebalances."""
         try:
             group = self._groups.describe(self._group)
         finally:
@@ -96,27 +89,15 @@ class Coverage:
         topic = self._settings.source.topic
         client = AdminClient(kafka_clients.admin(self._settings.source_kafka))
         source = client.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
-        owned = ([p for name, p in one.partitions if name == topic] for one in group.members)
+        owned = ([p for name, p in member.partitions if name == topic] for member in group.members)
         return left_over(len(source.partitions), owned)
 
 
-class Joining:
-    """Log, once, why a member that joined the group has no assignment yet.
+class JoinWarning:
+    """Log, once, why a member that joined the group has had no assignment for JOIN_SECONDS."""
 
-    Args:
-        settings: of the app.
-        clock: monotonic seconds.
-        seconds: without an assignment until the member logs why.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        clock: Callable[[], float] = time.monotonic,
-        seconds: float = JOIN_SECONDS,
-    ) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = settings.relay.session_timeout_seconds, clock
-        self._seconds = seconds
         self._since: float | None = None
 
     def joined(self) -> None:
@@ -128,8 +109,8 @@ class Joining:
         self._since = None
 
     def look(self) -> None:
-        """Say, once, that it has not for a while."""
-        if self._since is None or self._clock() - self._since < self._seconds:
+        """Log, once, that the group has not answered for a while."""
+        if self._since is None or self._clock() - self._since < JOIN_SECONDS:
             return
         self._since = None
         log.warning(

@@ -13,7 +13,7 @@ from relay import names
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.errors import NEW_APP, ContractBroken, ErrorPage
-from relay.process.truth import TruthReader, decoded
+from relay.process.truth import TruthReader, decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ class HeadReader(TruthReader):
     ) -> tuple[PartitionTruth, ...]:
         source = self._topics.source()
         bounds = self._of_source.bounds(partitions)
-        found = []
+        truths = []
         journal_id = ""
         for index in sorted(partitions):
             end = ends[index]
@@ -44,12 +44,24 @@ class HeadReader(TruthReader):
                 epoch = end.leader_epoch if committed == end.shown else UNKNOWN_EPOCH
             elif not journal_id:
                 journal_id = self._journal_id()
-            start = None if committed else self._start(index, low, high)
-            bounds_of = source.topic_id, low, high
-            one = (index, committed, record, 0, *bounds_of, start, None, epoch, end.shown)
-            known = "" if committed else journal_id, source.partitions, None
-            found.append(PartitionTruth(*one, *known, self._settings.source.topic))
-        return tuple(found)
+            truths.append(
+                PartitionTruth(
+                    index,
+                    committed,
+                    record,
+                    later_records=0,
+                    source_topic_id=source.topic_id,
+                    log_start=low,
+                    log_end=high,
+                    start_offset=None if committed else self._start(index, low, high),
+                    leader_epoch=epoch,
+                    shown=end.shown,
+                    journal_topic_id="" if committed else journal_id,
+                    source_partitions=source.partitions,
+                    source_topic=self._settings.source.topic,
+                )
+            )
+        return tuple(truths)
 
     def _head(self, index: int, end: int) -> tuple[int, JournalRecord | None]:
         """Wait until all before `end` is decided; return the last visible record and its offset.
@@ -59,7 +71,7 @@ class HeadReader(TruthReader):
         """
         beginning, _ = self._bounds(self._reader("read_committed"), index)
         if (last := self._last(index, beginning, end)) is not None:
-            return last.offset() or 0, decoded(last)
+            return last.offset() or 0, decode_record(last)
         if beginning > 0:
             raise ContractBroken(
                 f"source partition {index}: {names.journal_topic(self._settings.app)}[{index}] "

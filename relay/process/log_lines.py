@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from relay import names
 from relay.core import effects as ef
 from relay.log import about
 
@@ -25,18 +25,16 @@ _SHOWN = 10
 """Block ids on a line; their number is there in any case."""
 
 
-class Concerning:
+class LogContext:
     """Add the transaction and its blocks to one relay's log lines.
 
     Args:
-        transactional_id: its transactions are named after it, and counted from its start.
-        of_partition: the id of one that has a source partition's.
+        app, member: give its transactional id, after which its transactions are named; they are
+            counted from its start.
     """
 
-    def __init__(
-        self, transactional_id: str, of_partition: Callable[[int], str] = lambda _: ""
-    ) -> None:
-        self._transactional_id, self._of_partition = transactional_id, of_partition
+    def __init__(self, app: str, member: str) -> None:
+        self._app, self._transactional_id = app, names.transactional_id(app, member)
         self._begun = 0
 
     def before(self, effect: ef.Effect) -> None:
@@ -45,7 +43,7 @@ class Concerning:
             case ef.Begin(_, partition):
                 self._begun += 1
                 if partition is not None:
-                    self._transactional_id = self._of_partition(partition)
+                    self._transactional_id = names.partition_transactional_id(self._app, partition)
                 about(transaction=self._name())
             case ef.Produce(seals):
                 ids = [seal.block_id for seal in seals[:_SHOWN]]
@@ -74,7 +72,7 @@ class CommitTotals:
     def add(self, sent: Sent) -> None:
         """Count what one buffer became."""
         table, facts = sent.seal.table, sent.facts
-        self._unknown.update({f"{table} field {n}": held for n, held in facts.unknown.items()})
+        self._unknown.update({f"{table} field {n}": m for n, m in facts.unknown.items()})
         self._blocks += bool(facts.chunks)
         self._rows += facts.rows
         self._dead += sum(facts.dead_groups.values())
@@ -94,7 +92,7 @@ class CommitTotals:
         }
         log.info("committed transactions", extra=counts)
         if self._unknown:
-            named = ", ".join(f"{where}: {held}" for where, held in sorted(self._unknown.items()))
+            named = ", ".join(f"{where}: {count}" for where, count in sorted(self._unknown.items()))
             log.warning("messages have fields that their table never had", extra={"held": named})
             self._unknown.clear()
         self._since = time.monotonic()

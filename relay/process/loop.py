@@ -9,25 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Fencing, Phase, RelayState
+from relay.core.state import Fencing, Phase, RelayState, SealingLimits
 from relay.core.step import step
-from relay.errors import (
-    ConfigError,
-    ContractBroken,
-    Fenced,
-    Refused,
-    RelayError,
-    Unavailable,
-    WrongCredentials,
-)
+from relay.errors import RelayError, Unavailable, WrongCredentials
 from relay.intake import sort_poll
 from relay.intake.membership import MemberFenced, nobody_else
 from relay.intake.message_batch import TableHeaders
@@ -36,19 +26,24 @@ from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import memory
-from relay.process.coverage import Coverage, Joining
-from relay.process.limits import limits
+from relay.process.coverage import Coverage, JoinWarning
 from relay.process.perform import Performer
 from relay.process.takeover import Ownership
 from relay.program.monotonic import steady_ms
 from relay.program.serving import Serving
-from relay.program.waiting import CredentialsWait, ServerWait, StoppedWaiting
+from relay.program.waiting import (
+    CredentialsWait,
+    ServerWait,
+    StoppedWaiting,
+    stopped_by_signal,
+)
 from relay.rows.codecs_of_tables import PAUSE_SHARE, TableCodecs
 from relay.schema.beside import Beside
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from relay.config.settings import Settings
@@ -56,34 +51,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FULL = 0.5
-"""Share of what a full poll gives (relay.intake.source.FULL_BYTES), from which one counts: half, as
-one that works off a backlog often gets less than all that it may (a fetch was still under way)."""
+"""A poll counts as full from this share of relay.intake.source.FULL_BYTES on: while a relay works
+off a backlog, a fetch is often still under way."""
 LONGEST_PAUSE_SECONDS = 60.0
 """Behind a slow refresh of the tables: an ALTER is seen within a minute or two, and a server that
 fails slowly fails often enough for the alert."""
 SEARCH_SHARE = 4
 """In the place of PAUSE_SHARE while one refresh after the other finds out which database is silent:
 until then no ALTER of any table is seen."""
-ERRORS: dict[ef.StopKind, type[RelayError]] = {
-    ef.StopKind.CONTRACT_BROKEN: ContractBroken,
-    ef.StopKind.FENCED: Fenced,
-    ef.StopKind.REFUSED: Refused,
-    ef.StopKind.CREDENTIALS: WrongCredentials,
-    ef.StopKind.UNAVAILABLE: Unavailable,
-    ef.StopKind.CONFIG: ConfigError,
-}
-
-
-def error_of(stop: ef.StopError) -> RelayError:
-    """Return the error with which the process ends."""
-    return ERRORS[stop.kind](stop.message, stop.next_step, page=stop.page)
 
 
 class RelayProcess:
     """One relay process of an app.
 
     Args:
-        settings: of the app.
         stop: set by a signal; the process finishes or aborts its transaction and leaves.
         observer: hears of every poll and step.
         let_in: called when the group has given it its partitions, so that all credentials are good.
@@ -100,14 +81,13 @@ class RelayProcess:
         self._stop = stop
         self._observer, self._let_in = observer, let_in
         fencing = Fencing.PARTITION if settings.crosses else Fencing.GROUP
-        self._state = RelayState(limits=limits(settings), fencing=fencing, committed_at_ms=0)
+        self._state = RelayState(limits=_limits(settings), fencing=fencing, committed_at_ms=0)
         self._headers = TableHeaders()
         self._assigning: dict[int, int] | None = None
         self._leaving = False
         self._error: RelayError | None = None
         self._refresh_at = time.monotonic() + settings.relay.schema_refresh_seconds
-        topics = Topics(settings)
-        self._topics = topics
+        self._topics = topics = Topics(settings)
         self._tables = TableCodecs(
             Catalogue(settings.clickhouse, Beside()),
             Registry(settings.kafka, settings.app),
@@ -116,13 +96,13 @@ class RelayProcess:
             settings.targets(),
         )
         watched = observer.settings("consumer")
-        heard = self._assigned, self._revoked, self._headers, watched, observer.trouble
-        self._source = SourceMember(settings, *heard)
+        self._source = SourceMember(
+            settings, self._assigned, self._revoked, self._headers, watched, observer.trouble
+        )
         self._wait = ServerWait(stop, observer.away, lambda _: self._source.look_for_brokers())
         self._performer = Performer(settings, self._tables, self._source, self._wait, observer)
-        self._coverage, self._joining = Coverage(settings), Joining(settings)
-        owning = settings, topics, self._source, self._performer.producers
-        self._ownership = Ownership(*owning)
+        self._coverage, self._join_warning = Coverage(settings), JoinWarning(settings)
+        self._ownership = Ownership(settings, topics, self._source, self._performer.producers)
 
     def run(self, limit: float) -> None:
         """Run until stopped, by a person or by an error.
@@ -138,7 +118,7 @@ class RelayProcess:
             self._wait(self._topics.ensure_own, limit)
             self._wait(self._ownership.start, limit)
             self._source.join()
-            self._joining.joined()
+            self._join_warning.joined()
             log.info("joined the consumer group", extra={"member": self._settings.relay.member})
             while self._state.phase is not Phase.STOPPED:
                 self._turn()
@@ -155,11 +135,11 @@ class RelayProcess:
             return
         self._ask_about_held()
         self._refresh_tables()
-        self._joining.look()
+        self._join_warning.look()
         polled = sort_poll.Intake(self._headers, self._performer.density)
-        begun = time.monotonic()
+        started = time.monotonic()
         self._source.poll(polled.add, self._state.most_bytes)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
@@ -175,14 +155,14 @@ class RelayProcess:
         self._ownership.polled()
         if self._state.phase is not Phase.STOPPED:
             arrivals, full = tuple(poll.arrivals), self._source.filled >= FULL
-            asked = self._state.reading if full or self._state.turns else ()
-            ends = self._source.fetching.ends(asked)
+            whose = self._state.reading if full or self._state.turns else ()
+            ends = self._source.fetching.ends(whose)
             read_to = self._source.read_to
             self._dispatch(ev.Polled(steady_ms(), arrivals, poll.offsets, full, ends, read_to))
-        if left := self._coverage.left_over(self._state.partitions, self._state.source_partitions):
+        if free := self._coverage.left_over(self._state.partitions, self._state.source_partitions):
             log.warning(
                 "no relay of the group has some source partitions, joining again",
-                extra={"partitions": sorted(left)},
+                extra={"partitions": sorted(free)},
             )
             self._source.join()
 
@@ -191,8 +171,8 @@ class RelayProcess:
 
         Nobody polls meanwhile: what takes long is done seldom.
         """
-        begun = time.monotonic()
-        if begun < self._refresh_at:
+        started = time.monotonic()
+        if started < self._refresh_at:
             return
         changed, why = frozenset[str](), ""
         try:
@@ -204,11 +184,11 @@ class RelayProcess:
                 "cannot read the tables' columns from ClickHouse; the relay keeps those it knows",
                 extra={"why": why},
             )
-        took = time.monotonic() - begun
+        took = time.monotonic() - started
         share = SEARCH_SHARE if self._tables.is_searching() else PAUSE_SHARE
         pause = min(share * took, LONGEST_PAUSE_SECONDS)
         pause = max(pause, self._settings.relay.schema_refresh_seconds)
-        self._refresh_at = begun + took + pause
+        self._refresh_at = started + took + pause
         self._observer.refreshed(took, len(changed), why)
         if changed:
             self._say_changed(changed)
@@ -242,7 +222,7 @@ class RelayProcess:
 
     def _assigned(self, partitions: frozenset[int]) -> dict[int, int]:
         """Read the truth of newly assigned partitions; return where to begin. Runs inside poll."""
-        self._joining.assigned()
+        self._join_warning.assigned()
         self._let_in()
         self._performer.own(partitions)
         self._assigning = {}
@@ -279,8 +259,8 @@ class RelayProcess:
             case ef.Fence(partitions):
                 return self._wait(lambda: self._ownership.fence(partitions))
             case ef.ReadTruth(partitions, ends):
-                found = self._wait(lambda: self._ownership.read(partitions, ends))
-                return ev.TruthRead(found, steady_ms(), self._topics.source_partitions)
+                truths = self._wait(lambda: self._ownership.read(partitions, ends))
+                return ev.TruthRead(truths, steady_ms(), self._topics.source_partitions)
             case ef.Seek(partition, offset):
                 if self._assigning is not None:
                     self._assigning[partition] = offset
@@ -291,8 +271,7 @@ class RelayProcess:
                 self._source.fetching.only(whom)
                 return None
             case ef.Exit(error):
-                if error is not None:
-                    self._error = error_of(error)
+                self._error = error
                 return None
             case ef.Begin():
                 return self._begin(effect)
@@ -313,9 +292,29 @@ class RelayProcess:
         self._leaving = True
         with contextlib.ExitStack() as stack:
             stack.callback(self._ownership.close)
-            stack.callback(self._performer.close)
+            stack.callback(self._performer.producers.close)
             stack.callback(self._source.close)
         log.info("left the consumer group", extra={"member": self._settings.relay.member})
+
+
+def _limits(settings: Settings) -> SealingLimits:
+    """Convert an app's settings to the core's limits and units."""
+    block, relay = settings.block, settings.relay
+    return SealingLimits(
+        app=settings.app,
+        max_bytes=block.max_bytes,
+        max_rows=block.max_rows,
+        max_decoded_bytes=block.max_decoded_bytes,
+        max_age_ms=round(block.max_age_seconds * 1000),
+        table_max_age_ms={t: round(b.max_age_seconds * 1000) for t, b in block.tables.items()},
+        max_per_second=block.max_per_second,
+        commit_interval_ms=round(relay.commit_interval_seconds * 1000),
+        max_buffer_bytes=relay.max_buffer_bytes,
+        transaction_timeout_ms=round(relay.transaction_timeout_seconds * 1000),
+        max_reread=relay.max_reread,
+        flush_point_interval_ms=round(relay.flush_point_interval_seconds * 1000),
+        keepalive_ms=round(relay.journal_keepalive_seconds * 1000),
+    )
 
 
 def until_ended(
@@ -356,14 +355,10 @@ def until_ended(
 def run(settings: Settings, listen: str = "") -> None:
     """Run a relay until SIGTERM or SIGINT.
 
-    Args:
-        settings: of the app.
-        listen: HOST:PORT for metrics and health; empty: nobody watches.
+    `listen`: HOST:PORT for metrics and health; empty: nobody watches.
     """
     memory.prepare()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stopped_by_signal()
     if not listen:
         until_ended(settings, stop)
         return

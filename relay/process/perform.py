@@ -24,7 +24,7 @@ from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.buffering import parted
+from relay.core.buffering import split_buffer
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.membership import nobody_else
@@ -35,7 +35,7 @@ from relay.kafka.record_limits import record_bytes
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.chunk_queue import ChunkQueue
-from relay.process.log_lines import CommitTotals, Concerning
+from relay.process.log_lines import CommitTotals, LogContext
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
 from relay.schema.dead_reason import DeadReason
@@ -60,10 +60,6 @@ _TOGETHER_BYTES = 1 << 20
 
 class Performer:
     """Perform the effects of one relay process.
-
-    Args:
-        wait: called to wait for a server that is unavailable.
-        observer: hears of blocks formed.
 
     Attributes:
         producers: that transactions run under.
@@ -90,25 +86,13 @@ class Performer:
         self._encoders = defaultdict[str, Encoder](lambda: Encoder(settings.block.chunk_bytes))
         self._written = CommitTotals()
         self._suitable = Suitability(settings, tables, wait)
-        member = settings.relay.member
-        self._concerning = Concerning(
-            names.transactional_id(settings.app, member),
-            partial(names.partition_transactional_id, settings.app),
-        )
-        self.producers = producers.of(settings, observer, tables.topics)
+        self._log_context = LogContext(settings.app, settings.relay.member)
+        self.producers = producers.make(settings, observer, tables.topics)
         self._producer: TransactionalProducer = self.producers.of(None)
         self._under_way = frozenset[int]()
         self._sealing = frozenset[str]()
         self._home = 0
         self._begun_at = time.monotonic()
-
-    def start(self) -> None:
-        """Make the first producer, if one producer serves all partitions (see OfMember.start)."""
-        self.producers.start()
-
-    def close(self) -> None:
-        """Close the producers."""
-        self.producers.close()
 
     def own(self, partitions: frozenset[int]) -> None:
         """Note which source partitions this relay has: no table waits for what another one needs.
@@ -126,7 +110,7 @@ class Performer:
     def perform(self, effect: ef.Effect) -> ev.Event | None:
         """Perform one effect; return its answer, an event, if it has one."""
         name = _snake(type(effect).__name__)
-        self._concerning.before(effect)
+        self._log_context.before(effect)
         reached(f"before_{name}")
         try:
             answer = self._attempt(effect)
@@ -139,14 +123,14 @@ class Performer:
             )
             return ev.Failed(kind, why, dark=bool(failed.dark), took_ms=self._took_ms())
         reached(f"after_{name}")
-        self._concerning.after(effect)
+        self._log_context.after(effect)
         return answer
 
     def _kind(self, failed: TransactionFailed) -> tuple[ev.Failure, str]:
         """Classify a failure; remember a refused record, so that it is left out next time."""
         if failed.kind is ev.Failure.REFUSED:
-            known = self._tables.topics.learn(failed, self._sealing)
-            return (ev.Failure.LEARNED if known else failed.kind), failed.why
+            learned = self._tables.topics.learn(failed, self._sealing)
+            return (ev.Failure.LEARNED if learned else failed.kind), failed.why
         if failed.kind is ev.Failure.FENCED and (timed_out := self._timed_out()):
             return ev.Failure.UNKNOWN, f"{failed.why}; {timed_out}"
         return failed.kind, failed.why
@@ -169,7 +153,7 @@ class Performer:
         )
 
     def _took_ms(self) -> int:
-        """Of the transaction that was begun last."""
+        """Return how long ago the last transaction was begun."""
         return round(1000 * (time.monotonic() - self._begun_at))
 
     def _attempt(self, effect: ef.Effect) -> ev.Event | None:
@@ -186,7 +170,7 @@ class Performer:
                 return None
             case ef.Replace(why):
                 log.warning("replacing the producer", extra={"why": why})
-                self._wait(self.start)
+                self._wait(self.producers.start)
                 return ev.Replaced()
             case _:
                 return self._in_transaction(effect)
@@ -241,43 +225,43 @@ class Performer:
         """Send chunks and dead letters of every seal, with one flush for all of them."""
         sent: dict[str, Sent] = {}
         queue = ChunkQueue(self._producer)
-        for some in seals_together(seals):
-            sent.update((one.seal.block_id, one) for one in self._send(some, queue))
+        for together in group_seals(seals):
+            sent.update((outcome.seal.block_id, outcome) for outcome in self._send(together, queue))
         queue.release()
         self._suitable.check(self._buffers.held(), self._give_up)
         reached("mid_produce")
         self._producer.flush()
         in_order = [sent[seal.block_id] for seal in seals]
-        for one in in_order:
-            self._written.add(one)
-        topics = ((one, self._tables.topics.of(one.seal.table)) for one in in_order)
-        return ev.Produced(tuple(one.result(topic) for one, topic in topics))
+        for outcome in in_order:
+            self._written.add(outcome)
+        topics = ((outcome, self._tables.topics.of(outcome.seal.table)) for outcome in in_order)
+        return ev.Produced(tuple(outcome.result(topic) for outcome, topic in topics))
 
     def _send(self, seals: Sequence[Seal], queue: ChunkQueue) -> Iterator[Sent]:
         """Form blocks from the buffers of some seals of one table and hand them to the client."""
-        held = [self._buffers.take(seal.partition, seal.table) for seal in seals]
-        begun = time.monotonic()
-        formed = self._form(seals[0].table, held)
-        seconds = (time.monotonic() - begun) / len(seals)
+        buffers = [self._buffers.take(seal.partition, seal.table) for seal in seals]
+        started = time.monotonic()
+        formed = self._form(seals[0].table, buffers)
+        seconds = (time.monotonic() - started) / len(seals)
         shared = formed[0].facts.first_row is not None
         place = self._place(seals[0])
         offsets = queue.add_shared(place, seals, formed) if shared else []
-        for whole, one, of in zip(seals, formed, held, strict=True):
-            seal, left = _taken(whole, of, one.left)
-            likely = with_likeness(seal.table, one, of) if one.dead else one
+        for due, block, buffer in zip(seals, formed, buffers, strict=True):
+            seal, rest = _split_seal(due, buffer, block.left)
+            likely = with_likeness(seal.table, block, buffer) if block.dead else block
             facts = likely.facts
             self._suitable.formed(seal, facts)
             self._observer.formed(seal, facts, seconds)
-            decoded = of.values.size(seal.buffer.messages)
+            decoded = buffer.values.size(seal.buffer.messages)
             self.density.learn(seal.table, facts.rows, decoded, facts.decoded_bytes)
             if not shared:
                 place = self._place(seal)
                 offsets = queue.add(place, seal, likely)
-                self._produce_dead(seal, likely.dead, of)
-            if left is not None:
-                of.drop(seal.buffer.messages)
-                self._buffers.put_back(seal.partition, of)
-            yield Sent(seal, facts, offsets, seals[0], place.partition, left)
+                self._produce_dead(seal, likely.dead, buffer)
+            if rest is not None:
+                buffer.drop(seal.buffer.messages)
+                self._buffers.put_back(seal.partition, buffer)
+            yield Sent(seal, facts, offsets, seals[0], place.partition, rest)
 
     def _place(self, seal: Seal) -> TopicPartition:
         """Return where the chunks of a seal go; a large one asks for a partition of its own."""
@@ -301,7 +285,7 @@ class Performer:
             codec = self._tables.codec(table)
             if isinstance(codec, DeadReason):
                 return [refuse(one, codec) for one in buffers]
-            most = self._tables.topics.most(self._tables.topics.of(table))
+            most = self._tables.topics.limits.most(self._tables.topics.of(table))
             by = codec, source.framing, self._encoders[table], source.unknown_fields, most
             formed = BlockFormer(*by, self._settings.block.max_decoded_bytes).form_all(buffers)
             unread = any(one.dead or one.facts.unknown for one in formed)
@@ -322,7 +306,7 @@ class Performer:
         for offset, reason in dead:
             source, value = RecordPlace(seal.partition, offset), held.value(offset)
             headers = headers_of(topic, source, seal.table, reason, held.origin(offset))
-            key, most = str(source).encode(), self._tables.topics.most(place.topic)
+            key, most = str(source).encode(), self._tables.topics.limits.most(place.topic)
             kept: bytes | None = value
             if most is not None and record_bytes(value, key, headers) > most:
                 size = len(value or b"")
@@ -347,26 +331,26 @@ class Performer:
         return ev.JournalWritten(offsets)
 
 
-def seals_together(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
+def group_seals(seals: Iterable[Seal]) -> Iterator[list[Seal]]:
     """Give the seals by table, as many of small buffers as are decoded at a time."""
     waiting: dict[str, list[Seal]] = {}
     for seal in seals:
-        some = waiting.setdefault(seal.table, [])
-        if some and sum(one.buffer.bytes for one in [*some, seal]) > _TOGETHER_BYTES:
+        group = waiting.setdefault(seal.table, [])
+        if group and sum(other.buffer.bytes for other in [*group, seal]) > _TOGETHER_BYTES:
             yield waiting.pop(seal.table)
-            some = waiting.setdefault(seal.table, [])
-        some.append(seal)
+            group = waiting.setdefault(seal.table, [])
+        group.append(seal)
     yield from waiting.values()
 
 
-def _taken(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
+def _split_seal(seal: Seal, held: Held, left: int) -> tuple[Seal, Buffer | None]:
     """Return the seal of what became a block, and the buffer of the last messages, so many."""
     if not left:
         return seal, None
     count = len(held.offsets) - left
     end, behind = held.offsets[count - 1] + 1, held.offsets[count]
     sizes, beside = held.sizes(count), held.beside(count)
-    taken, rest = parted(seal.buffer, count, end, behind, sizes, beside)
+    taken, rest = split_buffer(seal.buffer, count, end, behind, sizes, beside)
     return replace(seal, buffer=taken), rest
 
 

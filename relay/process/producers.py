@@ -16,15 +16,14 @@ from confluent_kafka import KafkaError, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
-from relay.core.events import Failure
-from relay.errors import Fenced, RelayError, Unavailable
-from relay.kafka.errors import TransactionFailed, refusal
+from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from relay.config.settings import Settings
+    from relay.errors import RelayError
     from relay.kafka.block_topics import BlockTopics
     from relay.operate.metrics.observer import RelayObserver
 
@@ -36,7 +35,7 @@ _NO_GROUP = "no consumer group fences here"
 """Where the producer wants a member's metadata: it sends no offsets."""
 
 
-class OfMember:
+class MemberProducer:
     """One producer for all partitions, fenced by the group's generation at each commit.
 
     Attributes:
@@ -48,7 +47,7 @@ class OfMember:
         self.deadline_seconds = 2 * settings.relay.transaction_timeout_seconds
         self._settings, self._observer, self._topics = settings, observer, topics
         self._spare = 0
-        self._producer = self._made(names.transactional_id(settings.app, settings.relay.member))
+        self._producer = self._make(names.transactional_id(settings.app, settings.relay.member))
 
     def start(self) -> None:
         """Start a new producer; it ends whatever a predecessor left open.
@@ -78,11 +77,8 @@ class OfMember:
     def _go_on_under_another_id(self) -> None:
         self._producer.close()
         self._spare = (self._spare + 1) % (1 + SPARE_IDS)
-        whose = self._settings.app, self._settings.relay.member
-        identity = names.transactional_id(*whose)
-        if self._spare:
-            identity = names.spare_transactional_id(*whose, self._spare)
-        self._producer = self._made(identity)
+        app, member = self._settings.app, self._settings.relay.member
+        self._producer = self._make(names.spare_transactional_id(app, member, self._spare))
 
     def of(self, _partition: int | None) -> TransactionalProducer:
         """Return the producer for a transaction of this source partition; None: of several."""
@@ -109,16 +105,17 @@ class OfMember:
         """Close all producers."""
         self._producer.close()
 
-    def _made(self, identity: str, client: str = "producer") -> TransactionalProducer:
+    def _make(self, identity: str, client: str = "producer") -> TransactionalProducer:
         settings = kafka_clients.producer_under(self._settings, identity)
         watched = {**self._observer.settings(client), **settings}
         group = names.group_id(self._settings.app)
         # A producer that is replaced must not forget what was refused: it would be so for ever.
-        known = self._topics.least_in_sync, self._topics.limits
-        return TransactionalProducer(watched, self.deadline_seconds, group, *known)
+        limits = self._topics.limits
+        in_sync = self._topics.least_in_sync
+        return TransactionalProducer(watched, self.deadline_seconds, group, in_sync, limits)
 
 
-class OfPartitions(OfMember):
+class PartitionProducers(MemberProducer):
     """One producer for each owned source partition, made at its takeover."""
 
     def __init__(self, settings: Settings, observer: RelayObserver, topics: BlockTopics) -> None:
@@ -130,11 +127,11 @@ class OfPartitions(OfMember):
         self.close()
 
     def of(self, partition: int | None) -> TransactionalProducer:
-        """See OfMember; the member's own is never started."""
+        """See MemberProducer; the member's own is never started."""
         return super().of(partition) if partition is None else self._of[partition]
 
     def fence(self, partitions: Collection[int]) -> dict[int, int]:
-        """See OfMember."""
+        """See MemberProducer."""
         try:
             return {index: self._take(index) for index in sorted(partitions)}
         except TransactionFailed as failed:
@@ -144,7 +141,7 @@ class OfPartitions(OfMember):
     def _take(self, index: int) -> int:
         identity = names.partition_transactional_id(self._settings.app, index)
         self.let_go({index})
-        producer = self._of[index] = self._made(identity, f"producer-{index}")
+        producer = self._of[index] = self._make(identity, f"producer-{index}")
         producer.replace()
         producer.begin(_NO_GROUP)
         place = TopicPartition(names.journal_topic(self._settings.app), index)
@@ -155,32 +152,28 @@ class OfPartitions(OfMember):
         return written[0]
 
     def let_go(self, partitions: Collection[int]) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         for index in partitions:
             if index in self._of:
                 self._of.pop(index).close()
 
     def serve(self) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         for producer in self._of.values():
             producer.serve()
 
     def close(self) -> None:
-        """See OfMember."""
+        """See MemberProducer."""
         self.let_go(list(self._of))
 
 
-def of(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> OfMember:
+def make(settings: Settings, observer: RelayObserver, topics: BlockTopics) -> MemberProducer:
     """Return the kind of producers that the settings' clusters need."""
-    kind = OfPartitions if settings.crosses else OfMember
+    kind = PartitionProducers if settings.crosses else MemberProducer
     return kind(settings, observer, topics)
 
 
 def _error(failed: TransactionFailed, fenced: str) -> RelayError:
     """Return the error that ends the process if a producer cannot start."""
-    if failed.kind in (Failure.UNKNOWN, Failure.ABORT):
-        return Unavailable(failed.why, "check the brokers")
-    if failed.kind is Failure.FENCED:
-        return Fenced(failed.why, fenced)
-    step = "grant the right or correct the setting that the message names, then start again"
-    return refusal(failed.why, step, failed.code)
+    refused = "grant the right or correct the setting that the message names, then start again"
+    return ended(failed, fenced=fenced, refused=refused, unknown="check the brokers")

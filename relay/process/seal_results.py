@@ -40,11 +40,7 @@ class Sent:
     left: Buffer | None = None
 
     def result(self, topic: str) -> SealResult:
-        """Return the result of the seal, once the brokers acknowledged everything.
-
-        Args:
-            topic: the table's block topic.
-        """
+        """Return the result of the seal, once the table's block topic acknowledged everything."""
         seal, facts, acknowledged = self.seal, self.facts, len(self.offsets)
         if acknowledged != facts.chunks:
             raise AssertionError(

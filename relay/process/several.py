@@ -10,12 +10,12 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from relay.program.serving import behind
 from relay.program.supervision import Past, after, worst
+from relay.program.waiting import stopped_by_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,15 +27,11 @@ LOOK_SECONDS = 0.2
 
 
 def supervise(relays: Mapping[str, Sequence[str]]) -> int:
-    """Run one relay for each entry until SIGTERM or SIGINT, or until none can go on.
+    """Run relays until SIGTERM or SIGINT, or until none can go on; return the worst status.
 
-    Args:
-        relays: a name for the log to the arguments of `relay run`.
-
-    Returns:
-        The worst of the statuses at the end, 0 if all is well; see relay.program.supervision.
+    `relays`: by a name for the log, the arguments of `relay run`.
     """
-    stop = _asked_to_stop()
+    stop = stopped_by_signal()
     children = [Child(name, arguments) for name, arguments in relays.items()]
     try:
         while not stop.wait(LOOK_SECONDS):
@@ -45,7 +41,11 @@ def supervise(relays: Mapping[str, Sequence[str]]) -> int:
                 log.error("every relay process ended, and none is started again")
                 break
     finally:
-        _end([child.process for child in children if child.process is not None])
+        running = [child.process for child in children if child.process is not None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
     return worst(child.last_status for child in children)
 
 
@@ -79,47 +79,31 @@ class Child:
         """Start the relay if that is due; decide what to do if it ended. `now`: monotonic."""
         if self.process is None:
             if not self.stays_ended and now >= self._due:
-                self.process, self._since = _started(self._arguments), now
+                command = [*PROGRAM, "run", *self._arguments]
+                # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it
+                # on.
+                self.process = subprocess.Popen(command, process_group=0)  # noqa: S603 - our own program and checked arguments
+                self._since = now
             return
         status = self.process.poll()
         if status is None:
             return
         self.process, self.status = None, status
         pause, self._past = after(status, now - self._since, self._past)
-        told = {"relay": self._name, "status": status}
+        extra = {"relay": self._name, "status": status}
         if pause is None:
             self.stays_ended = True
             log.error(
-                "a relay process ended and is not started again; the others continue", extra=told
+                "a relay process ended and is not started again; the others continue", extra=extra
             )
         else:
             self._due = now + pause
             log.warning(
-                "a relay process ended, starting it again", extra={**told, "in_seconds": pause}
+                "a relay process ended, starting it again", extra={**extra, "in_seconds": pause}
             )
 
 
-def _asked_to_stop() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
-def _started(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # Of a group of its own: Ctrl-C in a terminal reaches this process, which passes it on.
-    return subprocess.Popen([*PROGRAM, "run", *arguments], process_group=0)  # noqa: S603 - our own program and checked arguments
-
-
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    for child in children:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-    for child in children:
-        child.wait()
-
-
-def served(listen: str | None, index: int) -> list[str]:
+def listen_arguments(listen: str | None, index: int) -> list[str]:
     """Return the arguments that say where this process serves.
 
     Raises:

@@ -12,8 +12,8 @@ from relay.core import events as ev
 from relay.errors import Refused
 from relay.failpoints import reached
 from relay.kafka import group_offsets
+from relay.kafka.errors import timeout_refused
 from relay.process.journal_heads import HeadReader
-from relay.process.transaction_timeout import with_both_numbers
 from relay.process.truth import TruthReader
 
 if TYPE_CHECKING:
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
     from relay.core.records import JournalEnd, PartitionTruth
     from relay.intake.source import SourceMember
     from relay.kafka.topics import Topics
-    from relay.process.producers import OfMember
+    from relay.process.producers import MemberProducer
 
 T = TypeVar("T")
 
+TIMEOUT_REFUSED = "INVALID_TRANSACTION_TIMEOUT"
+"""As relay.kafka.errors names it in a message."""
+
 
 class Ownership:
-    """Of one relay process.
+    """Who else could commit, and what was committed, of one relay process's source partitions.
 
     Raises (every method):
         Unavailable: servers are away.
         Refused, Fenced: as they answer.
+        ConfigError, ContractBroken: as relay.process.truth.
     """
 
     def __init__(
-        self, settings: Settings, topics: Topics, source: SourceMember, producers: OfMember
+        self, settings: Settings, topics: Topics, source: SourceMember, producers: MemberProducer
     ) -> None:
         self._settings, self._source, self._producers = settings, source, producers
         self._topics = topics
@@ -46,11 +50,7 @@ class Ownership:
         self._truth = reader(settings, topics, producers.deadline_seconds)
 
     def check_source(self) -> None:
-        """See, before topics grow with it, that the source is the one that the app has read.
-
-        Raises:
-            ConfigError: it is another.
-        """
+        """Check, before topics grow with it, that the source is the one that the app has read."""
         self._truth.check_source()
 
     def start(self) -> None:
@@ -73,16 +73,12 @@ class Ownership:
     def read(
         self, partitions: frozenset[int], ends: Mapping[int, JournalEnd]
     ) -> tuple[PartitionTruth, ...]:
-        """Return where these partitions stand.
-
-        Raises:
-            ContractBroken: as relay.process.truth.
-        """
+        """Return where these partitions stand."""
         self._follow(partitions)
         reached("before_truth")
-        found = self._truth.read(partitions, self._source.consumer, ends)
-        self._source.epochs.remember(found)
-        return found
+        truths = self._truth.read(partitions, self._source.consumer, ends)
+        self._source.epochs.remember(truths)
+        return truths
 
     def polled(self) -> None:
         """Note a poll: of which topic its messages are has to be asked after it."""
@@ -101,7 +97,7 @@ class Ownership:
         return self._source_id
 
     def _follow(self, partitions: frozenset[int]) -> None:
-        """Else the truth of partitions that are new would be waited for in vain."""
+        """Widen topics first: the truth of partitions that are new would be waited for in vain."""
         if self._topics.follow(partitions):
             self._truth.renew()
 
@@ -110,7 +106,13 @@ class Ownership:
         self._truth.close()
 
     def _let_in(self, call: Callable[[], T]) -> T:
+        """Call; where the brokers refuse the transaction's timeout, say so with both numbers."""
         try:
             return call()
         except Refused as error:
-            raise with_both_numbers(error, self._settings) from error
+            if TIMEOUT_REFUSED not in error.message:
+                raise
+            asked_ms = round(self._settings.relay.transaction_timeout_seconds * 1000)
+            setting = "relay.transaction_timeout_seconds"
+            kafka = self._settings.kafka
+            raise timeout_refused(error.message, setting, asked_ms, kafka) from error

@@ -19,12 +19,12 @@ from relay import names
 from relay.blocks import journal
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
-from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalRecord, PartitionTruth
 from relay.core.takeover import OTHER_TOPIC, came_later, mark_to_prove, other_topic
 from relay.errors import ConfigError, ContractBroken, ErrorPage, Unavailable
-from relay.kafka.errors import REFUSED, answered
-from relay.kafka.group_offsets import lost_ends
+from relay.kafka.errors import REFUSED, answering
+from relay.kafka.group_offsets import known_epoch, lost_ends
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
@@ -45,7 +45,7 @@ STRETCH = 100
 """Offsets read first; ten times as many if no record is among them."""
 
 
-def decoded(message: Message) -> JournalRecord:
+def decode_record(message: Message) -> JournalRecord:
     """Return the journal record that a message of the journal holds, with the message's time.
 
     Raises:
@@ -59,6 +59,16 @@ def decoded(message: Message) -> JournalRecord:
     return replace(record, appended_at_ms=message.timestamp()[1])
 
 
+def _stretches(size: int) -> Iterator[int]:
+    """Yield how many of so many offsets are read at a time: few, then ever more, at last all."""
+    stretch = STRETCH
+    while stretch < size:
+        yield stretch
+        stretch *= 10
+    if size > 0:
+        yield size
+
+
 class TruthReader:
     """Reads committed truth; holds two readers of the journal, made when first needed."""
 
@@ -68,7 +78,7 @@ class TruthReader:
         self._deadline_seconds = deadline_seconds
         self._journal = names.journal_topic(settings.app)
         brokers = [settings.kafka, *([settings.source_kafka] if settings.crosses else [])]
-        clients = [kafka_clients.admin(one) for one in brokers]
+        clients = [kafka_clients.admin(cluster) for cluster in brokers]
         self._admins = [(AdminClient(client), Renewal(client)) for client in clients]
         admin, of_source = self._admins[0][0], self._admins[-1][0]
         self._of_journal = TopicEnds(admin, self._journal, deadline_seconds)
@@ -81,10 +91,8 @@ class TruthReader:
     ) -> tuple[PartitionTruth, ...]:
         """Return the truth of each partition.
 
-        Args:
-            partitions: of the source.
-            group: the member's own consumer.
-            ends: of the journal, where predecessors were fenced by partition.
+        `group` is the member's own consumer; `ends` are the journal's, where predecessors were
+        fenced by partition.
 
         Raises:
             Unavailable: no answer within the deadline.
@@ -92,10 +100,10 @@ class TruthReader:
             ContractBroken: a committed offset carries foreign metadata.
         """
         self._widths = None
-        return self._asked(lambda: self._with_lost_ends(self._read(partitions, group, ends)))
+        return self._ask(lambda: self._with_lost_ends(self._read(partitions, group, ends)))
 
     def check_source(self) -> None:
-        """See whether a source that is wider than the journal is the one that the journal is of.
+        """Check that a source that is wider than the journal is the one that the journal is of.
 
         Topics that had grown with another one would stay too wide for theirs for ever.
 
@@ -103,7 +111,7 @@ class TruthReader:
             ConfigError: it is another.
             Unavailable, Refused: as the brokers answer.
         """
-        self._asked(self._check_source)
+        self._ask(self._check_source)
 
     def _check_source(self) -> None:
         source = self._topics.source()
@@ -115,42 +123,39 @@ class TruthReader:
             last = self._last(index, low, end)
             if last is None:
                 continue
-            record = decoded(last)
-            if said := other_topic((record.source_topic, record.source_topic_id), now):
-                raise ConfigError(said, OTHER_TOPIC, page=ErrorPage.START)
+            record = decode_record(last)
+            if difference := other_topic((record.source_topic, record.source_topic_id), now):
+                raise ConfigError(difference, OTHER_TOPIC, page=ErrorPage.START)
 
-    def _asked(self, call: Callable[[], T]) -> T:
+    def _ask(self, call: Callable[[], T]) -> T:
         for admin, renewal in self._admins:
             renewal.look(admin)
-        try:
+        source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
+        with answering(
+            f"read what was committed ({self._journal}, {source}, group {group_id})",
+            f"grant Read on topics {self._journal} and {source} and on group {group_id}",
+        ):
             return call()
-        except KafkaException as error:
-            source, group_id = self._settings.source.topic, names.group_id(self._settings.app)
-            raise answered(
-                f"read what was committed ({self._journal}, {source}, group {group_id})",
-                error.args[0],
-                f"grant Read on topics {self._journal} and {source} and on group {group_id}",
-            ) from error
 
-    def _with_lost_ends(self, found: tuple[PartitionTruth, ...]) -> tuple[PartitionTruth, ...]:
+    def _with_lost_ends(self, truths: tuple[PartitionTruth, ...]) -> tuple[PartitionTruth, ...]:
         """Ask the leaders about marks, of those that have to be proved."""
         topic = self._settings.source.topic
-        asked = [
-            TopicPartition(topic, one.partition, mark, leader_epoch=one.leader_epoch)
-            for one in found
-            if (mark := mark_to_prove(one)) is not None
+        places = [
+            TopicPartition(topic, truth.partition, mark, leader_epoch=truth.leader_epoch)
+            for truth in truths
+            if (mark := mark_to_prove(truth)) is not None
         ]
-        lost = lost_ends(self._settings.source_kafka, asked, self._deadline_seconds)
-        return tuple(replace(one, lost_end=lost.get(one.partition)) for one in found)
+        lost = lost_ends(self._settings.source_kafka, places, self._deadline_seconds)
+        return tuple(replace(truth, lost_end=lost.get(truth.partition)) for truth in truths)
 
     def _read(
         self, partitions: Collection[int], group: Consumer, _: Mapping[int, JournalEnd]
     ) -> tuple[PartitionTruth, ...]:
         source = self._topics.source()
         stable_ends = self._of_journal.stable(partitions)
-        found = []
-        asked = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
-        entries = group.committed(asked, timeout=self._deadline_seconds)
+        truths = []
+        places = [TopicPartition(self._settings.source.topic, p) for p in sorted(partitions)]
+        entries = group.committed(places, timeout=self._deadline_seconds)
         fresh = any(entry.offset == OFFSET_INVALID for entry in entries)
         journal_id = self._journal_id() if fresh else ""
         bounds = self._of_source.bounds(partitions)  # later: what is committed lies before the end
@@ -159,24 +164,24 @@ class TruthReader:
             index = entry.partition
             low, high = bounds[index]
             record, later, last = self._journal_of(index, committed, stable_ends[index])
-            found.append(
+            truths.append(
                 PartitionTruth(
                     index,
                     committed,
                     record,
-                    later,
-                    source.topic_id,
-                    low,
-                    high,
-                    None if committed else self._start(index, low, high),
-                    last,
-                    UNKNOWN_EPOCH if entry.leader_epoch is None else entry.leader_epoch,
+                    later_records=later,
+                    source_topic_id=source.topic_id,
+                    log_start=low,
+                    log_end=high,
+                    start_offset=None if committed else self._start(index, low, high),
+                    last_record=last,
+                    leader_epoch=known_epoch(entry),
                     journal_topic_id="" if committed else journal_id,
                     source_partitions=source.partitions,
                     source_topic=self._settings.source.topic,
                 )
             )
-        return tuple(found)
+        return tuple(truths)
 
     def renew(self) -> None:
         """Let go of readers that know a topic as it was before it grew."""
@@ -243,25 +248,16 @@ class TruthReader:
                 yield record.source_partitions
 
     def _oldest(self, index: int, end: int) -> JournalRecord | None:
-        stretch = STRETCH
-        while end > 0:
-            if found := self._from("read_committed", index, 0, min(end, stretch)):
-                return decoded(found[0])
-            if stretch >= end:
-                break
-            stretch *= 10
+        for stretch in _stretches(end):
+            if visible := self._from("read_committed", index, 0, stretch):
+                return decode_record(visible[0])
         return None
 
     def _last(self, index: int, beginning: int, end: int) -> Message | None:
         """The last visible record of a journal partition in [beginning, end)."""
-        stretch = STRETCH
-        while end > beginning:
-            start = max(beginning, end - stretch)
-            if visible := self._from("read_committed", index, start, end):
+        for stretch in _stretches(end - beginning):
+            if visible := self._from("read_committed", index, end - stretch, end):
                 return visible[-1]
-            if start == beginning:
-                break
-            stretch *= 10
         return None
 
     def _journal_of(
@@ -297,14 +293,14 @@ class TruthReader:
         predecessor's open transaction could hide it from a read_committed reader.
         """
         try:
-            found = self._from("read_uncommitted", index, offset, offset + 1)
+            records = self._from("read_uncommitted", index, offset, offset + 1)
         except KafkaException as error:
             if error.args[0].code() in OUT_OF_RANGE:
                 return None
             raise
-        for message in found:
+        for message in records:
             if message.offset() == offset:
-                record = decoded(message)
+                record = decode_record(message)
                 return record if record.partition == index else None
         return None
 
@@ -317,8 +313,8 @@ class TruthReader:
     def _visible_from(self, index: int, offset: int, end: int) -> tuple[int, JournalRecord | None]:
         if end <= offset:
             return 0, None
-        found = self._from("read_committed", index, offset, end)
-        return len(found), decoded(found[-1]) if found else None
+        visible = self._from("read_committed", index, offset, end)
+        return len(visible), decode_record(visible[-1]) if visible else None
 
     def _reader(self, isolation: str) -> PartitionReader:
         if isolation not in self._readers:
@@ -337,7 +333,7 @@ class TruthReader:
         place = TopicPartition(self._journal, index, offset)
         reader.assign([place])
         deadline = time.monotonic() + self._deadline_seconds
-        found: list[Message] = []
+        records: list[Message] = []
         position = offset
         behind: KafkaError | None = None
         while position < end:
@@ -366,8 +362,8 @@ class TruthReader:
                 offset, behind = message.offset() or 0, None
                 position = offset + 1
                 if offset < end:
-                    found.append(message)
+                    records.append(message)
             # The client's own position also passes markers and aborted records.
             position = max(position, reader.position([place])[0].offset)
         reader.unassign()
-        return found
+        return records

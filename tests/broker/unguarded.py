@@ -11,16 +11,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from relay import cli
-from relay.core import state, step, takeover
+from relay.core import events, step, takeover
 from relay.kafka import transaction_evidence, transactional_producer
 from relay.process import loop
 from tests.broker import unguarded_group, unguarded_input, unguarded_start
 from tests.broker.overriding import overriding
 
 if TYPE_CHECKING:
-    from relay.core.effects import StopError
     from relay.core.records import PartitionTruth
-    from relay.core.state import Partition
+    from relay.core.state import Partition, RelayState
+    from relay.errors import RelayError
 
 
 def read_committed() -> None:
@@ -31,7 +31,7 @@ def read_committed() -> None:
 def committed_truth() -> None:
     """A partition taken over begins where the source begins, whatever was committed."""
 
-    def from_the_start(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+    def from_the_start(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
         return takeover._first_start(
             type(found)(
                 partition=found.partition,
@@ -70,9 +70,12 @@ def epoch_bump() -> None:
 
 def abort_on_revoke() -> None:
     """What was polled before the group gave a partition away is committed nevertheless."""
-    original = loop.RelayState
-    off = state.Guards(abort_on_revoke=False)
-    loop.RelayState = lambda **values: original(guards=off, **values)  # type: ignore[misc,assignment]
+    original = loop.step
+
+    def deaf(state: RelayState, event: events.Event) -> step.Step:
+        return (state, ()) if isinstance(event, events.Revoked) else original(state, event)
+
+    loop.step = deaf  # type: ignore[assignment]
 
 
 def acked() -> None:

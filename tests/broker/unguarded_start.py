@@ -15,9 +15,9 @@ from relay.kafka.topics import TopicFacts, Topics
 from relay.process import several, truth
 
 if TYPE_CHECKING:
-    from relay.core.effects import StopError
     from relay.core.records import PartitionTruth
     from relay.core.state import Partition, RelayState
+    from relay.errors import RelayError
 
 
 def source_exists() -> None:
@@ -43,7 +43,7 @@ def journal_remembers() -> None:
     """Where the group has no offset, a partition was never read."""
     take_over = takeover.take_over
 
-    def forgetful(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+    def forgetful(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
         return take_over(replace(found, later_records=0, last_record=None), now_ms)
 
     step.take_over = forgetful  # type: ignore[attr-defined]
@@ -55,7 +55,7 @@ def offset_is_the_journals() -> None:
         lambda floor, _: CommittedOffset(floor, 0, 0)
     )
 
-    def believing(found: PartitionTruth, now_ms: int) -> Partition | StopError:
+    def believing(found: PartitionTruth, now_ms: int) -> Partition | RelayError:
         floor = found.start_offset if found.committed is None else found.committed.floor
         return takeover._first_start(
             replace(found, committed=None, later_records=0, start_offset=floor), now_ms

@@ -20,7 +20,7 @@ from relay.core import effects as ef
 from relay.core.state import Phase
 from relay.errors import Refused
 from relay.operate.metrics.endpoint import RelayMonitor
-from relay.process.log_lines import Concerning
+from relay.process.log_lines import LogContext
 from relay.process.several import PROGRAM
 from relay.program.command import log_format_option, show_error
 from tests.core.build import in_phase
@@ -50,14 +50,14 @@ def test_lines_within_a_transaction_carry_its_id_and_its_blocks(
     log.setup(json=True)
     transaction = in_phase(Phase.PRODUCING).transaction
     assert transaction is not None
-    concerning, logger = Concerning("shop.relay-0"), logging.getLogger("relay.test")
+    concerning, logger = LogContext("shop", "0"), logging.getLogger("relay.test")
     concerning.before(ef.Begin())
     logger.warning("connection lost")
-    assert said(capsys)["transaction"] == "shop.relay-0/1"
+    assert said(capsys)["transaction"] == "shop.relay.0/1"
     concerning.before(ef.Produce(transaction.seals))
     logger.warning("failed", extra={"why": "no"})
     line = said(capsys)
-    assert (line["transaction"], line["why"]) == ("shop.relay-0/1", "no")
+    assert (line["transaction"], line["why"]) == ("shop.relay.0/1", "no")
     assert line["blocks"] == [seal.block_id for seal in transaction.seals]
     for end in (ef.Commit(), ef.Abort(), ef.Replace("why")):
         concerning.before(ef.Begin())
@@ -66,7 +66,7 @@ def test_lines_within_a_transaction_carry_its_id_and_its_blocks(
         assert "transaction" not in said(capsys)
     concerning.before(ef.Begin())
     logger.warning("next")
-    assert said(capsys)["transaction"] == "shop.relay-0/5"
+    assert said(capsys)["transaction"] == "shop.relay.0/5"
 
 
 def test_other_threads_lines_are_not_of_the_transaction(

@@ -16,7 +16,7 @@ from relay.core.records import (
     SealResult,
     TableMark,
 )
-from relay.core.state import Buffer, Guards, Partition, Phase, RelayState, Seal, SealingLimits
+from relay.core.state import Buffer, Partition, Phase, RelayState, Seal, SealingLimits
 from relay.core.step import step
 
 NEVER = 10**9
@@ -100,10 +100,9 @@ def through(state: RelayState, *events: ev.Event) -> tuple[RelayState, tuple[Eff
     return state, effects
 
 
-def in_phase(phase: Phase, guards: Guards | None = None, **changes: Any) -> RelayState:
+def in_phase(phase: Phase, **changes: Any) -> RelayState:
     """A relay on its way through the transaction that seals d.x of partition 0, at `phase`."""
-    state = replace(with_limits(limits(max_rows=2), p0=partition()), guards=guards or Guards())
-    state = replace(state, **changes)
+    state = replace(with_limits(limits(max_rows=2), p0=partition()), **changes)
     if phase is Phase.READY:
         return state
     state, _ = step(state, polled(0, arrival("d.x", 0, 1)))

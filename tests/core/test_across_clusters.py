@@ -8,12 +8,12 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalEnd
 from relay.core.state import Fencing, Partition, Phase, RelayState
 from relay.core.step import IllegalEventError, step
 from relay.core.takeover import take_over
+from relay.errors import ContractBroken, Fenced
 from tests.core.build import (
     arrival,
     found,
@@ -116,7 +116,7 @@ def test_whoever_is_fenced_ends() -> None:
     (exit_,) = effects
     assert isinstance(exit_, ef.Exit)
     assert exit_.error is not None
-    assert exit_.error.kind is StopKind.FENCED
+    assert type(exit_.error) is Fenced
     assert "source partition" in exit_.error.message
 
 
@@ -138,6 +138,5 @@ def test_a_group_that_lags_changes_nothing(shown: CommittedOffset | None) -> Non
 @pytest.mark.parametrize("head", [{}, {"committed": None, "record": None, "start_offset": 0}])
 def test_a_group_that_leads_means_that_the_journal_lost_records(head: dict[str, None]) -> None:
     taken = take_over(found(shown=CommittedOffset(12, 4, 9), **head), 0)
-    assert isinstance(taken, StopError)
-    assert taken.kind is StopKind.CONTRACT_BROKEN
+    assert isinstance(taken, ContractBroken)
     assert "floor 12 (n=4)" in taken.message

@@ -9,7 +9,7 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.holding import OFFSET_BYTES, bytes_held_back, stalled
+from relay.core.holding import OFFSET_BYTES, bytes_held_back, stalled_partitions
 from relay.core.sealing import record_due, seals_due
 from relay.core.state import Fencing, Phase, RelayState, SealReason
 from relay.core.step import step
@@ -215,10 +215,10 @@ FITS = 2 * (10 + 2 * OFFSET_BYTES)
     ids=lambda one: next(iter(one)),
 )
 def test_only_partitions_that_hold_too_much_are_not_polled(bound: dict[str, int]) -> None:
-    assert stalled(holding(**bound)) == {0}
+    assert stalled_partitions(holding(**bound)) == {0}
     name, most = next(iter(bound.items()))
-    assert stalled(holding(**{name: most + 2})) == frozenset()
-    assert stalled(replace(holding(**bound), held=frozenset())) == frozenset()
+    assert stalled_partitions(holding(**{name: most + 2})) == frozenset()
+    assert stalled_partitions(replace(holding(**bound), held=frozenset())) == frozenset()
 
 
 def test_a_partition_is_polled_again_once_it_is_known() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relay.core.sealing import flush_due, inserts_per_second, refill, seals_due, spent
+from relay.core.sealing import count_tokens, flush_due, inserts_per_second, refill, seals_due
 from relay.core.state import RelayState, SealReason
 from relay.rows.row_bound import RowBound
 from tests.core.build import buffer, limits, partition, ready, with_limits
@@ -108,7 +108,7 @@ def test_a_block_of_many_rows_takes_less_of_max_per_second() -> None:
     state = replace(with_limits(chosen, p0=partition(0, 4, buffers=buffers)), now_ms=1_000)
 
     sealed = [((0, table), buffer) for table, buffer in buffers.items()]
-    assert spent(sealed, alone=()) == 1.0 + 1.0 + 0.25 + 0.1
+    assert count_tokens(sealed, alone=()) == 1.0 + 1.0 + 0.25 + 0.1
     assert [table for _, table, _ in due(replace(state, tokens=1.34))] == ["d.y", "d.z"]
     assert [table for _, table, _ in due(replace(state, tokens=1.35))] == ["d.x", "d.y", "d.z"]
 
@@ -143,8 +143,8 @@ def test_a_table_whose_blocks_are_inserted_one_by_one_takes_a_token_for_each() -
     alone = replace(state, alone=frozenset({"d.x"}))
     assert due(alone) == [(0, "d.x", SealReason.AGE), (1, "d.x", SealReason.AGE)]
     sealed = [((n, "d.x"), buffer(0)) for n in range(3)]
-    assert spent(sealed, state.alone) == 1.0
-    assert spent(sealed, alone.alone) == 3.0
+    assert count_tokens(sealed, state.alone) == 1.0
+    assert count_tokens(sealed, alone.alone) == 3.0
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.buffering import parted
+from relay.core.buffering import split_buffer
 from relay.core.offsets import CommittedOffset
 from relay.core.records import SealResult
-from relay.core.state import Fencing, Guards, Phase, RelayState, SealReason
+from relay.core.state import Fencing, Phase, RelayState, SealReason
 from relay.core.step import (
     IN_TRANSACTION,
     MAX_CUT,
@@ -24,6 +24,7 @@ from relay.core.step import (
     IllegalEventError,
     step,
 )
+from relay.errors import ContractBroken, Fenced, Refused, RelayError, Unavailable, WrongCredentials
 from tests.core.build import (
     arrival,
     buffer,
@@ -144,8 +145,7 @@ def test_disagreeing_truth_stops_the_process() -> None:
 
     assert state.phase is Phase.STOPPED
     assert isinstance(effects[-1], ef.Exit)
-    assert effects[-1].error is not None
-    assert effects[-1].error.kind is ef.StopKind.CONTRACT_BROKEN
+    assert type(effects[-1].error) is ContractBroken
 
 
 def test_revoked_outside_a_transaction_drops_only_these_partitions() -> None:
@@ -447,7 +447,7 @@ def cut(of: SealResult, messages: int) -> SealResult:
     """The result of a seal of which only the first messages went into a block."""
     at = of.seal.buffer.first_offset + messages
     sizes = messages, of.seal.buffer.messages - messages
-    taken, left = parted(of.seal.buffer, messages, at, at, sizes)
+    taken, left = split_buffer(of.seal.buffer, messages, at, at, sizes)
     return replace(result(replace(of.seal, buffer=taken)), left=left)
 
 
@@ -533,10 +533,8 @@ def test_an_unclean_commit_replaces_the_producer_and_reads_the_truth_again() -> 
     assert (dict(state.partitions), set(state.pending)) == ({}, {0})
 
 
-def test_an_unclean_commit_with_the_guard_off_goes_on() -> None:
-    state = in_phase(Phase.COMMITTING, Guards(epoch_bump_after_unknown=False))
-
-    state, effects = step(state, ev.Committed(clean=False))
+def test_a_clean_commit_goes_on() -> None:
+    state, effects = step(in_phase(Phase.COMMITTING), ev.Committed(clean=True))
 
     assert (state.phase, effects) == (Phase.READY, ())
 
@@ -582,22 +580,21 @@ def test_a_failure_where_nothing_can_be_aborted_replaces_the_producer(phase: Pha
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (ev.Failure.FENCED, ef.StopKind.FENCED),
-        (ev.Failure.REFUSED, ef.StopKind.REFUSED),
-        (ev.Failure.CREDENTIALS, ef.StopKind.CREDENTIALS),
+        (ev.Failure.FENCED, Fenced),
+        (ev.Failure.REFUSED, Refused),
+        (ev.Failure.CREDENTIALS, WrongCredentials),
     ],
 )
 @pytest.mark.parametrize("phase", [p for p in Phase if p is not Phase.STOPPED])
 def test_fenced_and_refused_stop_from_everywhere(
-    phase: Phase, failure: ev.Failure, kind: ef.StopKind
+    phase: Phase, failure: ev.Failure, kind: type[RelayError]
 ) -> None:
     state, effects = step(in_phase(phase), ev.Failed(failure, "because"))
 
     assert state.phase is Phase.STOPPED
     (last,) = effects
     assert isinstance(last, ef.Exit)
-    assert last.error is not None
-    assert last.error.kind is kind
+    assert type(last.error) is kind
     assert "because" in last.error.message
 
 
@@ -612,7 +609,7 @@ def test_too_many_producers_in_a_row_give_up() -> None:
     assert state.phase is Phase.STOPPED
     assert isinstance(effects[0], ef.Exit)
     assert effects[0].error is not None
-    assert effects[0].error.kind is ef.StopKind.UNAVAILABLE
+    assert type(effects[0].error) is Unavailable
     assert "coordinators" in effects[0].error.next_step
 
 

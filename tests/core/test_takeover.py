@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from relay import names
-from relay.core.effects import StopError, StopKind
 from relay.core.offsets import CommittedOffset
 from relay.core.records import TableMark
 from relay.core.state import Partition
 from relay.core.takeover import mark_to_prove, take_over
-from relay.process.loop import error_of
+from relay.errors import ConfigError, ContractBroken, RelayError
 from relay.program.supervision import Past, after
 from tests.core.build import found, record
 
@@ -44,11 +43,11 @@ def test_an_unfinished_rewind_is_tried_again_until_it_is_done() -> None:
     """Nothing is read meanwhile, and no relay stays down, however long it takes."""
     stopped = take_over(found(record=record(rewinding=True)), 0)
 
-    assert isinstance(stopped, StopError)
+    assert isinstance(stopped, RelayError)
     assert "was begun and is not finished" in stopped.message
     past = Past()
     for _ in range(100):
-        pause, past = after(error_of(stopped).exit_code, 1.0, past)
+        pause, past = after(stopped.exit_code, 1.0, past)
         assert pause is not None
 
 
@@ -74,8 +73,7 @@ def test_another_name_is_a_question_of_configuration(changes: dict[str, Any]) ->
     """Sent to `relay accept` as if the topic had been deleted, a mistyped name doubled all rows."""
     taken = take_over(found(**changes, **RENAMED), 0)
 
-    assert isinstance(taken, StopError)
-    assert taken.kind is StopKind.CONFIG
+    assert isinstance(taken, ConfigError)
     assert "the journal is of topic 'rows', and source.topic is 'rows2'" in taken.message
     assert "source.topic" in taken.next_step
     assert "accept" not in taken.next_step
@@ -85,7 +83,7 @@ def test_another_name_is_a_question_of_configuration(changes: dict[str, Any]) ->
 def test_a_topic_of_the_same_name_or_of_no_recorded_one_was_made_anew(name: str) -> None:
     taken = take_over(found(record=record(source_topic=name), **RENAMED), 0)
 
-    assert isinstance(taken, StopError)
+    assert isinstance(taken, RelayError)
     assert "deleted and created again" in taken.message
 
 
@@ -99,8 +97,7 @@ def test_a_topic_of_the_same_id_is_the_same() -> None:
 def test_a_first_start_that_nobody_chose_is_a_question_of_configuration() -> None:
     taken = take_over(found(committed=None, record=None, start_offset=None), 0)
 
-    assert isinstance(taken, StopError)
-    assert taken.kind is StopKind.CONFIG
+    assert isinstance(taken, ConfigError)
     assert "source.start" in taken.next_step
 
 
@@ -144,8 +141,7 @@ def test_each_disagreement_stops(changes: dict[str, Any], said: tuple[str, ...])
     """Where two recorded truths differ, the relay stops and names both."""
     taken = take_over(found(**changes), 0)
 
-    assert isinstance(taken, StopError)
-    assert taken.kind is StopKind.CONTRACT_BROKEN
+    assert isinstance(taken, ContractBroken)
     for part in ("source partition 0", *said):
         assert part in taken.message
     assert taken.next_step

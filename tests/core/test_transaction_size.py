@@ -14,7 +14,8 @@ from relay.core.offsets import CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.core.state import Fencing, Phase, RelayState, Seal, SealReason, Transaction
 from relay.core.step import MAX_FAILURES, step
-from relay.core.transaction_size import LEAST_BYTES, PART, UNPOLLED_MS, within
+from relay.core.transaction_size import LEAST_BYTES, PART, UNPOLLED_MS, split_within
+from relay.errors import RelayError
 from tests.core.build import (
     arrival,
     buffer,
@@ -72,7 +73,7 @@ class SlowBrokers:
         self.state = replace(with_limits(chosen, **owned), fencing=fencing)
         self.now_ms = self.held = 0
         self.failed: list[int] = []
-        self.error: ef.StopError | None = None
+        self.error: RelayError | None = None
         self._speed, self._begun_ms = bytes_per_second, 0
         self._at = dict.fromkeys(range(partitions), 0)
         self._written: tuple[JournalRecord, ...] = ()
@@ -315,17 +316,17 @@ def test_the_oldest_go_first_and_each_partition_is_recorded() -> None:
         )
     )
     whole = Transaction(seals, frozenset({0, 1, 2}))
-    first, second, alone = within(40, (whole,))
+    first, second, alone = split_within(40, (whole,))
 
     assert (first.seals, set(first.partitions)) == ((seals[1], seals[2]), {0, 1, 2})
     assert (second.seals, set(second.partitions)) == ((seals[0],), {0})
     assert (alone.seals, set(alone.partitions)) == ((seals[3],), {1})
-    assert within(10**6, (whole,)) == (whole,)
+    assert split_within(10**6, (whole,)) == (whole,)
     across = Transaction(seals[:2], frozenset({0})), Transaction(seals[2:], frozenset({1}))
-    opened = [[s.buffer.opened_at_ms for s in one.seals] for one in within(20, across)]
+    opened = [[s.buffer.opened_at_ms for s in one.seals] for one in split_within(20, across)]
     assert opened == [[1], [3], [5], [9]]
     bare = Transaction((), frozenset({2}))
-    assert within(40, (bare,)) == (bare,)
+    assert split_within(40, (bare,)) == (bare,)
 
 
 def test_a_poll_comes_in_between_and_reads_nothing_before_all_that_was_due_is_sealed() -> None:

@@ -23,7 +23,6 @@ from relay.core.step import step
 from relay.errors import RelayError
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import RecordLimits
-from relay.process.loop import ERRORS
 from relay.process.perform import Performer
 from relay.program.waiting import ServerWait
 from tests.core.build import limits, partition, polled, with_limits
@@ -109,7 +108,7 @@ class Rig:
         self.producer._deadline_seconds = deadline_seconds
         self.lines: list[str] = []
         self._listen()
-        self._stack.callback(self.performer.close)
+        self._stack.callback(self.performer.producers.close)
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +119,7 @@ class Rig:
     def start(self, course: Course) -> bool:
         """The first producer; False where that ends the process."""
         try:
-            self.performer.start()
+            self.performer.producers.start()
         except RelayError as error:
             if isinstance(error.__cause__, TransactionFailed):
                 course.failed(ev.Failed(error.__cause__.kind, error.__cause__.why))
@@ -176,7 +175,7 @@ class Rig:
                 return  # this far is far enough: whatever was held is dropped
             case ef.Exit(error):
                 assert error is not None
-                course.did.append(f"exit {ERRORS[error.kind].exit_code}")
+                course.did.append(f"exit {error.exit_code}")
                 course.message = error.message
                 return
             case ef.Abort() | ef.Replace():

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from relay.kafka import transactional_producer
-from relay.kafka.errors import without_frames
+from relay.kafka.errors import drop_frames
 from tests.mock.cluster import Api
 from tests.mock.rig import Course, Rig
 
@@ -54,10 +54,10 @@ def test_a_fatal_error_lets_go_of_its_client(app: str, api: Api, code: int) -> N
 def test_control_with_its_frames_the_exception_keeps_the_client(
     app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So the binding does not free it; should this fail, `without_frames` has become needless."""
+    """So the binding does not free it; should this fail, `drop_frames` has become needless."""
     same: Callable[[BaseException], BaseException] = lambda error: error  # noqa: E731
-    monkeypatch.setattr(transactional_producer, "without_frames", same)
+    monkeypatch.setattr(transactional_producer, "drop_frames", same)
     assert left_by(app, Api.END_TXN, FENCED) == 1
     for one in gc.get_objects():
         if isinstance(one, KafkaException):
-            without_frames(one)
+            drop_frames(one)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from relay.core.events import Failure
 from relay.kafka.errors import TransactionFailed
-from relay.kafka.hang_guard import within
+from relay.kafka.hang_guard import call_within
 from tests.mock.cluster import Api
 from tests.mock.rig import LEADER, Rig
 
@@ -151,9 +151,9 @@ class Stuck:
 def test_what_a_call_raises_or_takes_comes_through() -> None:
     """The wait in another thread changes neither the error nor the time of a call that ends."""
     with pytest.raises(ZeroDivisionError):
-        within(30.0, lambda: 1 // 0)
+        call_within(30.0, lambda: 1 // 0)
     done: list[int] = []
-    within(30.0, lambda: done.append(1))
+    call_within(30.0, lambda: done.append(1))
     assert done == [1]
 
 

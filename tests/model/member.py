@@ -8,7 +8,7 @@ end is asked before the committed offset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +17,7 @@ from relay.core import events as ev
 from relay.core.records import Arrival, JournalEnd
 from relay.core.state import Fencing, RelayState
 from relay.core.step import IN_TRANSACTION, step
+from relay.errors import RelayError
 from tests.model.copying import shallow
 from tests.model.kafka import (
     AbortableError,
@@ -36,9 +37,11 @@ KNOWN_TABLES = ("y", "z")
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterGuards:
-    """Rules of the adapters, each can be taken away by a negative control."""
+class Guards:
+    """Rules of the core and the adapters, each can be taken away by a negative control."""
 
+    epoch_bump_after_unknown: bool = True
+    abort_on_revoke: bool = True
     metadata_at_begin: bool = True
     unclean_abort_is_unknown: bool = True
     id_per_partition: bool = True
@@ -70,6 +73,15 @@ ClickHouse is away, and nobody knows one of the tables until some time has gone 
 ANSWERED = (ef.Abort, ef.Replace, ef.Exit)
 
 
+def _without_doubt(event: ev.Event) -> ev.Event:
+    """The event as a relay would take it that knows no doubtful outcome."""
+    if isinstance(event, ev.Committed):
+        return replace(event, clean=True)
+    if isinstance(event, ev.Failed) and event.kind is ev.Failure.UNKNOWN:
+        return replace(event, kind=ev.Failure.ABORT)
+    return event
+
+
 @dataclass(slots=True)
 class Member:
     """A process and its clients. `seen` is the generation that the application knows of,
@@ -78,7 +90,7 @@ class Member:
     name: str
     state: RelayState
     producer: Producer
-    guards: AdapterGuards = AdapterGuards()
+    guards: Guards = Guards()
     process: int = -1
     todo: tuple[ef.Effect, ...] = ()
     stable_ends: dict[int, int] | None = None
@@ -90,7 +102,7 @@ class Member:
     seen: int = -1
     generation: int = -1
     ended: bool = False
-    error: ef.StopError | None = None
+    error: RelayError | None = None
     _key: int | None = None
 
     def clone(self) -> Member:
@@ -158,6 +170,10 @@ class Member:
 
     def _handle(self, event: ev.Event) -> None:
         before = self.state.phase
+        if not self.guards.abort_on_revoke and isinstance(event, ev.Revoked):
+            return
+        if not self.guards.epoch_bump_after_unknown:
+            event = _without_doubt(event)
         self.state, effects = step(self.state, event)
         unasked = isinstance(event, ev.Revoked | ev.StopRequested)
         superseded = unasked and before in IN_TRANSACTION and self.state.phase is not before

@@ -21,8 +21,7 @@ from tests.model.world import Action, AnomalyError, World, limits, log
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from relay.core.state import Guards
-    from tests.model.member import AdapterGuards
+    from tests.model.member import Guards
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,6 @@ class Walk:
     histories: int
     steps: int = 300
     guards: Guards | None = None
-    adapters: AdapterGuards | None = None
     fencing: Fencing = Fencing.GROUP
     ledger: bool = True
 
@@ -197,7 +195,6 @@ def make_world(rng: random.Random, plan: Walk) -> World:
             max_decoded_bytes=rng.choice((60, 3_000)),
         ),
         guards=plan.guards,
-        adapters=plan.adapters,
         fencing=plan.fencing,
         ledger=plan.ledger,
         marks_at_once=rng.random() < 0.5,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.core.state import Fencing, Guards
-from tests.model.member import AdapterGuards
+from relay.core.state import Fencing
+from tests.model.member import Guards
 from tests.model.quiet import settle
 from tests.model.search import Finding, Walk, search, walk
 from tests.model.world import World, log
@@ -40,14 +40,14 @@ CONTROLS = {
     ),
     # The copy of an aborting EndTxn aborts the blocks of the next transaction.
     "epoch bump after an unclean abort": Control(
-        {"adapters": AdapterGuards(unclean_abort_is_unknown=False)},
+        {"guards": Guards(unclean_abort_is_unknown=False)},
         "is not the journal's head",
         3,
         frozenset({"fault", "deliver", "revoke"}),
     ),
     # Metadata of a generation in which another member owns and has read the partition.
     "group metadata at begin": Control(
-        {"adapters": AdapterGuards(metadata_at_begin=False)},
+        {"guards": Guards(metadata_at_begin=False)},
         "duplicate: 0@0 is in 2 blocks",
         2,
         frozenset({"move", "rejoin"}),
@@ -61,7 +61,7 @@ CONTROLS = {
     ),
     # Source and target are two clusters, so that no generation stops a paused owner's commit.
     "a transactional id per source partition": Control(
-        {"adapters": AdapterGuards(id_per_partition=False)},
+        {"guards": Guards(id_per_partition=False)},
         "n=1 follows 1",
         2,
         frozenset({"move"}),
@@ -69,7 +69,7 @@ CONTROLS = {
     ),
     # A paused owner commits between the new owner's look at the journal and its own commit.
     "fenced before the journal's head is read": Control(
-        {"adapters": AdapterGuards(fence_before_truth=False)},
+        {"guards": Guards(fence_before_truth=False)},
         "n=1 follows 1",
         2,
         frozenset({"move"}),
@@ -77,7 +77,7 @@ CONTROLS = {
     ),
     # A log's end that is told before all messages in front of it were given.
     "the end comes behind the last message": Control(
-        {"adapters": AdapterGuards(end_comes_last=False)},
+        {"guards": Guards(end_comes_last=False)},
         "lost: 0@2 of x is in no block",
         0,
         frozenset(),

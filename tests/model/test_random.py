@@ -13,7 +13,7 @@ from relay.core.step import IN_TRANSACTION, TRANSITIONS, Step, step
 from tests.model import member as member_module
 from tests.model import search as search_module
 from tests.model.judge import partitions
-from tests.model.member import FAULTS, AdapterGuards, Member
+from tests.model.member import FAULTS, Guards, Member
 from tests.model.quiet import settle
 from tests.model.records import JOURNAL
 from tests.model.search import Searched, Walk, walk
@@ -30,9 +30,9 @@ HISTORY_STEPS = 300
 
 def test_without_reading_again_what_was_paused_messages_are_lost() -> None:
     """Negative control: a client that goes on behind what it threw away at a pause."""
-    adapters = AdapterGuards(paused_is_read_again=False)
+    guards = Guards(paused_is_read_again=False)
 
-    finding = walk(Walk(1, 300, HISTORY_STEPS, adapters=adapters)).finding
+    finding = walk(Walk(1, 300, HISTORY_STEPS, guards=guards)).finding
 
     assert finding is not None
     assert "is in no block" in finding.what

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from relay.core.block_bound import DENSE, block_bytes
-from relay.core.buffering import parted
+from relay.core.buffering import split_buffer
 from relay.core.offsets import CommittedOffset
 from relay.core.records import PartitionTruth, SealedBlock, SealResult
 from tests.model.kafka import NotNowError
@@ -85,7 +85,7 @@ def form(
     if fitting < len(offsets):
         end, behind = offsets[fitting - 1] + 1, offsets[fitting]
         of_both = sum(sizes[:fitting]), sum(sizes[fitting:])
-        taken, left = parted(seal.buffer, fitting, end, behind, of_both)
+        taken, left = split_buffer(seal.buffer, fitting, end, behind, of_both)
         seal, offsets = replace(seal, buffer=taken), offsets[:fitting]
     good = [o for o in offsets if not source.entries[o].value.bad]
     bad = [o for o in offsets if source.entries[o].value.bad]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.core import effects as ef
-from relay.core.state import Fencing, Guards, Phase, RelayState, SealingLimits
+from relay.core.state import Fencing, Phase, RelayState, SealingLimits
+from relay.errors import Fenced, Unavailable
 from tests.model import judge
 from tests.model.kafka import Kafka
 from tests.model.kafka import Phase as TransactionPhase
 from tests.model.loader import ClickHouse, Loader
 from tests.model.log import Entry, Status
-from tests.model.member import FAULTS, AdapterGuards, Member
+from tests.model.member import FAULTS, Guards, Member
 from tests.model.producer import Producer
 from tests.model.records import SOURCE, Message
 
@@ -24,7 +24,7 @@ Action = tuple[Any, ...]
 NAMES = ("a", "b")
 PROCESSES_PER_NAME = 2
 FOREVER_MS = 10**9
-HARMLESS_STOPS = {ef.StopKind.FENCED, ef.StopKind.UNAVAILABLE}
+HARMLESS_STOPS = (Fenced, Unavailable)
 """The supervisor starts the process again. Any other stop is an alarm, and false here,
 because the model never breaks the contract."""
 
@@ -56,7 +56,7 @@ class World:
 
     Args:
         source: per source partition its log: a Message, "marker", or an aborted Message.
-        relay_limits, guards, adapters, fencing, ledger: how the processes are built.
+        relay_limits, guards, fencing, ledger: how the processes are built.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class World:
         *,
         relay_limits: SealingLimits | None = None,
         guards: Guards | None = None,
-        adapters: AdapterGuards | None = None,
         fencing: Fencing = Fencing.GROUP,
         ledger: bool = True,
         marks_at_once: bool = True,
@@ -77,12 +76,10 @@ class World:
         self.clickhouse = ClickHouse(ledger_on=ledger)
         self.limits = relay_limits or limits()
         self.guards = guards or Guards()
-        self.adapters = adapters or AdapterGuards()
         self.members: dict[str, Member] = {}
         self.loaders = {f"l{i}": Loader(f"l{i}") for i in range(loaders)}
         self.now_ms = 0
         self.lives = 0
-        self.stops: tuple[ef.StopError, ...] = ()
 
     def clone(self, touched: str | None = None) -> World:
         """A copy that is free to change; only in process `touched` where one is named."""
@@ -180,7 +177,7 @@ class World:
         member.go(self.kafka, self.now_ms, fault)
         if member.ended:
             del self.members[uid]
-            if member.error is not None and member.error.kind not in HARMLESS_STOPS:
+            if member.error is not None and not isinstance(member.error, HARMLESS_STOPS):
                 raise AnomalyError(f"false alarm: {member.error.message}")
 
     def _fault(self, uid: str, fault: str) -> None:
@@ -191,9 +188,9 @@ class World:
 
     def _boot(self, name: str) -> None:
         self.lives += 1
-        state = RelayState(self.limits, self.guards, self.kafka.fencing, now_ms=self.now_ms)
-        producer = Producer(f"app.relay.{name}", self.adapters.unclean_abort_is_unknown)
-        self.members[f"{name}{self.lives}"] = Member(name, state, producer, self.adapters)
+        state = RelayState(self.limits, self.kafka.fencing, now_ms=self.now_ms)
+        producer = Producer(f"app.relay.{name}", self.guards.unclean_abort_is_unknown)
+        self.members[f"{name}{self.lives}"] = Member(name, state, producer, self.guards)
 
     def _revoke(self, uid: str) -> None:
         self.members[uid].revoke()

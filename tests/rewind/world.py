@@ -13,11 +13,10 @@ from loader.journal.rewind_check import overtaken
 from loader.journal.rewinds import followed
 from loader.operate.supersede import Rewound
 from relay.blocks import journal
-from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import take_over
-from relay.errors import Refused
+from relay.errors import Refused, RelayError
 from relay.names import BlockId
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import NextLetter, RewindAuthor
@@ -105,7 +104,7 @@ class World(Writer):
     def stops(self) -> str:
         """Why a relay would stop at a take-over; empty: it would not."""
         taken = take_over(self._truth(), 0)
-        return taken.message if isinstance(taken, ef.StopError) else ""
+        return taken.message if isinstance(taken, RelayError) else ""
 
     def _truth(self) -> PartitionTruth:
         found = super()._truth()

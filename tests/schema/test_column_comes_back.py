@@ -12,6 +12,7 @@ import pytest
 from relay.blocks import chunks
 from relay.blocks.chunks import Encoder
 from relay.errors import Unavailable
+from relay.kafka.record_limits import RecordLimits
 from relay.process.perform import Performer
 from relay.rows.codecs_of_tables import PAUSE_SECONDS, PAUSE_SHARE
 from relay.rows.row_codec import RowCodec
@@ -89,11 +90,10 @@ class At:
 
 
 class _Topics(Topics):
+    limits = RecordLimits()
+
     def of(self, table: str) -> str:
         return f"blocks.{table}"
-
-    def most(self, _: str) -> None:
-        return None
 
 
 def rows(formed: Formed) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from relay.blocks.form_block import BlockFormer, Formed, Messages
 from relay.blocks.message_rows import HEADER_BYTES, decode, header
 from relay.core.state import Buffer, Seal, SealReason
 from relay.kafka.record_limits import CHUNK_ROOM
-from relay.process.perform import seals_together
+from relay.process.perform import group_seals
 from tests.schema.rows import TABLE, binary, codec_of, row, row_batch
 
 CODEC = codec_of({"id": "UInt8", "name": "Nullable(String)", "list": "Array(UInt32)"})
@@ -146,7 +146,7 @@ def test_small_buffers_of_a_table_go_together() -> None:
     other = "shop.other"
     sizes = [(TABLE, 0, 10), (other, 0, 10), (TABLE, 1, 2 << 20), (TABLE, 2, 10), (TABLE, 3, 20)]
     seals = [seal(*one) for one in sizes]
-    names = [[one.block_id for one in some] for some in seals_together(seals)]
+    names = [[one.block_id for one in some] for some in group_seals(seals)]
     assert names == [
         [f"{TABLE}:0"],
         [f"{TABLE}:1"],

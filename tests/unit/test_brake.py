@@ -9,7 +9,7 @@ from relay.blocks.dead_letter import RecordPlace
 from relay.intake.sample import Range, shares
 from relay.process.suitability import first_dead_letters
 from relay.process.suitability.brake import ENOUGH, Brake
-from relay.process.suitability.first_dead_letters import FirstDead
+from relay.process.suitability.first_dead_letters import FirstDeadLetters
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_the_first_of_each_table_and_kind_is_a_warning_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With its place; numbers and values make no kind; nothing before the commit."""
-    first = FirstDead("rows")
+    first = FirstDeadLetters("rows")
     first.begun()
     first.add("d.t", [(RecordPlace(1, 5), unfit(1, 300))])
     assert not told(caplog)
@@ -137,7 +137,7 @@ def test_kinds_are_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(first_dead_letters, "MOST", 3)
-    first = FirstDead("rows")
+    first = FirstDeadLetters("rows")
     for _ in range(3):
         first.begun()
         for at in range(10):

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay import errors
-from relay.core.effects import StopKind
-from relay.process.loop import ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +22,7 @@ BEGINS = (
     "loader.spark.job",
     "loader.spark.several_apps",
 )
-MAKES = {
-    *(name for name, one in vars(errors).items() if isinstance(one, type)),
-    "StopError",
-}
+MAKES = {name for name, one in vars(errors).items() if isinstance(one, type)}
 
 APP, SETTING, SERVER, PARTITION = "the app", "a setting", "a server", "a source partition"
 CAUGHT = "one table; caught, and made a dead letter or a block that stands aside"
@@ -45,13 +40,13 @@ WAYS = {
     "relay.clickhouse.statement_settings.send_always Refused": SERVER,
     "relay.schema.catalogue.translated Refused": SERVER,
     "relay.schema.catalogue.translated ClickHouseAway": SERVER,
-    "relay.core.step._fenced StopError": APP,
-    "relay.core.step._gave_up StopError": SERVER,
-    "relay.core.step._wrong_credentials StopError": APP,
-    "relay.core.step._refused StopError": "the app: what is a table's or a record's was learned",
-    "relay.core.takeover._first_start StopError": SETTING,
-    "relay.core.takeover._rewinding StopError": PARTITION,
-    "relay.core.takeover._stop StopError": PARTITION,
+    "relay.core.step._fenced Fenced": APP,
+    "relay.core.step._gave_up Unavailable": SERVER,
+    "relay.core.step._failed WrongCredentials": APP,
+    "relay.core.step._failed Refused": "the app: what is a table's or a record's was learned",
+    "relay.core.takeover._first_start ConfigError": SETTING,
+    "relay.core.takeover._rewinding Unavailable": PARTITION,
+    "relay.core.takeover._stop ContractBroken": PARTITION,
     "relay.kafka.errors.refusal Refused": "the app's topics; a block topic's is caught",
     "relay.kafka.errors.refusal WrongCredentials": APP,
     "relay.kafka.errors.answered Unavailable": SERVER,
@@ -61,8 +56,6 @@ WAYS = {
     "relay.process.journal_heads._head ContractBroken": PARTITION,
     "relay.blocks.journal_record.no_record ContractBroken": PARTITION,
     "relay.config.kafka_clients.secret ConfigError": SETTING,
-    "relay.process.producers._error Fenced": APP,
-    "relay.process.producers._error Unavailable": SERVER,
     "relay.schema.registry._end ContractBroken": APP,
     "relay.schema.registry._see_no_blocks ContractBroken": APP,
     "relay.kafka.topics._see_numbers ContractBroken": APP,
@@ -95,7 +88,7 @@ WAYS = {
     "relay.kafka.errors.timeout_refused Refused": SETTING,
     "relay.process.truth._check_beginning ContractBroken": PARTITION,
     "relay.process.truth._check_source ConfigError": SETTING,
-    "relay.core.takeover._other_topic StopError": SETTING,
+    "relay.core.takeover._other_topic ConfigError": SETTING,
     "relay.process.truth._committed ContractBroken": PARTITION,
     "relay.process.truth._committed Unavailable": SERVER,
     "relay.process.truth._from Unavailable": SERVER,
@@ -186,7 +179,6 @@ def test_none_is_one_tables_or_one_messages_affair() -> None:
     assert [way for way, whose in WAYS.items() if whose == ONE_TABLE] == []
 
 
-def test_every_status_has_an_error_and_every_stop_a_status() -> None:
+def test_every_status_has_an_error() -> None:
     statuses = {one.exit_code for one in errors.RelayError.__subclasses__()}
     assert statuses == {1, 2, 3, 4, 5, 6, 7}
-    assert ERRORS.keys() == set(StopKind)

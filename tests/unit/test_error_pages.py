@@ -23,15 +23,17 @@ from relay import errors
 from relay.cli.docs import docs
 from relay.config.settings import ClickHouse
 from relay.core import step, takeover
-from relay.core.state import Fencing
+from relay.core.effects import Exit
+from relay.core.events import Failed, Failure
+from relay.core.state import Fencing, Phase
 from relay.errors import ErrorPage, RelayError
 from relay.intake.membership import MemberFenced
 from relay.kafka.errors import answered
 from relay.operate.rewind.servers import _error as of_supersede
-from relay.process.loop import error_of
 from relay.process.suitability.brake import Brake
 from relay.schema.catalogue import translated
 from relay.schema.dead_reason import DeadKind, DeadReason
+from tests.core.build import in_phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +75,13 @@ def not_kept() -> RelayError:
     return refused.value
 
 
+def wrong_credentials_under_way() -> RelayError:
+    _, (exit_,) = step.step(in_phase(Phase.PRODUCING), Failed(Failure.CREDENTIALS, "x"))
+    assert isinstance(exit_, Exit)
+    assert exit_.error is not None
+    return exit_.error
+
+
 def left_parked() -> RelayError:
     parked = importlib.import_module("loader.cli.parked")  # the package has a command of this name
     with pytest.MonkeyPatch.context() as patch:
@@ -97,11 +106,11 @@ NAMED: dict[str, tuple[Callable[[], RelayError], ErrorPage]] = {
         ErrorPage.LEDGER,
     ),
     "offsets moved, or a gap": (
-        lambda: error_of(takeover._stop(SimpleNamespace(partition=0), "x")),  # type: ignore[arg-type]
+        lambda: takeover._stop(SimpleNamespace(partition=0), "x"),  # type: ignore[arg-type]
         ErrorPage.ACCEPT,
     ),
     "the brake": (braked, ErrorPage.WRONG_TOPIC),
-    "a fenced relay": (lambda: error_of(step._fenced(Fencing.GROUP, "x")), ErrorPage.START),
+    "a fenced relay": (lambda: step._fenced(Fencing.GROUP, "x"), ErrorPage.START),
     "a fenced member": (lambda: MemberFenced("x", ()), ErrorPage.START),
     "the checkpoint's lock": (lambda: checkpoint_lock.used("there"), ErrorPage.START),
     "two that write one checkpoint, as Spark says": (
@@ -115,7 +124,7 @@ NAMED: dict[str, tuple[Callable[[], RelayError], ErrorPage]] = {
         ErrorPage.CREDENTIALS,
     ),
     "Kafka's credentials, under way": (
-        lambda: error_of(step._wrong_credentials("x")),
+        wrong_credentials_under_way,
         ErrorPage.CREDENTIALS,
     ),
     "ClickHouse's credentials, of the loader": (

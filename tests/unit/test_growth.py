@@ -50,7 +50,7 @@ class Unasked(Coverage):
         super().__init__(reach.nobody(), lambda: self.now)
         self.now, self.asked = 0.0, 0
 
-    def _asked(self) -> frozenset[int] | None:
+    def _ask_group(self) -> frozenset[int] | None:
         self.asked += 1
         return frozenset({3})
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from relay.config import settings_file
-from relay.process.coverage import Joining
+from relay.process.coverage import JoinWarning
 from tests.config.test_load import GOOD
 
 
@@ -17,14 +17,14 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def joining(tmp_path_factory: pytest.TempPathFactory, now: list[float]) -> Joining:
+def joining(tmp_path_factory: pytest.TempPathFactory, now: list[float]) -> JoinWarning:
     path = tmp_path_factory.mktemp("c") / "relay.toml"
     path.write_text(GOOD, encoding="utf-8")
-    return Joining(settings_file.load(path), lambda: now[0], 5.0)
+    return JoinWarning(settings_file.load(path), lambda: now[0])
 
 
 def test_it_is_said_once(
-    joining: Joining, now: list[float], caplog: pytest.LogCaptureFixture
+    joining: JoinWarning, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     joining.look()
     now[0] += 60
@@ -40,7 +40,7 @@ def test_it_is_said_once(
 
 
 def test_nothing_is_said_where_the_group_answered_in_time(
-    joining: Joining, now: list[float], caplog: pytest.LogCaptureFixture
+    joining: JoinWarning, now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also with no partition at all, as where there are more members than partitions."""
     joining.joined()

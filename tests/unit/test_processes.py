@@ -14,7 +14,7 @@ from relay.cli.run import commands
 from relay.config import settings_file
 from relay.errors import ConfigError
 from relay.process import several
-from relay.process.several import served, supervise
+from relay.process.several import listen_arguments, supervise
 from tests.broker.pipeline import wait_until
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -33,12 +33,12 @@ def test_each_process_has_the_port_behind_the_one_before(
     listen: str | None, addresses: list[list[str]]
 ) -> None:
     """But for port 0, which is a free one for each."""
-    assert [served(listen, index) for index in range(2)] == addresses
+    assert [listen_arguments(listen, index) for index in range(2)] == addresses
 
 
 def test_a_wrong_address_is_told() -> None:
     with pytest.raises(ConfigError, match="not an address"):
-        served("9464", 1)
+        listen_arguments("9464", 1)
 
 
 FAKE = """

@@ -21,7 +21,7 @@ from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import ROOM
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.operate.metrics.observer import NOTHING
-from relay.process.producers import OfMember, OfPartitions
+from relay.process.producers import MemberProducer, PartitionProducers
 from tests import reach
 from tests.unit.test_block_topics import Topics
 
@@ -142,7 +142,7 @@ class Relay:
         self.topics = BlockTopics("shop", faked)
         self.topics.ensure([TABLE])
         self._crosses = settings.crosses
-        kind = OfPartitions if crosses else OfMember
+        kind = PartitionProducers if crosses else MemberProducer
         self._producers = kind(settings, NOTHING, self.topics)
         self._replace()
 
@@ -183,7 +183,7 @@ class Relay:
 
     def chunks(self, total: int, wanted: int) -> list[int]:
         """Return the sizes of so many bytes' chunks: halved while the topic takes no such one."""
-        most = self.topics.most(BLOCKS)
+        most = self.topics.limits.most(BLOCKS)
         while most is not None and wanted > most - ROOM:
             wanted //= 2
         return [min(wanted, total - at) for at in range(0, total, wanted)]
@@ -219,7 +219,7 @@ def test_a_record_that_is_too_large_is_found_among_others(
     relay = Relay(brokers, crosses=crosses)
 
     def sizes() -> list[int]:
-        most = relay.topics.most(BLOCKS)
+        most = relay.topics.limits.most(BLOCKS)
         return [10_000] * 5 + ([] if most and most < 300_000 else [300_000]) + [10_000] * 5
 
     assert relay.tries(BLOCKS, sizes) <= 6
@@ -259,7 +259,7 @@ def test_a_record_as_large_as_a_batch_says_nothing_of_batches(brokers: Brokers) 
     small = [300] * 1_000
 
     def letters() -> list[int]:
-        most = relay.topics.most(DEAD)
+        most = relay.topics.limits.most(DEAD)
         return [*small, 300 if most else 3_000_000, *small]
 
     assert relay.tries(DEAD, letters) == 2
@@ -293,4 +293,4 @@ def test_a_limit_that_was_raised_just_now_costs_no_table_its_topic(
 
     brokers.most_bytes = raised  # type: ignore[method-assign]
     assert relay.tries(BLOCKS, lambda: [size] * 2) == 2
-    assert relay.topics.most(BLOCKS) is None
+    assert relay.topics.limits.most(BLOCKS) is None

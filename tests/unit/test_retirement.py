@@ -1,11 +1,11 @@
-"""relay.process.retire_plan: which transactional ids may be ended."""
+"""relay.process.retire: which transactional ids may be ended."""
 
 from __future__ import annotations
 
 import pytest
 
 from relay.process import retire
-from relay.process.retire_plan import Retirement, plan, unknown
+from relay.process.retire import Retirement, plan, unknown
 from tests.config.test_kafka_clients import settings
 
 

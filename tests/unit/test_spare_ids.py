@@ -14,7 +14,7 @@ from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import RecordLimits
 from relay.operate.metrics.observer import NOTHING
 from relay.process import producers
-from relay.process.producers import SPARE_IDS, OfMember
+from relay.process.producers import SPARE_IDS, MemberProducer
 from tests.mock.rig import MEMBER, relay_settings
 
 if TYPE_CHECKING:
@@ -65,18 +65,18 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 
 @pytest.fixture
-def member(coordinator: Coordinator) -> OfMember:  # noqa: ARG001 - its producers are the coordinator's
+def member(coordinator: Coordinator) -> MemberProducer:  # noqa: ARG001 - its producers are the coordinator's
     topics: Any = SimpleNamespace(least_in_sync=dict, limits=RecordLimits())
-    return OfMember(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING, topics)
+    return MemberProducer(relay_settings("app", "127.0.0.1:9", 30.0, {}), NOTHING, topics)
 
 
-def test_a_relay_begins_under_its_own_id(coordinator: Coordinator, member: OfMember) -> None:
+def test_a_relay_begins_under_its_own_id(coordinator: Coordinator, member: MemberProducer) -> None:
     member.start()
     member.start()
     assert coordinator.asked == IDS[:1] * 2
 
 
-def test_it_goes_on_under_a_spare_one(coordinator: Coordinator, member: OfMember) -> None:
+def test_it_goes_on_under_a_spare_one(coordinator: Coordinator, member: MemberProducer) -> None:
     """Red before: it waited, and with it all tables, for a broker that one table needs."""
     coordinator.answers = dict.fromkeys(IDS[:2], UNENDED)
     member.start()
@@ -88,7 +88,7 @@ def test_it_goes_on_under_a_spare_one(coordinator: Coordinator, member: OfMember
     assert coordinator.asked[3:] == [IDS[2]], "and stays with it: the first may not be free yet"
 
 
-def test_where_none_is_free_it_waits(coordinator: Coordinator, member: OfMember) -> None:
+def test_where_none_is_free_it_waits(coordinator: Coordinator, member: MemberProducer) -> None:
     """Then begins with the next, in turn: ids do not grow in number."""
     coordinator.answers = dict.fromkeys(IDS, UNENDED)
     with pytest.raises(Unavailable, match="no end"):
@@ -99,7 +99,7 @@ def test_where_none_is_free_it_waits(coordinator: Coordinator, member: OfMember)
     assert set(coordinator.asked) == set(IDS)
 
 
-def test_another_answer_is_no_reason(coordinator: Coordinator, member: OfMember) -> None:
+def test_another_answer_is_no_reason(coordinator: Coordinator, member: MemberProducer) -> None:
     code = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     coordinator.answers = {IDS[0]: TransactionFailed(Failure.REFUSED, "no right", code)}
     with pytest.raises(Refused):

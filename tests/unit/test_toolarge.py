@@ -72,7 +72,7 @@ def test_only_a_record_that_was_sent_alone_teaches_its_size() -> None:
     for alone, most in ((False, None), (True, 60_000 - 1)):
         lost = Lost("shop.blocks.d.t", 60_000, too_large, alone)
         assert topics.learn(TransactionFailed(Failure.REFUSED, "", lost=(lost,)), ["d.t"])
-        assert topics.most("shop.blocks.d.t") == most
+        assert topics.limits.most("shop.blocks.d.t") == most
         assert not topics.refusal("d.t")
 
 

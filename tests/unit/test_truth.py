@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 
 from relay.errors import ContractBroken, Refused, RelayError, Unavailable
 from relay.kafka.topics import TopicFacts
-from relay.process.truth import TruthReader, decoded
+from relay.process.truth import TruthReader, decode_record
 from tests import reach
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_a_message_that_is_no_journal_record_is_named_with_its_place() -> None:
         timestamp=lambda: (1, 0),
     )
     with pytest.raises(ContractBroken, match=r"^a.journal\[3\] has a message at offset 9 that"):
-        decoded(cast("Message", message))
+        decode_record(cast("Message", message))
 
 
 class Described:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from relay.core import events as ev
-from relay.core.sealing import BEHIND_FACTOR, behind
+from relay.core.sealing import BEHIND_FACTOR, is_behind
 from relay.core.state import Phase
 from relay.core.step import IN_TRANSACTION
 from relay.program.health import PartitionHealth, RelayHealth
@@ -93,7 +93,7 @@ class Vitals:
 
     def _stands(self, after: RelayState, now: float) -> None:
         """Note since when it stands as it does."""
-        if behind(after):
+        if is_behind(after):
             self._behind_at = now
         self._pending_since = (self._pending_since or now) if after.pending else None
         if after.phase not in IN_TRANSACTION or after.phase is Phase.BEGINNING:

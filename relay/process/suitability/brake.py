@@ -46,13 +46,7 @@ class Brake:
         self._now = 0
 
     def add(self, good: int, table: str, dead: Iterable[tuple[DeadReason, int]]) -> None:
-        """Count some messages of the transaction.
-
-        Args:
-            good: how many could become rows.
-            table: of all of them.
-            dead: why the others could not: for each reason, how many.
-        """
+        """Count some of a table's messages: those that could become rows, the others by reason."""
         if good:
             self.release()
         if not self._on:
@@ -80,14 +74,10 @@ class Brake:
         self._examples.clear()
 
     def error(self, topic: str) -> ConfigError:
-        """Return the error that stops the relay.
-
-        Args:
-            topic: of the source.
-        """
+        """Return the error that stops the relay."""
         seen = self._committed + self._now
-        most = self._kinds.most_common(_KINDS)
-        kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in most]
+        commonest = self._kinds.most_common(_KINDS)
+        kinds = [f"{self._examples[kind]} ({count:,})" for kind, count in commonest]
         more = len(self._kinds) - _KINDS
         rest = f"; and {several(more, 'more kind')}" if more > 0 else ""
         return ConfigError(

@@ -26,12 +26,8 @@ SHOWN = 1_000
 """Characters of a reason in the log."""
 
 
-class FirstDead:
-    """Log the first dead letters of one relay process.
-
-    Args:
-        topic: of the source messages.
-    """
+class FirstDeadLetters:
+    """Log the first dead letters of one relay process, which reads `topic`."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -63,11 +59,13 @@ class FirstDead:
                 )
                 break
             self._known.add(key)
-            told = {
+            extra = {
                 "table": key[0] or "(none)",
                 "kind": reason.kind.value,
                 "reason": reason.text[:SHOWN],
+                "topic": self._topic,
+                "partition": place.partition,
+                "offset": place.offset,
             }
-            at = {"topic": self._topic, "partition": place.partition, "offset": place.offset}
-            log.warning("the relay wrote the first dead letter of this kind", extra={**told, **at})
+            log.warning("the relay wrote the first dead letter of this kind", extra=extra)
         self._new.clear()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.blocks import journal_record
 from relay.config import kafka_clients
-from relay.kafka.errors import answered
+from relay.kafka.errors import answering
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader, records
 
@@ -34,7 +34,8 @@ def ever_good(settings: Settings) -> bool:
         Refused: they said no.
     """
     journal = names.journal_topic(settings.app)
-    try:
+    grant = f"grant Read on topic {journal} and the block topics to the user of kafka.client"
+    with answering("find out whether a message of this app ever became a row", grant):
         admin = AdminClient(kafka_clients.admin(settings.kafka))
         topics = admin.list_topics(timeout=SECONDS).topics
         for name, topic in topics.items():
@@ -45,18 +46,12 @@ def ever_good(settings: Settings) -> bool:
         partitions = topics[journal].partitions if journal in topics else ()
         bounds = TopicEnds(admin, journal, SECONDS).bounds(partitions) if partitions else {}
         return any(low > 0 for low, _ in bounds.values()) or _names_a_block(settings, bounds)
-    except KafkaException as error:
-        grant = f"grant Read on topic {journal} and the block topics to the user of kafka.client"
-        raise answered(
-            "find out whether a message of this app ever became a row", error.args[0], grant
-        ) from error
 
 
 def _names_a_block(settings: Settings, bounds: dict[int, tuple[int, int]]) -> bool:
     """Return whether a journal record names one, though no block topic is there any more."""
-    config = {**kafka_clients.reader(settings.kafka), "isolation.level": "read_committed"}
     journal = names.journal_topic(settings.app)
-    with contextlib.closing(PartitionReader(config)) as reader:
+    with contextlib.closing(PartitionReader(kafka_clients.reader(settings.kafka))) as reader:
         for index, (_, end) in bounds.items():
             place = TopicPartition(journal, index, 0)
             for message in records(reader, place, end, SECONDS):

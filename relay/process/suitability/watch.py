@@ -16,7 +16,7 @@ from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.process.suitability.brake import ENOUGH, Brake
-from relay.process.suitability.first_dead_letters import FirstDead
+from relay.process.suitability.first_dead_letters import FirstDeadLetters
 from relay.process.suitability.past_rows import ever_good
 from relay.rows.decode import decode
 from relay.rows.row_bound import RowBound
@@ -39,25 +39,21 @@ def with_likeness(table: str, formed: Formed, held: Held) -> Formed:
     unnamed = table == NO_TABLE
     dead = [
         DeadMessage(
-            at, explained(reason, held.value(at), held.origin(at).headers if unnamed else None)
+            offset,
+            explained(reason, held.value(offset), held.origin(offset).headers if unnamed else None),
         )
-        for at, reason in formed.dead
+        for offset, reason in formed.dead
     ]
     return replace(formed, dead=dead, facts=replace(formed.facts, dead_groups=grouped(dead)))
 
 
 class Suitability:
-    """Of the source, as one relay process sees it.
-
-    Args:
-        tables: know how rows read.
-        wait: where a server is away.
-    """
+    """Whether the source suits the app, as one relay process sees it."""
 
     def __init__(self, settings: Settings, tables: TableCodecs, wait: ServerWait) -> None:
         self._settings, self._tables, self._wait = settings, tables, wait
         self._brake = Brake(on=settings.source.all_dead == "stop")
-        self._first = FirstDead(settings.source.topic)
+        self._first = FirstDeadLetters(settings.source.topic)
 
     def begun(self) -> None:
         """Begin a transaction."""
@@ -66,9 +62,9 @@ class Suitability:
 
     def formed(self, seal: Seal, facts: BlockFacts) -> None:
         """Note what a sealed buffer became."""
-        told = ((RecordPlace(seal.partition, one.offset), one.reason) for one in facts.dead_groups)
-        self._first.add(seal.table, told)
-        counts = ((one.reason, count) for one, count in facts.dead_groups.items())
+        letters = ((RecordPlace(seal.partition, of.offset), of.reason) for of in facts.dead_groups)
+        self._first.add(seal.table, letters)
+        counts = ((group.reason, count) for group, count in facts.dead_groups.items())
         self._brake.add(facts.messages, seal.table, counts)
 
     def committed(self) -> None:
@@ -81,7 +77,7 @@ class Suitability:
 
         Args:
             held: messages that wait in buffers for their own transaction.
-            before: is called just before it is raised.
+            before: is called just before the error is raised.
 
         Raises:
             ConfigError: the source is not one of this relay.
@@ -100,21 +96,21 @@ class Suitability:
         raise self._brake.error(self._settings.source.topic)
 
     def _is_any_held_good(self, held: Collection[Held]) -> bool:
-        """Whether a message is that was read, and waits because its table is quiet."""
-        self._tables.resolve_visible({one.table for one in held})
+        """Return whether a message is good that was read, and waits as its table is quiet."""
+        self._tables.resolve_visible({buffer.table for buffer in held})
         source = self._settings.source
-        for one in held:
-            codec = self._tables.codec(one.table)
+        for buffer in held:
+            codec = self._tables.codec(buffer.table)
             if isinstance(codec, DeadReason):
                 continue
             bound = RowBound(codec.row_bytes, self._settings.block.max_decoded_bytes)
             decoding = codec, source.framing, source.unknown_fields, bound
-            if decode(one.column(), *decoding).messages:
+            if decode(buffer.column(), *decoding).messages:
                 return True
         return False
 
     def _is_any_good(self) -> bool:
-        """Whether a message is that lies elsewhere: one partition may hold a neighbour's alone."""
+        """Return whether a message elsewhere is good: a partition may hold only a neighbour's."""
         by_table = sample.by_table(sample.sample(self._settings, ENOUGH))
         self._tables.resolve_visible(by_table.keys())
         return any(
