@@ -52,23 +52,21 @@ class BatchOrigin(NamedTuple):
     first_row: int  # number of the batch's first row in the file, from 1
     line_of_row: Callable[[int], int] | None = None  # where lines are not simply rows
 
-    def place(self, at: int) -> str:
-        """Return file and row of row `at` (from 0) of the batch; and the line, if not row + 1."""
-        row = self.first_row + at
+    def column(self, index: int, name: str) -> str:
+        """Return where a value is, in row `index` from 0; the line, too, if it is not row + 1."""
+        row = self.first_row + index
         line = row + 1 if self.line_of_row is None else self.line_of_row(row)
-        return f"{self.file}, row {row}" + (f" (line {line})" if line != row + 1 else "")
+        line_text = f" (line {line})" if line != row + 1 else ""
+        return f"{self.file}, row {row}{line_text}, column {name!r}"
 
 
 class BadValue(ConfigError):
-    """A value does not fit its column.
-
-    Attributes:
-        value: which; None where it is not known.
-        type: of the column, as ClickHouse writes it.
-    """
+    """A value does not fit its column."""
 
     value: object = None
+    """None where it is not known."""
     type: str = ""
+    """The column's, as ClickHouse writes it."""
 
 
 def is_required(column: Column) -> bool:
@@ -94,12 +92,11 @@ def check_names(
     """
     columns = live_columns(schema)
     known = {column.name for column in columns}
-    doubled = repeated(names)
     unknown = [name for name in names if name not in known]
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
     foreign = known.isdisjoint(names)
     problems = []
-    if doubled:
+    if doubled := repeated(names):
         problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
     if unknown and (foreign or not ignore_unknown):
         problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
@@ -133,17 +130,16 @@ def _next_of_foreign(names: Collection[str]) -> str:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return those that stand there more than once."""
+    """Return the names that occur more than once."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
-    """Yield names that stand twice among the fields, or in a struct, with a dot."""
-    listed = list(fields)
-    yield from repeated(field.name for field in listed)
-    for field in listed:
-        inner = [field.type.field(at) for at in range(field.type.num_fields)]
-        yield from (f"{field.name}.{name}" for name in twice(inner))
+def _repeated_fields(fields: list[pa.Field[Any]]) -> Iterator[str]:
+    """Yield names that occur twice among the fields, or in a struct, with a dot."""
+    yield from repeated(field.name for field in fields)
+    for field in fields:
+        inner = [field.type.field(index) for index in range(field.type.num_fields)]
+        yield from (f"{field.name}.{name}" for name in _repeated_fields(inner))
 
 
 def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> pa.RecordBatch:
@@ -156,20 +152,21 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
         BadValue: naming file, row, column, value and the type it does not fit.
         ConfigError: a column, or a field of one, occurs twice.
     """
-    if doubled := sorted(twice(batch.schema)):
+    if doubled := sorted(_repeated_fields(list(batch.schema))):
         raise ConfigError(
             f"{origin.file}: column {', '.join(map(repr, doubled))} occurs twice",
             "rename or drop one of them: nothing says which is meant",
         )
     arrays = []
     for name, type_ in zip(codec.column_names, codec.types, strict=True):
-        if (place := batch.schema.get_field_index(name)) < 0:
+        if (index := batch.schema.get_field_index(name)) < 0:
             arrays.append(left_out(batch.num_rows, type_.wire))
         else:
-            arrays.append(_converted(batch.column(place), name, type_, origin))
+            arrays.append(_converted(batch.column(index), name, type_, origin))
     _, misfits = narrow(arrays, codec)
     if misfits:
-        raise _refused(min(misfits, key=_first), codec, batch, origin)
+        first = min(misfits, key=lambda misfit: (int(misfit.rows[0]), misfit.column))
+        raise _refused(first, codec, batch, origin)
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
@@ -181,11 +178,7 @@ def _converted(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) 
         row = _first_failing(lambda part: convert(part, type_), array)
         value = value_at(array, row) if len(array) else None
         reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
-        raise _bad_value(row, name, origin, reason, value, type_) from error
-
-
-def _first(misfit: UnfitValues) -> tuple[int, int]:
-    return int(misfit.rows[0]), misfit.column
+        raise bad_value(origin.column(row, name), reason, value, type_) from error
 
 
 def _refused(
@@ -193,22 +186,22 @@ def _refused(
 ) -> BadValue:
     """What the relay would refuse, with the value as it was given."""
     row, type_ = int(misfit.rows[0]), codec.types[misfit.column]
-    place = batch.schema.get_field_index(misfit.field)
-    value = value_at(batch.column(place), row) if place >= 0 else None
+    index = batch.schema.get_field_index(misfit.field)
+    value = value_at(batch.column(index), row) if index >= 0 else None
     plain = misfit.kind == DeadKind.DOES_NOT_FIT and isinstance(type_.kind, Scalar | Nullable)
     reason = type_.complaint(value) if plain else misfit.why(row)
-    return _bad_value(row, misfit.field, origin, reason, value, type_)
+    return bad_value(origin.column(row, misfit.field), reason, value, type_)
 
 
 def value_at(array: Array, row: int) -> object:
     """Return a value for an error, also one with a text that is not UTF-8."""
-    one: Any = array.slice(row, 1)
+    single: Any = array.slice(row, 1)
     try:
-        found: object = one[0].as_py()
+        value: object = single[0].as_py()
     except UnicodeDecodeError:
-        nested = one.type.num_fields or pa.types.is_dictionary(one.type)
-        found = str(one) if nested else one.cast(pa.large_binary())[0].as_py()
-    return found
+        nested = single.type.num_fields or pa.types.is_dictionary(single.type)
+        value = str(single) if nested else single.cast(pa.large_binary())[0].as_py()
+    return value
 
 
 def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
@@ -220,13 +213,10 @@ def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
-def _bad_value(
-    row: int, name: str, origin: BatchOrigin, reason: str, value: object, type_: ColumnType
-) -> BadValue:
-    error = BadValue(
-        f"{origin.place(row)}, column {name!r}: {reason}",
-        "correct the value, or change the column's type in ClickHouse",
-    )
+def bad_value(where: str, reason: str, value: object, type_: ColumnType) -> BadValue:
+    """Return the error for a value that does not fit its column; `where` names row and column."""
+    next_step = "correct the value, or change the column's type in ClickHouse"
+    error = BadValue(f"{where}: {reason}", next_step)
     error.value, error.type = value, type_.clickhouse
     return error
 

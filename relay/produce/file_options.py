@@ -131,11 +131,11 @@ def with_dates(
     if not options.date_format:
         return batch
     types = dict(zip(codec.column_names, codec.types, strict=True))
-    for place, field in enumerate(batch.schema):
+    for index, field in enumerate(batch.schema):
         type_ = types.get(field.name)
         if type_ is None or not is_date(type_):
             continue
-        array = as_strings(batch.column(place))
+        array = as_strings(batch.column(index))
         whole = pa.types.is_integer(array.type)
         if whole:
             array = array.cast(pa.string())
@@ -145,9 +145,9 @@ def with_dates(
         if times.null_count > array.null_count:
             failed: Any = pc.and_(pc.is_null(times), pc.is_valid(array))
             row = pc.index(failed, value=True).as_py()
-            where = f"{origin.place(row)}, column {field.name!r}"
+            where = origin.column(row, field.name)
             raise _misfit(where, value_at(array, row), options.date_format)
-        batch = batch.set_column(place, field.name, times)
+        batch = batch.set_column(index, field.name, times)
     return batch
 
 

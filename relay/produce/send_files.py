@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from relay.errors import ConfigError, RelayError
 from relay.produce.codecs import codec_unproposed
@@ -21,6 +20,8 @@ from relay.produce.row_producer import RowProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from relay.config.settings import Settings
     from relay.produce.file_rows import RowFile
@@ -88,9 +89,8 @@ def produce(
             error, as of an interruption, a note does.
     """
     if dry_run:  # no producer: what it asks for a codec fixes the table's field numbers
-        return SentFiles(
-            _check(sources, RowEncoder(codec_unproposed(settings, table)), progress), 0
-        )
+        encoder = RowEncoder(codec_unproposed(settings, table))
+        return SentFiles(_check(sources, encoder, progress), 0)
     producer = RowProducer.from_settings(settings)
     checked: int | None = None
     rows = messages = 0
@@ -106,36 +106,34 @@ def produce(
                     progress("send", before + piece.done)
             producer.flush()
     except BaseException as error:
-        if checked is not None:  # said behind the end, which flushes what was handed over
-            _tell(error, f"{producer.delivered().get(table, 0)} of {checked} rows of {table}")
+        if checked is not None:  # only now: the producer's end flushes what was handed over
+            delivered = producer.delivered().get(table, 0)
+            text = f"{delivered} of {checked} rows of {table} were delivered"
+            if isinstance(error, RelayError):
+                error.message += f" ({text})"
+            else:
+                error.add_note(text)
         raise
     return SentFiles(rows, messages)
-
-
-def _tell(error: BaseException, part: str) -> None:
-    if isinstance(error, RelayError):
-        error.message += f" ({part} were delivered)"
-    else:
-        error.add_note(f"{part} were delivered")
 
 
 def _check(
     sources: Sequence[RowFile], encoder: RowEncoder, progress: Callable[[str, int], None]
 ) -> int:
-    """Read all files to their end; how many rows they have."""
-    checked = 0
+    """Read all files to their end; return how many rows they have."""
+    rows = 0
     for source, before in _with_bytes_before(sources):
         for piece in source.rows(encoder):
-            checked += len(piece.rows)
+            rows += len(piece.rows)
             progress("check", before + piece.done)
-    return checked
+    return rows
 
 
 def total_bytes(sources: Sequence[RowFile]) -> int:
-    """Return size of the files together."""
+    """Return the size of the files together."""
     return sum(source.path.stat().st_size for source in sources)
 
 
 def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     sizes = [source.path.stat().st_size for source in sources]
-    return list(zip(sources, np.cumsum([0, *sizes]).tolist(), strict=False))
+    return list(zip(sources, accumulate(sizes, initial=0), strict=False))
