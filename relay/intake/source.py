@@ -18,10 +18,9 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
-from relay.intake.broker_limits import session_refused
 from relay.intake.bulk import WhenFull
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
-from relay.intake.membership import MemberFenced, concerns_member
+from relay.intake.membership import MemberFenced, concerns_member, session_refused
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, OF_GROUP, RECEIVE, RECEIVE_BYTES, Troubles
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final, lost_end, refusal
@@ -138,12 +137,10 @@ class SourceMember:
         return self._owned
 
     def poll(self, take: Callable[[Batch], None], most_bytes: int | None = None) -> None:
-        """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
-
-        What a batch points to is gone with the next poll.
+        """Give up to POLL_MESSAGES, in batches without errors, to `take`; serve rebalances.
 
         Args:
-            take: gets each batch.
+            take: gets each batch, whose memory is gone with the next poll.
             most_bytes: by the mean size seen so far, where that is less than usual.
 
         Raises:
@@ -159,13 +156,13 @@ class SourceMember:
         wait = POLL_SECONDS
         while left > 0:
             wanted = min(left, batch)
-            got = self._one_by_one(wanted, wait if bulk is None else 0, take)
+            got = self._take_queued(wanted, wait if bulk is None else 0, take)
             if self.rebalanced:
                 self.read_to = {}
                 self._ids |= {self.consumer.memberid() or ""} - {""}
                 return
             if bulk is not None and not got:
-                got = self._in_bulk(bulk, wanted, wait, take)
+                got = self._take_bulk(bulk, wanted, wait, take)
             left -= got
             # An end takes the place of a message, too.
             self.filled = (most - left - len(self.read_to)) / full
@@ -173,8 +170,8 @@ class SourceMember:
                 return
             wait = 0  # what is there already, without waiting for more
 
-    def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
-        """What the client's own queue has: events, errors, and messages if not taken in bulk."""
+    def _take_queued(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        """Take what the client's own queue has: events, errors, and messages if not in bulk."""
         messages = self.consumer.consume(wanted, wait)
         if self._raised is not None:
             raise self._raised
@@ -182,8 +179,8 @@ class SourceMember:
             raise self._as_error(self._fatal)
         if self.rebalanced:
             # A fatal error is told once, and may come with the revocation that it caused.
-            for ended in filter(ends_reading, filter(None, map(Message.error, messages))):
-                raise self._as_error(ended)
+            for error in filter(ends_reading, filter(None, map(Message.error, messages))):
+                raise self._as_error(error)
             return 0
         good = messages
         if any(map(Message.error, messages)):  # in C: this runs for every message
@@ -196,12 +193,14 @@ class SourceMember:
             take(of_messages(good, self._tables))
         return len(messages)
 
-    def _in_bulk(self, queue: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
-        found, failed, count = queue.poll(wanted, wait)
-        for one in failed:
-            self._look_at(one)
-        if len(found.offsets):
-            take(found)
+    def _take_bulk(
+        self, bulk: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]
+    ) -> int:
+        batch, failed, count = bulk.poll(wanted, wait)
+        for error in failed:
+            self._look_at(error)
+        if len(batch.offsets):
+            take(batch)
         return count
 
     @property
@@ -221,11 +220,11 @@ class SourceMember:
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
         """Return the leader epochs to commit with these floors."""
-        places = [TopicPartition(self._topic, partition) for partition in floors]
+        partitions = [TopicPartition(self._topic, partition) for partition in floors]
         # A position before the floor is of records whose epoch may not reach it.
         polled = {
             at.partition: at.leader_epoch if at.offset >= floors[at.partition] else None
-            for at in self.consumer.position(places)
+            for at in self.consumer.position(partitions)
         }
         return self.epochs.to_commit(floors, polled)
 
@@ -244,7 +243,7 @@ class SourceMember:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        """The whole of what the group gave.
+        """Take all partitions that the group gave.
 
         The client may rejoin while an assignment is taken over, as when the topic grows. Then the
         next one follows without a revocation, and nobody says who had the partitions meanwhile.
@@ -261,8 +260,7 @@ class SourceMember:
         self._bulk.own(starts)
         self.fetching.assigned(starts)
         with self._explained_by_poll():
-            begun = [self.fetching.place(index, offset) for index, offset in starts.items()]
-            consumer.assign(begun)
+            consumer.assign([self.fetching.place(index, at) for index, at in starts.items()])
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True
@@ -277,7 +275,9 @@ class SourceMember:
         if (error := message.error()) is None:
             return
         if message.topic() is None:  # then partition and offset are none, but read as zero
-            self._look_at_group(error)
+            if ends_reading(error):
+                raise self._as_error(error)
+            self._report("the consumer group gives the relay no partitions", OF_GROUP, 0, error)
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self.read_to[message.partition() or 0] = message.offset() or 0
@@ -300,19 +300,14 @@ class SourceMember:
             )
         if ends_reading(error):
             raise self._as_error(error)
-        partition, offset = message.partition() or 0, message.offset() or 0
-        told = self._troubles.tell(partition, offset, error, time.monotonic())
-        if told is not None:
-            log.warning("the relay cannot continue reading a source partition", extra=told)
-        self._on_trouble(partition, error.name())
+        text = "the relay cannot continue reading a source partition"
+        self._report(text, message.partition() or 0, message.offset() or 0, error)
 
-    def _look_at_group(self, error: KafkaError) -> None:
-        if ends_reading(error):
-            raise self._as_error(error)
-        told = self._troubles.tell_of_group(error, time.monotonic())
-        if told is not None:
-            log.warning("the consumer group gives the relay no partitions", extra=told)
-        self._on_trouble(OF_GROUP, error.name())
+    def _report(self, text: str, partition: int, offset: int, error: KafkaError) -> None:
+        line = self._troubles.tell(partition, offset, error, time.monotonic())
+        if line is not None:
+            log.warning(text, extra=line)
+        self._on_trouble(partition, error.name())
 
     def _on_error(self, error: KafkaError) -> None:
         if ends_reading(error):

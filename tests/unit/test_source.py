@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
 from relay.errors import ContractBroken, ErrorPage, Fenced, Refused
-from relay.intake import broker_limits
+from relay.intake import membership
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced
 from relay.intake.read_errors import AGAIN_SECONDS, OF_GROUP, Troubles
@@ -165,7 +165,7 @@ def test_a_session_that_the_brokers_do_not_allow_ends_the_relay(
     relay = SimpleNamespace(session_timeout_seconds=5.0)
     made._settings = SimpleNamespace(relay=relay, source_kafka=None)
     found = {f"group.{which}.session.timeout.ms": values for which, values in limits.items()}
-    monkeypatch.setattr(broker_limits, "read_limits", lambda *_: found)
+    monkeypatch.setattr(membership, "read_limits", lambda *_: found)
 
     with pytest.raises(Refused) as raised:
         made._look_at(Heard(KafkaError.INVALID_SESSION_TIMEOUT, 0, topic=None))
