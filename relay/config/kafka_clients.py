@@ -53,10 +53,10 @@ class FromFile(str):
         return made
 
 
-def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSettings:
-    held = {key: FromFile.read(path) for key, path in kafka.client_files.items()}
-    given = {**kafka.client, **held}
-    return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
+def _pass_through(kafka: Brokers, left_out: re.Pattern[str]) -> ClientSettings:
+    """The user's settings, but for those that this client does not know."""
+    secrets = {key: FromFile.read(path) for key, path in kafka.client_files.items()}
+    return {k: v for k, v in {**kafka.client, **secrets}.items() if not left_out.fullmatch(k)}
 
 
 def secret(path: Path) -> str:

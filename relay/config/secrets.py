@@ -30,6 +30,8 @@ USERS_FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 
 KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
+Problem = tuple[KeyPath, str]
+"""A key, and why its value is wrong."""
 
 CLUSTERS: tuple[tuple[str, ...], ...] = (("kafka",), ("source", "kafka"))
 """Tables that say how to reach the brokers of a cluster."""
@@ -45,8 +47,8 @@ def is_secret(path: KeyPath) -> bool:
     )
 
 
-def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
-    """Put the secrets of the environment into the data; (key, reason) of what is wrong.
+def take(data: Table, environment: Mapping[str, str]) -> list[Problem]:
+    """Put the secrets of the environment into the data; return what is wrong.
 
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
@@ -60,8 +62,8 @@ def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str
         put(data, path, environment[variable])
         _forget_file(data, path)
     replaced = {path for variable, path in given.items() if variable in FROM_ENVIRONMENT}
-    problems: list[tuple[KeyPath, str]] = []
-    for path, table in _places(data):
+    problems: list[Problem] = []
+    for path, table in _secrets(data):
         value = table[path[-1]]
         if path in replaced or not isinstance(value, str) or not value:
             continue
@@ -116,24 +118,22 @@ def _crosses(data: Table) -> bool:
     return bool(table and table.get("bootstrap"))
 
 
-def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
+def _secrets(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
     """Keys of the secrets that the data holds, with the tables that hold them."""
-    clickhouse = data.get("clickhouse")
-    if isinstance(clickhouse, dict) and "password" in clickhouse:
+    clickhouse = holder(data, ("clickhouse", "password")) or {}
+    if "password" in clickhouse:
         yield ("clickhouse", "password"), clickhouse
     for cluster in CLUSTERS:
-        client = holder(data, (*cluster, "client", ""))
-        for key in [key for key in client or {} if key in kafka_allowlist.SECRETS]:
-            assert client is not None
+        client = holder(data, (*cluster, "client", "")) or {}
+        for key in [key for key in client if key in kafka_allowlist.SECRETS]:
             yield (*cluster, "client", key), client
 
 
 def _in_plain(path: tuple[str, ...]) -> str:
-    if path[0] == "clickhouse":
-        instead = "name a file in clickhouse.password_file"
-    else:
-        instead = f'name a file in {".".join(path[:-2])}.client_files."{path[-1]}"'
+    file = "clickhouse.password_file"
+    if path[0] != "clickhouse":
+        file = f'{".".join(path[:-2])}.client_files."{path[-1]}"'
     return (
-        f'this file must not contain a secret in plain text; {instead}, or write "${{NAME}}" for '
-        "an environment variable"
+        f"this file must not contain a secret in plain text; name a file in {file}, or write "
+        '"${NAME}" for an environment variable'
     )
