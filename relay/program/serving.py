@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -85,12 +84,7 @@ class Serving:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -102,8 +96,8 @@ def parsed(listen: str) -> tuple[str, int]:
     """
     host, colon, port = listen.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    whole = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
-    if not whole or (":" in host and not bracketed):
+    valid = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not valid or (":" in host and not bracketed):
         raise ConfigError(
             f"{listen!r} is not an address to listen on", "write HOST:PORT, as in 127.0.0.1:9464"
         )

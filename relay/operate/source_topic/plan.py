@@ -87,8 +87,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
     """
     if cluster.partitions is not None:
         return _there(wanted, cluster.partitions, cluster.replication)
-    usual = min(SAFE_COPIES, cluster.brokers)
-    replication = wanted.replication or wanted.configured or usual
+    replication = wanted.replication or wanted.configured or min(SAFE_COPIES, cluster.brokers)
     if replication > cluster.brokers:
         origin = "--replication" if wanted.replication else "kafka.replication"
         up = several(cluster.brokers, "broker is up", "brokers are up")
@@ -106,7 +105,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
             "deleted on purpose, create it with --anew, then run `relay accept`",
             page=ErrorPage.ACCEPT,
         )
-    partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)
+    by_brokers = MANY_PARTITIONS if cluster.brokers > 1 else FEW_PARTITIONS
+    partitions = wanted.partitions or cluster.journal or by_brokers
     if cluster.journal is not None and partitions < cluster.journal:
         raise ConfigError(
             f"--partitions is {partitions}, but the journal of app {wanted.app} has "
@@ -136,10 +136,6 @@ def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
             "leave --replication out, or change it with kafka-reassign-partitions",
         )
     return Decided(False, partitions, replication)
-
-
-def _usual(brokers: int) -> int:
-    return MANY_PARTITIONS if brokers > 1 else FEW_PARTITIONS
 
 
 def _notes(replication: int, brokers: int) -> Iterator[str]:
