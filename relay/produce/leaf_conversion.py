@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.produce.date_texts import iso_dates
 from relay.schema.types.exact_cast import (
     DIGITS_MOST,
     as_strings,
@@ -38,6 +37,19 @@ _ZONED = r"(\d:\d\d.*|[T ]\d\d)(Z|[+-]\d\d(:?\d\d)?)$"
 _DIGITS = r"^-?\d+$"
 _DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
 """Digits that are a day, or a second, of the years that ClickHouse holds."""
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+_NUMBERS |= {name[:3]: number for name, number in _NUMBERS.items()}
+_NUMBERS["sept"] = 9
+
+_REST = r"(?P<rest>(?:[ T].*)?)$"
+_YEAR_FIRST = rf"^(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_REST}"
+_MONTH_FIRST = rf"^(?P<month>[A-Za-z]{{3,9}})\.? (?P<day>\d{{1,2}}),? (?P<year>\d{{4}}){_REST}"
+_DAY_FIRST = rf"^(?P<day>\d{{1,2}})[ -](?P<month>[A-Za-z]{{3,9}})\.?[ -](?P<year>\d{{4}}){_REST}"
 
 
 def leaf(array: Array, kind: Scalar) -> Array:
@@ -167,10 +179,38 @@ def _time(array: Array, base: str) -> Array:
     try:
         return _time_texts(texts, base)
     except pa.ArrowInvalid:
-        dates = iso_dates(texts)
+        dates = _iso_dates(texts)
         if dates.equals(texts):
             raise
         return _time_texts(dates, base)
+
+
+def _iso_dates(texts: Any) -> Any:
+    """Texts in which dates as 2012/1/31, Jan 31 2012, 31-Jan-2012 are 2012-01-31.
+
+    What follows a date, after a blank or T, stays; so does a text in which another day may be
+    meant, as 01/02/2012: it is read by a format that a person names.
+    """
+    dates: Any = texts
+    for pattern in (_YEAR_FIRST, _MONTH_FIRST, _DAY_FIRST):
+        parts: Any = pc.extract_regex(texts, pattern)
+        if parts.null_count == len(parts):
+            continue
+        year, month, day, rest = (
+            pc.struct_field(parts, name) for name in ("year", "month", "day", "rest")
+        )
+        number = month if pattern is _YEAR_FIRST else _month_numbers(month)
+        two_digits = [pc.utf8_lpad(part, 2, "0") for part in (number, day)]
+        date = pc.binary_join_element_wise(year, *two_digits, "-")
+        dates = pc.coalesce(pc.binary_join_element_wise(date, rest, ""), dates)
+    return dates
+
+
+def _month_numbers(names: Any) -> Any:
+    """Numbers of months by their English names and abbreviations; null of others."""
+    known = pa.array(list(_NUMBERS))
+    numbers = pa.array([str(number) for number in _NUMBERS.values()])
+    return numbers.take(pc.index_in(pc.utf8_lower(names), value_set=known))
 
 
 def _time_texts(texts: Any, base: str) -> Array:

@@ -2,31 +2,42 @@
 
 Receives files, a table and an app's settings; gives messages of rows to the source topic.
 Every file is read and checked whole before the first row is sent, because a half-sent file
-cannot be sent again without writing rows twice.
+cannot be sent again without writing rows twice. So standard input is kept in a temporary file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relay.errors import ConfigError, RelayError
 from relay.produce.codecs import codec_unproposed
-from relay.produce.message_packing import random_ends
+from relay.produce.file_rows import RowFile
+from relay.produce.gathering import random_ends
 from relay.produce.row_encoder import RowEncoder
 from relay.produce.row_producer import RowProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import BinaryIO
 
     import numpy as np
 
     from relay.config.settings import Settings
-    from relay.produce.file_rows import RowFile
+    from relay.produce.file_options import FileOptions
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+STANDARD_INPUT = "standard input"
+_PARQUET = b"PAR1"
+_PEEK_BYTES = 4096
+_NO_ROOM = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +148,48 @@ def total_bytes(sources: Sequence[RowFile]) -> int:
 def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     sizes = [source.path.stat().st_size for source in sources]
     return list(zip(sources, accumulate(sizes, initial=0), strict=False))
+
+
+@contextlib.contextmanager
+def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iterator[RowFile]:
+    """Yield what the stream holds, as a file of the format named, or of the one that it begins as.
+
+    Args:
+        stream: read to its end.
+        format_: parquet, csv or jsonl; None: by the first bytes.
+        options: how it is read.
+
+    Raises:
+        ConfigError: there is no room for it, or it cannot be read.
+    """
+    with tempfile.NamedTemporaryFile(prefix="relay-produce-") as file:
+        try:
+            shutil.copyfileobj(stream, file)
+            file.flush()
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what the file still holds has no room either
+                file.close()
+            raise _unkept(error) from error
+        file.seek(0)
+        found = format_ or looks_like(file.read(_PEEK_BYTES))
+        yield RowFile(Path(file.name), found, options, STANDARD_INPUT)
+
+
+def _unkept(error: OSError) -> ConfigError:
+    """Say what went wrong: of a stream's error nobody else knows the file."""
+    if error.errno not in _NO_ROOM:
+        return ConfigError(
+            f"cannot read {STANDARD_INPUT}: {error.strerror or error}",
+            "give the rows as a file instead of -",
+        )
+    return ConfigError(
+        f"cannot keep {STANDARD_INPUT} in {tempfile.gettempdir()}: {error.strerror}",
+        "make room there, name a directory with more of it in TMPDIR, or give the rows as a file",
+    )
+
+
+def looks_like(beginning: bytes) -> str:
+    """Return the format of a file that begins so: a Parquet file and JSON say what they are."""
+    if beginning.startswith(_PARQUET):
+        return "parquet"
+    return "jsonl" if beginning.lstrip()[:1] in {b"{", b"["} else "csv"

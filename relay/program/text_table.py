@@ -57,17 +57,17 @@ def laid_out(
     if cells.width(every, narrow=False) <= width:
         yield cells.table(every, width, narrow=False)
         return
-    shown = every if whole else [i for i in every if not i or cells.any_but_zero(i)]
-    spare = sorted((i for i in shown if columns[i].optional), key=lambda i: columns[i].optional)
+    indices = every if whole else [i for i in every if not i or cells.any_but_zero(i)]
+    spare = sorted((i for i in indices if columns[i].optional), key=lambda i: columns[i].optional)
     left_out: list[int] = []
-    while cells.width(shown, narrow=True) > width and spare and not whole:
+    while cells.width(indices, narrow=True) > width and spare and not whole:
         left_out.append(spare.pop())
-        shown.remove(left_out[-1])
-    if cells.width(shown, narrow=True) > width:
+        indices.remove(left_out[-1])
+    if cells.width(indices, narrow=True) > width:
         for row in rows:
             yield from _lines(columns, row, width)
         return
-    yield cells.table(shown, width, narrow=True)
+    yield cells.table(indices, width, narrow=True)
     if left_out:
         names = ", ".join(columns[i].heading for i in sorted(left_out))
         yield f"[dim]no room for columns: {escape(names)}[/dim]"
@@ -92,14 +92,14 @@ class _Cells:
         parts = column.heading.split() if narrow else [column.heading]
         return max(min(longest, _LEAST_WORDS) if column.words else longest, *map(cell_len, parts))
 
-    def width(self, shown: Sequence[int], *, narrow: bool) -> int:
+    def width(self, indices: Sequence[int], *, narrow: bool) -> int:
         """Return the smallest width of a table, with its lines and spaces."""
-        return sum(3 + self.least(index, narrow=narrow) for index in shown) + 1
+        return sum(3 + self.least(index, narrow=narrow) for index in indices) + 1
 
-    def table(self, shown: Sequence[int], width: int, *, narrow: bool) -> Table:
+    def table(self, indices: Sequence[int], width: int, *, narrow: bool) -> Table:
         table = Table()
-        room = width - self.width(shown, narrow=narrow)
-        for index in shown:
+        room = width - self.width(indices, narrow=narrow)
+        for index in indices:
             column, least = self.columns[index], self.least(index, narrow=narrow)
             table.add_column(
                 column.heading,
@@ -107,7 +107,7 @@ class _Cells:
                 width=min(max(least, self.longest(index)), least + room) if column.words else least,
             )
         for row in self.rows:
-            table.add_row(*(escape(row[index]) for index in shown))
+            table.add_row(*(escape(row[index]) for index in indices))
         return table
 
 
