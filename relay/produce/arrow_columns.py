@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from relay.errors import ConfigError
-from relay.produce.leaf_conversion import leaf
 from relay.produce.nested_conversion import to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
@@ -241,4 +240,4 @@ def convert(array: Array, type_: ColumnType) -> Array:
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.
     """
-    return to_wire(array, type_.kind, leaf)
+    return to_wire(array, type_.kind)

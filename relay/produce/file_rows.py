@@ -52,6 +52,7 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 """Formats by suffix; jsonl is JSON Lines or an array of objects, whichever the file begins with."""
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class Piece(NamedTuple):
@@ -84,14 +85,14 @@ class RowFile:
         """
         if not path.is_file():
             raise ConfigError(f"{path} is not a file", "name a Parquet, CSV or JSON file")
-        suffixes = [s for s in path.suffixes if s not in {".gz", ".bz2", ".zst"}]
-        found = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
-        if found is None:
+        suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
+        format_ = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+        if format_ is None:
             raise ConfigError(
                 f"{path}: the suffix does not say the format (known: {', '.join(SUFFIXES)})",
                 "name the format with --format",
             )
-        return cls(path, found, options or FileOptions())
+        return cls(path, format_, options or FileOptions())
 
     @property
     def label(self) -> str:
@@ -180,11 +181,11 @@ def _lines_in_errors(path: Path, columns: int) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
-        found = _CSV_ERROR.match(str(error))
-        if found is None:
+        match = _CSV_ERROR.match(str(error))
+        if match is None:
             raise
-        line = _csv_line(path, columns)(int(found[1]) - 1)
-        raise pa.ArrowInvalid(f"line {line}: {found[2]}") from error
+        line = _csv_line(path, columns)(int(match[1]) - 1)
+        raise pa.ArrowInvalid(f"line {line}: {match[2]}") from error
 
 
 def _csv_line(path: Path, columns: int) -> Callable[[int], int]:
@@ -259,20 +260,20 @@ def _json_block(
 
 def _each_has_a_value(source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch) -> bool:
     """Whether each row has a value in a column of the table; one that has may have a null there."""
-    names = source.options.renamed(batch.schema.names)
     known = {*encoder.codec.column_names}
-    valid = [pc.is_valid(batch.column(at)) for at, name in enumerate(names) if name in known]
+    columns = zip(source.options.renamed(batch.schema.names), batch.columns, strict=True)
+    valid = [pc.is_valid(column) for name, column in columns if name in known]
     return bool(valid) and bool(pc.all(reduce(pc.or_, valid)).as_py())
 
 
 def _json_columns(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
     """The block as columns; Arrow's guess at texts that look like times is not taken.
 
-    What it guesses is another thing than what the texts mean elsewhere: it knows no format of a
-    person. From then on `pinned` says that these columns are text.
+    Elsewhere such texts mean something else: Arrow knows no --date-format. From then on `pinned`
+    says that these columns are text.
     """
     batch = _read_json(block, pinned)
-    guessed = [one.name for one in batch.schema if pa.types.is_temporal(one.type)]
+    guessed = [field.name for field in batch.schema if pa.types.is_temporal(field.type)]
     if not guessed:
         return batch
     pinned.extend(pa.field(name, pa.string()) for name in guessed)
@@ -344,7 +345,7 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
 def _stream(path: Path) -> Iterator[tuple[Any, Any]]:
     """The file as it lies there, whose position shows progress, and its text, unpacked."""
     with pa.OSFile(str(path), "rb") as raw:
-        packed: Any = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix)
+        packed: Any = _PACKED.get(path.suffix)
         yield raw, pa.CompressedInputStream(raw, packed) if packed else raw
 
 
@@ -362,16 +363,15 @@ def _json_schema(source: RowFile, encoder: RowEncoder) -> list[Any]:
     """Types that Arrow's reader must not guess; dates and times may be text or numbers."""
     codec = encoder.codec
     file_names = {of_table: of_file for of_file, of_table in source.options.columns}
+    # The file's column of such a name is another one of the table.
     elsewhere = file_names.values() - file_names.keys()
-    pinned = []
-    for of_table, type_ in zip(codec.column_names, codec.types, strict=True):
-        name = file_names.get(of_table, of_table)
-        if of_table in elsewhere:
-            continue  # the file's column of this name is another one of the table
-        if not is_date(type_):
-            kind = pa.string() if type_.wire == pa.binary() else type_.wire
-            pinned.append(pa.field(name, kind))
-    return pinned
+    return [
+        pa.field(
+            file_names.get(name, name), pa.string() if type_.wire == pa.binary() else type_.wire
+        )
+        for name, type_ in zip(codec.column_names, codec.types, strict=True)
+        if name not in elsewhere and not is_date(type_)
+    ]
 
 
 def _encode(
