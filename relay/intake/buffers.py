@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Messages of one buffer: what becomes rows, and what only their dead letters would need.
+    """Messages of one buffer, by ascending offset.
 
-    Attributes:
-        offsets: ascending.
-        values: as many as offsets.
-        keys: likewise.
-        headers: by offset, of messages with others than the one that names their table.
+    Values become rows. Keys and headers are for dead letters; of the headers only those of messages
+    are here, by offset, that have others than the one that names their table.
     """
 
     def __init__(self, table: str) -> None:
@@ -44,7 +41,7 @@ class Held:
         self.offsets = self.offsets[messages:]
         self.values.drop(messages)
         self.keys.drop(messages)
-        self.headers = {at: one for at, one in self.headers.items() if at >= self.offsets[0]}
+        self.headers = {at: of for at, of in self.headers.items() if at >= self.offsets[0]}
 
     def sizes(self, messages: int) -> tuple[int, int]:
         """Return bytes of the values of so many of the first messages, and of the others."""
@@ -54,7 +51,7 @@ class Held:
     def beside(self, messages: int) -> int:
         """Return bytes of keys and headers of so many of the first messages, as buffers count."""
         last = self.offsets[messages - 1]
-        weights = (header_weight(one) for at, one in self.headers.items() if at <= last)
+        weights = (header_weight(of) for offset, of in self.headers.items() if offset <= last)
         return self.keys.size(messages) + sum(weights)
 
     def column(self) -> pa.ChunkedArray[Any]:

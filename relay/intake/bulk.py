@@ -56,13 +56,10 @@ class PolledError:
 
 
 class WhenFull:
-    """A Bulk from the first full poll on: where little comes, to load it takes more than it saves.
+    """A Bulk from the first full poll on: at low rates loading it costs more than it saves.
 
     What the consumer's own queue has by then is older than what the Bulk gets: whoever polls
     empties that queue first.
-
-    Args:
-        consumer: as Bulk's; the others too.
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
@@ -98,13 +95,9 @@ class WhenFull:
 
 
 class Bulk:
-    """The messages of a consumer's partitions.
+    """The messages of a consumer's partitions; from now on only `poll` gives them.
 
-    Args:
-        consumer: of the binding; only `poll` gives its messages from now on.
-        topic: that it reads.
-        tables: knows the tables that messages name.
-        most: messages of one poll.
+    `most`: messages of one poll.
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:

@@ -74,10 +74,7 @@ def explained(
 ) -> DeadReason:
     """Return the reason of a dead letter, with what the message looks like.
 
-    Args:
-        reason: why it is one.
-        value: of the message.
-        headers: where they name no table; None: they do.
+    `headers` are given where they name no table.
     """
     if headers is not None:  # the value first: reasons are cut where many are shown
         more = f"its value {_value_clause(value)}; {of_headers(headers)}"

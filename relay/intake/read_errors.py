@@ -58,11 +58,7 @@ OF_GROUP = -1
 class Troubles:
     """Those of one source topic and its consumer group.
 
-    Args:
-        topic: the source.
-        group: of the relays.
-        bootstrap: of the brokers that have both.
-        receive_bytes: how large an answer, and what it inflates to, may be.
+    `receive_bytes`: how large an answer of the brokers, and what it inflates to, may be.
     """
 
     def __init__(self, topic: str, group: str, bootstrap: str, receive_bytes: int) -> None:

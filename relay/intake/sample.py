@@ -51,9 +51,7 @@ class Range(NamedTuple):
 def shares(bounds: dict[int, Range], wanted: int) -> dict[int, Range]:
     """Return the newest `wanted` offsets, spread over the partitions; what one lacks others give.
 
-    Args:
-        bounds: what each partition holds.
-        wanted: offsets in all.
+    `bounds`: what each partition holds.
     """
     chosen: dict[int, Range] = {}
     left = wanted
@@ -102,13 +100,7 @@ def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessag
 def judged(
     messages: list[SampledMessage], codec: RowCodec | DeadReason, settings: Settings
 ) -> list[tuple[SampledMessage, DeadReason | None]]:
-    """Return each message of one table with why the relay would not take it; None: it would.
-
-    Args:
-        messages: of the table.
-        codec: of the table, or why there is none.
-        settings: of the app.
-    """
+    """Return each message of one table with why the relay would not take it; None: it would."""
     if isinstance(codec, DeadReason):
         return [(message, codec) for message in messages]
     values = pa.chunked_array([[message.value for message in messages]], pa.binary())

@@ -94,14 +94,7 @@ class RowDensity:
         return rows
 
     def learn(self, table: str, rows: int, size: int, decoded: int = 0) -> None:
-        """Learn from what a sealed buffer turned out to hold.
-
-        Args:
-            table: whose.
-            rows: that it held.
-            size: of its messages, in bytes.
-            decoded: bytes of the rows as columns.
-        """
+        """Learn from a sealed buffer; `size`: its messages' bytes, `decoded`: its columns'."""
         if size and (table in self._rows_per_byte or len(self._rows_per_byte) < self._REMEMBERED):
             self._rows_per_byte[table] = rows / size
             self._decoded_per_byte[table] = decoded / size

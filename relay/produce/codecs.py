@@ -46,11 +46,7 @@ if TYPE_CHECKING:
 
 
 class Encoders:
-    """Rows of any table to their bytes.
-
-    Args:
-        codecs: table name to its codec, asked once per table.
-    """
+    """Encodes rows of any table; `codecs`, table name to its codec, is asked once per table."""
 
     def __init__(self, codecs: Callable[[str], RowCodec]) -> None:
         self._codecs = codecs
@@ -128,11 +124,8 @@ def row_messages(
 ) -> dict[str, list[TableSchema] | str]:
     """Return every version of these tables' row messages, the current one last; or why none is.
 
-    Block topics are not made: a table may never get a row.
-
-    Args:
-        settings: of the app.
-        tables: by database.table; None: all that rows may go into, but for the loader's own.
+    Block topics are not made: a table may never get a row. `tables` are named as database.table;
+    None: all that rows may go into, but for the loader's own.
 
     Raises:
         ConfigError, Unavailable, Refused: as `table_codecs`.
@@ -190,10 +183,6 @@ def codecs_unproposed(
 
     The row messages are what the registry has, or would get from the tables' columns. Nothing is
     proposed to it, and no topic is made.
-
-    Args:
-        settings: of the app.
-        tables: as messages name them.
 
     Raises:
         Unavailable: Kafka or ClickHouse did not answer.

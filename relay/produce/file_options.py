@@ -79,7 +79,7 @@ class FileOptions:
         elif says & _WEEK and not (says & _DAYS or (says & _WEEK_READ and says & _WEEKDAY)):
             problem = "lacks a day: of week numbers %U and %W are read, with %w, %u or %a"
         elif mixed := _mixed(says):
-            problem = f"says the day in two ways: {' and '.join(f'%{one}' for one in mixed)}"
+            problem = f"says the day in two ways: {' and '.join(f'%{letter}' for letter in mixed)}"
         if problem:
             raise ConfigError(
                 f"--date-format {self.date_format!r} {problem}",
@@ -153,22 +153,15 @@ def with_dates(
 
 @lru_cache(maxsize=1024)
 def time_of(text: str, date_format: str, column: str, *, whole: bool = False) -> object:
-    """Return one text of a date or time column as a datetime.
-
-    Args:
-        text: or the digits of a number.
-        date_format: as strptime has it.
-        column: for errors.
-        whole: it was a number.
+    """Return one text of a date or time column as a datetime; `whole`: a number's digits.
 
     Raises:
         BadValue: it is not written so, or there is no such day or second.
     """
-    (found,) = _times(pa.array([text]), date_format, whole=whole).to_pylist()
-    if found is None:
+    times: list[object] = _times(pa.array([text]), date_format, whole=whole).to_pylist()
+    if times[0] is None:
         raise _misfit(f"column {column!r}", text, date_format)
-    time: object = found
-    return time
+    return times[0]
 
 
 def _misfit(where: str, value: object, date_format: str) -> BadValue:

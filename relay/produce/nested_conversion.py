@@ -22,11 +22,7 @@ from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
 
 def to_wire(array: Any, kind: TypeKind) -> pa.Array[Any]:
-    """Return the array in `kind.wire`.
-
-    Args:
-        array: of whatever type its reader chose.
-        kind: what it is meant for.
+    """Return an array, of whatever type its reader chose, in `kind.wire`.
 
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.

@@ -75,11 +75,7 @@ _DIGITS_BEYOND = 1_000
 
 
 class RowEncoder:
-    """Rows of one table.
-
-    Args:
-        codec: of the table.
-    """
+    """Encodes the rows of one table."""
 
     def __init__(self, codec: RowCodec) -> None:
         self.codec = codec

@@ -82,14 +82,8 @@ def produce(
 ) -> SentFiles:
     """Check all files, then send all rows of all files, in order.
 
-    Args:
-        settings: of the app; its source topic is written.
-        table: database.table.
-        sources: the files.
-        cut: rows per message.
-        random: chooses them.
-        progress: called with "check" or "send" and the bytes of the files done so far.
-        dry_run: only check them, and make neither topics nor field numbers.
+    `progress` is called with "check" or "send" and the bytes of the files done so far. A dry run
+    only checks the files, and makes neither topics nor field numbers.
 
     Returns:
         What was sent; with `dry_run` the rows that would be.
@@ -152,12 +146,7 @@ def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
 
 @contextlib.contextmanager
 def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iterator[RowFile]:
-    """Yield what the stream holds, as a file of the format named, or of the one that it begins as.
-
-    Args:
-        stream: read to its end.
-        format_: parquet, csv or jsonl; None: by the first bytes.
-        options: how it is read.
+    """Yield what the stream holds as a file; without a format, of that which it begins as.
 
     Raises:
         ConfigError: there is no room for it, or it cannot be read.
@@ -171,8 +160,8 @@ def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iter
                 file.close()
             raise _unkept(error) from error
         file.seek(0)
-        found = format_ or looks_like(file.read(_PEEK_BYTES))
-        yield RowFile(Path(file.name), found, options, STANDARD_INPUT)
+        format_ = format_ or looks_like(file.read(_PEEK_BYTES))
+        yield RowFile(Path(file.name), format_, options, STANDARD_INPUT)
 
 
 def _unkept(error: OSError) -> ConfigError:

@@ -110,13 +110,8 @@ def chosen_pipeline() -> str | None:
 def one_of(into: str, option: str, value: str, text: str) -> Callable[[F], F]:
     """Return an option that is one of several words, of which a command is given one at most.
 
-    Of click's own options with one name and several `flag_value`, the last wins in silence.
-
-    Args:
-        into: the argument of the command's function, which gets the value; None without any.
-        option: as it is typed.
-        value: that it stands for.
-        text: of the help.
+    Of click's own options with one name and several `flag_value`, the last wins in silence. The
+    argument `into` of the command's function gets `value`, or None without any such option.
     """
 
     def take(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's
@@ -132,12 +127,7 @@ def one_of(into: str, option: str, value: str, text: str) -> Callable[[F], F]:
 
 
 def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and turn whatever happens into an exit status.
-
-    Args:
-        command: the command or group.
-        prog_name: as users type it.
-        arguments: instead of the process's own.
+    """Run a command line, the process's own by default, and turn what happens into an exit status.
 
     Returns:
         0 (or the int a command returned) when it ended well; the status of the
@@ -340,9 +330,7 @@ class WholeGroup(SuggestingGroup):
 class LazyGroup(SuggestingGroup):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 
-    Args:
-        commands_at: name to Lazy, in the order of the help.
-        attributes: of click.Group.
+    The help has the order of `commands_at`.
     """
 
     def __init__(self, *, commands_at: Mapping[str, Lazy], **attributes: Any) -> None:

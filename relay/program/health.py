@@ -73,11 +73,7 @@ class RelayHealth:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check.
-
-    Attributes:
-        why: in words with figures, also where it is well.
-    """
+    """The result of one check; `why` has figures, also where it is well."""
 
     check: str
     ok: bool

@@ -43,14 +43,8 @@ def laid_out(
 ) -> Iterator[Table | str]:
     """Lay rows out as one table that fits, or as lines.
 
-    What is left out where there is no room: columns without anything but zeros first, then
-    optional ones, which are named.
-
-    Args:
-        columns: of the rows.
-        rows: a cell for each column.
-        width: of the terminal.
-        whole: leave out nothing.
+    What is left out where there is no room, unless `whole`: columns without anything but zeros
+    first, then optional ones, which are named.
     """
     cells = _Cells(columns, rows)
     every = list(range(len(columns)))

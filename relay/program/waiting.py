@@ -40,10 +40,7 @@ def stopped_by_signal() -> threading.Event:
 def backoff(first: float, longest: float, tries: int) -> float:
     """Return the seconds to wait after a failure: twice as many each time, up to `longest`.
 
-    Args:
-        first: seconds after the first failure.
-        longest: seconds.
-        tries: failures in a row before this one.
+    `tries`: failures in a row before this one.
     """
     return min(first * 2.0 ** min(tries, _DOUBLINGS), longest)
 
@@ -81,30 +78,26 @@ def until_available(
         Unavailable: the last one, after `limit_seconds`.
         StoppedWaiting: `stop` was set meanwhile.
     """
-    begun, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+    start, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     while True:
         try:
             return call()
         except Unavailable as error:
-            if limit_seconds and time.monotonic() - begun >= limit_seconds:
+            if limit_seconds and time.monotonic() - start >= limit_seconds:
                 raise
             pause = next(later)
             log.warning(
                 "a server is unavailable, waiting for it",
                 extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
             )
-            for told in away:
-                told(error.message)
+            for observe in away:
+                observe(error.message)
             if stop.wait(pause):
                 raise StoppedWaiting from error
 
 
 class Retry:
-    """When to ask a server again that did not answer, for those who do not wait for it.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """When to ask a server again that did not answer, for those who do not wait for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -117,10 +110,7 @@ class Retry:
         return self._clock() >= self._at
 
     def failed(self, least: float = 0.0) -> float:
-        """Note that it did not answer; return the seconds until it may be asked again.
-
-        `least`: of them.
-        """
+        """Note that it did not answer; return the seconds, at least `least`, until it is due."""
         pause = max(next(self._later), least)
         self._at = self._clock() + pause
         return pause
@@ -131,13 +121,10 @@ class Retry:
 
 
 class Lateness:
-    """For how long each of several things has been asked about in vain.
+    """For how long each of several things has been missing; after so many seconds it is late.
 
     What was not asked about for ten times as long was dealt with or given up: it begins anew. Who
     asks may pause for minutes.
-
-    Args:
-        seconds: after which it is late.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -206,5 +193,5 @@ class ServerWait:
         self._away = away
 
     def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
-        """What `call` gives, once the server is there; raises as `until_available`."""
+        """Call until the server answers, as `until_available`."""
         return until_available(call, self._stop, limit_seconds, self._away)

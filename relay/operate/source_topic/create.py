@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Decided:
-    """Make the source topic, if it is not there.
-
-    Args:
-        settings: of the app.
-        wanted: what a person asked for.
-        dry_run: the brokers only say whether they would make it.
+    """Make the source topic, if it is not there; in a dry run the brokers only check that they may.
 
     Returns:
         The topic that was made, or that was there.
@@ -56,15 +51,14 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
     if dry_run:
         return decided
     # Of two that make it at one time the later one finds it there, perhaps otherwise.
-    there = decide(
-        wanted, until_listed(wanted.topic, lambda: _listed(settings, wanted.topic, brokers))
-    )
+    listed = until_listed(wanted.topic, lambda: _listed(settings, wanted.topic, brokers))
+    there = decide(wanted, listed)
     return replace(there, made=True, settings=decided.settings, notes=decided.notes)
 
 
 def _listed(settings: Settings, topic: str, brokers: Admin) -> Cluster | None:
-    found = _look(settings, topic, brokers)
-    return None if found.partitions is None else found
+    cluster = _look(settings, topic, brokers)
+    return None if cluster.partitions is None else cluster
 
 
 def _look(settings: Settings, topic: str, brokers: Admin) -> Cluster:
