@@ -38,7 +38,7 @@ _CLICKHOUSES_OWN = frozenset({"system", "information_schema", "_temporary_and_ex
 _PATTERN = re.compile(r"[A-Za-z0-9_*]+\.[A-Za-z0-9_*]+")
 
 
-def _checked(patterns: list[str]) -> list[str]:
+def _check_patterns(patterns: list[str]) -> list[str]:
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise ValueError(
@@ -47,7 +47,7 @@ def _checked(patterns: list[str]) -> list[str]:
     return patterns
 
 
-Patterns = Annotated[list[str], AfterValidator(_checked)]
+Patterns = Annotated[list[str], AfterValidator(_check_patterns)]
 
 
 class Targets:

@@ -88,24 +88,24 @@ def _topic(topic: str, app: object) -> str | None:
     return None
 
 
-def _clickhouse(given: Table) -> Iterator[Problem]:
+def _clickhouse(section: Table) -> Iterator[Problem]:
     """Its addresses, and what makes sense only beside something else."""
-    urls = addresses(given.get("url"))
+    urls = addresses(section.get("url"))
     for url in urls:
         if (reason := _url(url)) is not None:
             yield ("clickhouse", "url"), reason
-    if len(urls) > 1 and given.get("insert_quorum") is None:
+    if len(urls) > 1 and section.get("insert_quorum") is None:
         reason = (
             "names several replicas: also set clickhouse.insert_quorum. Without a quorum, if the "
             "answer to an INSERT is lost, the replica that is asked may not have the rows yet"
         )
         yield ("clickhouse", "url"), reason
-    if {"password", "password_file"} <= given.keys():
+    if {"password", "password_file"} <= section.keys():
         yield (
             ("clickhouse", "password_file"),
             "clickhouse.password is also set; give only one of them",
         )
-    if "key_file" in given and "certificate_file" not in given:
+    if "key_file" in section and "certificate_file" not in section:
         yield (
             ("clickhouse", "key_file"),
             "also give clickhouse.certificate_file, the certificate that this key belongs to",
@@ -127,8 +127,8 @@ def _url(url: str) -> str | None:
         return None  # reported already
     address = f"{parts.scheme}://{parts.netloc}"
     more = {"path": parts.path.strip("/"), "query": parts.query, "fragment": parts.fragment}
-    for part, given in more.items():
-        if given:  # what a proxy or another client understands, and what may hold a password
+    for part, value in more.items():
+        if value:  # what a proxy or another client understands, and what may hold a password
             return f"names only a server, which is asked at /; write no {part}: {address!r}"
     if not parts.hostname or port == 0:
         return f"must contain a host, and a port above 0: {address!r}"

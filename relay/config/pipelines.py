@@ -69,14 +69,14 @@ def split(data: Table) -> tuple[list[PipelineTable], list[Problem]]:
             reason = f"should be a table, not a single value ({type(own).__name__})"
             problems.append(((PIPELINES, name), reason))
             continue
-        merged = _merged(shared, own)
+        merged = _merge(shared, own)
         app, of_name = _derive(name, merged, own)
         parts.append(PipelineTable(name, merged, own, app))
         problems += [((PIPELINES, name, *path), reason) for path, reason in of_name]
     return parts, problems
 
 
-def _merged(shared: Table, own: Table) -> Table:
+def _merge(shared: Table, own: Table) -> Table:
     """A copy of what all share, with a pipeline's own values in it.
 
     A secret and the file that holds it are alternatives: the one of a pipeline clears the other.
@@ -88,15 +88,15 @@ def _merged(shared: Table, own: Table) -> Table:
     for cluster, (mine, other) in product(CLUSTERS, permutations(("client", "client_files"))):
         for key in holder(own, (*cluster, mine, "")) or ():
             drop(merged, (*cluster, other, key))
-    _lay_over(merged, own)
+    _overlay(merged, own)
     return merged
 
 
-def _lay_over(under: Table, over: Table) -> None:
+def _overlay(under: Table, over: Table) -> None:
     for key, value in over.items():
         below = under.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
-            _lay_over(below, value)
+            _overlay(below, value)
         else:
             under[key] = copy.deepcopy(value)
 
@@ -155,14 +155,14 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
             "pipeline another app"
         )
         yield ("app",) if "app" in late.own else (), reason
-    checkpoints = [_at(part, "loader", "checkpoint") for part in (early, late)]
+    checkpoints = [_value(part, "loader", "checkpoint") for part in (early, late)]
     if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
         yield (
             ("loader", "checkpoint"),
             f"pipeline {early.name} has the same checkpoint; give each pipeline its own",
         )
-    topics = [_at(part, "source", "topic") for part in (early, late)]
-    beside = bool(_read_from(early) & _read_from(late))
+    topics = [_value(part, "source", "topic") for part in (early, late)]
+    beside = bool(_source_brokers(early) & _source_brokers(late))
     if beside and topics[0] == topics[1] and _databases(early) & _databases(late):
         reason = (
             f"pipeline {early.name} also reads {topics[1]!r} from the same brokers into the same "
@@ -170,8 +170,8 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
         )
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
-        topic = _at(reader, "source", "topic")
-        if not _read_from(reader) & _brokers(writer, "kafka"):
+        topic = _value(reader, "source", "topic")
+        if not _source_brokers(reader) & _brokers(writer, "kafka"):
             continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
             reason = (
@@ -184,7 +184,7 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
 def _databases(part: PipelineTable) -> set[Address]:
     """The servers that its rows go into."""
     servers = set()
-    for url in addresses(_at(part, "clickhouse", "url")):
+    for url in addresses(_value(part, "clickhouse", "url")):
         with contextlib.suppress(ValueError):  # reported as what it is
             servers.add(Address.of(url))
     return servers
@@ -192,15 +192,15 @@ def _databases(part: PipelineTable) -> set[Address]:
 
 def _brokers(part: PipelineTable, *cluster: str) -> set[str]:
     """The brokers of one of its clusters, as the addresses are written."""
-    return {address.casefold() for address in addresses(_at(part, *cluster, "bootstrap"))}
+    return {address.casefold() for address in addresses(_value(part, *cluster, "bootstrap"))}
 
 
-def _read_from(part: PipelineTable) -> set[str]:
+def _source_brokers(part: PipelineTable) -> set[str]:
     """The brokers that have its source topic."""
     return _brokers(part, "source", "kafka") or _brokers(part, "kafka")
 
 
-def _at(part: PipelineTable, *path: str) -> Any:
+def _value(part: PipelineTable, *path: str) -> Any:
     table = holder(part.data, path)
     return None if table is None else table.get(path[-1])
 

@@ -53,15 +53,15 @@ def take(data: Table, environment: Mapping[str, str]) -> list[Problem]:
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
     """
-    given = {
+    variables = {
         variable: path
         for variable, path in {**FROM_ENVIRONMENT, **USERS_FROM_ENVIRONMENT}.items()
         if environment.get(variable) and (path[0] != "source" or _crosses(data))
     }
-    for variable, path in given.items():
+    for variable, path in variables.items():
         put(data, path, environment[variable])
         _forget_file(data, path)
-    replaced = {path for variable, path in given.items() if variable in FROM_ENVIRONMENT}
+    replaced = {path for variable, path in variables.items() if variable in FROM_ENVIRONMENT}
     problems: list[Problem] = []
     for path, table in _secrets(data):
         value = table[path[-1]]

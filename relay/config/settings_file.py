@@ -60,8 +60,8 @@ def pipelines(
     parts, wrong = split(_read(path))
     problems = dict.fromkeys([*wrong, *conflicts(parts)])
     made = []
-    for part in _chosen(path, parts, pipeline):
-        settings, of_part = _part(part, path.parent, overrides or {})
+    for part in _select(path, parts, pipeline):
+        settings, of_part = _make(part, path.parent, overrides or {})
         problems.update(dict.fromkeys((part.key(key), reason) for key, reason in of_part))
         if settings is not None:
             made.append(Pipeline(part.name, settings))
@@ -85,7 +85,7 @@ def _error(path: Path, problems: list[Problem], overrides: Mapping[str, object])
     return ConfigError("\n".join([f"{several(len(lines), 'problem')} {where}:", *lines]), next_step)
 
 
-def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> list[PipelineTable]:
+def _select(path: Path, parts: list[PipelineTable], pipeline: str | None) -> list[PipelineTable]:
     if pipeline is None:
         return parts
     chosen = [part for part in parts if part.name == pipeline]
@@ -99,7 +99,7 @@ def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> lis
     return chosen
 
 
-def _part(
+def _make(
     part: PipelineTable, directory: Path, overrides: Mapping[str, object]
 ) -> tuple[Settings | None, list[Problem]]:
     secrets = config_secrets.take(part.data, os.environ)

@@ -109,9 +109,9 @@ def _reason(path: KeyPath, detail: ErrorDetails) -> str:
 
 def _did_you_mean(path: KeyPath) -> str | None:
     """The known key nearest to an unknown one: of its own section first, then of any."""
-    known = [p for p in known_keys() if "*" not in p]
-    siblings = {str(p[-1]): p for p in known if p[:-1] == path[:-1]}
-    anywhere = {str(p[-1]): p for p in known}
+    keys = [p for p in known_keys() if "*" not in p]
+    siblings = {str(p[-1]): p for p in keys if p[:-1] == path[:-1]}
+    anywhere = {str(p[-1]): p for p in keys}
     for names in (siblings, anywhere):
         near = difflib.get_close_matches(str(path[-1]), names, n=1)
         if near:

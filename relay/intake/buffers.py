@@ -81,19 +81,18 @@ class Buffers:
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""
-        place = (arrival.partition, arrival.table)
-        chosen = poll.chosen[place][skip:]
-        held = self._held.get(place)
-        if held is None:
-            held = self._held[place] = Held(arrival.table)
+        key = (arrival.partition, arrival.table)
+        chosen = poll.chosen[key][skip:]
+        messages = self._held.get(key)
+        if messages is None:
+            messages = self._held[key] = Held(arrival.table)
         offsets = arrival.offsets[skip:]
-        held.offsets.extend(offsets)
-        held.values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
-        held.keys.extend(poll.keys, poll.key_sizes, chosen, poll.gather)
+        messages.offsets.extend(offsets)
+        messages.values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
+        messages.keys.extend(poll.keys, poll.key_sizes, chosen, poll.gather)
         if poll.headers:
-            places = ((arrival.partition, offset) for offset in offsets)
-            kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
-            held.headers.update(kept)
+            keys = ((arrival.partition, offset) for offset in offsets)
+            messages.headers.update({k[1]: poll.headers[k] for k in keys if k in poll.headers})
 
     def take(self, partition: int, table: str) -> Held:
         """Return a buffer that is being sealed; it is not held any more."""

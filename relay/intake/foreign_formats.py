@@ -50,8 +50,8 @@ def of_value(value: bytes | None) -> str:
         return "none (a tombstone)"
     if not value:
         return "empty"
-    if known := foreign(value):
-        return f"looks like {known}"
+    if format_ := foreign(value):
+        return f"looks like {format_}"
     return "looks like plain text" if _is_text(value) else "may be protobuf"
 
 
@@ -78,8 +78,8 @@ def explained(
     """
     if headers is not None:  # the value first: reasons are cut where many are shown
         more = f"its value {_value_clause(value)}; {of_headers(headers)}"
-    elif known := foreign(value):
-        more = f"its value looks like {known}"
+    elif format_ := foreign(value):
+        more = f"its value looks like {format_}"
     else:
         return reason
     return reason._replace(text=f"{reason.text}; {more}")

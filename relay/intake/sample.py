@@ -54,13 +54,13 @@ def shares(bounds: dict[int, Range], wanted: int) -> dict[int, Range]:
     `bounds`: what each partition holds.
     """
     chosen: dict[int, Range] = {}
-    left = wanted
+    remaining = wanted
     by_size = sorted(bounds.items(), key=lambda item: (item[1].end - item[1].first, item[0]))
     for served, (index, (first, end)) in enumerate(by_size):
-        share = min(end - first, -(-left // (len(by_size) - served)))
+        share = min(end - first, -(-remaining // (len(by_size) - served)))
         if share > 0:
             chosen[index] = Range(end - share, end)
-            left -= share
+            remaining -= share
     return chosen
 
 

@@ -84,8 +84,8 @@ class RowDensity:
 
     def rows(self, table: str, size: int) -> int | None:
         """Return about how many rows so many bytes hold; None where the table is new here."""
-        known = self._rows_per_byte.get(table)
-        return None if known is None else round(known * size)
+        density = self._rows_per_byte.get(table)
+        return None if density is None else round(density * size)
 
     def count(self, table: str, values: pa.ChunkedArray[Any], size: int) -> int:
         """Return how many rows these messages hold, learned for later ones."""

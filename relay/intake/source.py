@@ -252,7 +252,7 @@ class SourceMember:
         try:
             if self._owned:
                 self._on_revoked(self._owned)
-            self._owned = frozenset(place.partition for place in places)
+            self._owned = frozenset(partition.partition for partition in places)
             starts = self._on_assigned(self._owned)
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
@@ -264,7 +264,7 @@ class SourceMember:
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True
-        gone = frozenset(place.partition for place in places)
+        gone = frozenset(partition.partition for partition in places)
         self._owned -= gone
         try:
             self._on_revoked(gone)

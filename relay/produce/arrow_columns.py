@@ -90,10 +90,10 @@ def check_names(
         ConfigError: naming file, table and the columns.
     """
     columns = live_columns(schema)
-    known = {column.name for column in columns}
-    unknown = [name for name in names if name not in known]
+    table_names = {column.name for column in columns}
+    unknown = [name for name in names if name not in table_names]
     missing = [c.name for c in columns if is_required(c) and c.name not in names]
-    foreign = known.isdisjoint(names)
+    foreign = table_names.isdisjoint(names)
     problems = []
     if doubled := repeated(names):
         problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
@@ -107,7 +107,7 @@ def check_names(
         raise ConfigError(
             f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
             f"{', '.join(c.name for c in columns)})",
-            _next_of_foreign(names) if foreign else _SOME_DIFFER,
+            _foreign_next_step(names) if foreign else _SOME_DIFFER,
         )
 
 
@@ -117,7 +117,7 @@ _SOME_DIFFER = (
 )
 
 
-def _next_of_foreign(names: Collection[str]) -> str:
+def _foreign_next_step(names: Collection[str]) -> str:
     """What to do with a file that shares no column with the table."""
     if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
         return "separate the columns by commas: other delimiters are not read"
@@ -165,7 +165,7 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
     _, misfits = narrow(arrays, codec)
     if misfits:
         first = min(misfits, key=lambda misfit: (int(misfit.rows[0]), misfit.column))
-        raise _refused(first, codec, batch, origin)
+        raise _misfit_error(first, codec, batch, origin)
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
@@ -176,11 +176,11 @@ def _converted(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) 
     except NOT_CONVERTED as error:
         row = _first_failing(lambda part: convert(part, type_), array)
         value = value_at(array, row) if len(array) else None
-        reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
+        reason = f"{type_.complaint(value)}: {_reason(array, row, type_, error)}"
         raise bad_value(origin.column(row, name), reason, value, type_) from error
 
 
-def _refused(
+def _misfit_error(
     misfit: UnfitValues, codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin
 ) -> BadValue:
     """What the relay would refuse, with the value as it was given."""
@@ -203,7 +203,7 @@ def value_at(array: Array, row: int) -> object:
     return value
 
 
-def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
+def _reason(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
     """What is wrong with that value: the error of the whole column may name another one."""
     try:
         convert(array.slice(row, 1), type_)

@@ -260,9 +260,9 @@ def _json_block(
 
 def _each_has_a_value(source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch) -> bool:
     """Whether each row has a value in a column of the table; one that has may have a null there."""
-    known = {*encoder.codec.column_names}
+    table_columns = {*encoder.codec.column_names}
     columns = zip(source.options.renamed(batch.schema.names), batch.columns, strict=True)
-    valid = [pc.is_valid(column) for name, column in columns if name in known]
+    valid = [pc.is_valid(column) for name, column in columns if name in table_columns]
     return bool(valid) and bool(pc.all(reduce(pc.or_, valid)).as_py())
 
 
@@ -300,7 +300,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         if not line.strip():
             continue
         try:
-            rows.append(encoder.encode(_chosen(source, encoder, parse_object(line))))
+            rows.append(encoder.encode(_table_row(source, encoder, parse_object(line))))
         except (ValueError, RecursionError) as error:
             reason = TOO_DEEP if isinstance(error, RecursionError) else error
             raise ConfigError(
@@ -312,7 +312,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
     return pa.array(rows, pa.binary())
 
 
-def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
+def _table_row(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
     """The row by the table's names, as the person wants it: columns left out, texts as times."""
     options = source.options
     names = options.renamed(row)

@@ -113,7 +113,7 @@ class ArrayLines:
             if sign == ",":
                 sign = self._next_sign("{")
         if self._skip_blanks():
-            raise self._wrong(f"text follows the array: {self._text[self._at : self._at + 40]!r}")
+            raise self._error(f"text follows the array: {self._text[self._at : self._at + 40]!r}")
 
     def _object(self) -> bytes:
         size = 1 << 16
@@ -121,12 +121,12 @@ class ArrayLines:
             try:
                 _, end = _DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if not self._more(size):
-                    raise self._wrong(error.msg) from error
+                if not self._read_more(size):
+                    raise self._error(error.msg) from error
                 size *= 2  # so that a large object is not tried at each small step
                 continue
             except RecursionError as error:
-                raise self._wrong(TOO_DEEP) from error
+                raise self._error(TOO_DEEP) from error
             # Within texts JSON has no line ends: these stand between values.
             line = self._text[self._at : end].replace("\n", " ").replace("\r", " ")
             self._at = end
@@ -137,7 +137,7 @@ class ArrayLines:
         if not sign or sign not in wanted:
             expected = " or ".join(map(repr, wanted))
             found = repr(self._text[self._at : self._at + 40]) if sign else "the end"
-            raise self._wrong(f"expected {expected}, found {found}")
+            raise self._error(f"expected {expected}, found {found}")
         self._at += 1
         return sign
 
@@ -148,10 +148,10 @@ class ArrayLines:
                 if self._text[self._at] not in _BLANKS:
                     return True
                 self._at += 1
-            if not self._more(1 << 16):
+            if not self._read_more(1 << 16):
                 return False
 
-    def _more(self, size: int) -> bool:
+    def _read_more(self, size: int) -> bool:
         """Whether there was more to read."""
         if self._ended:
             return False
@@ -160,11 +160,11 @@ class ArrayLines:
         try:
             added = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
-            raise self._wrong(str(error)) from error
+            raise self._error(str(error)) from error
         self._text, self._at = self._text[self._at :] + added, 0
         return not self._ended
 
-    def _wrong(self, reason: str) -> ConfigError:
+    def _error(self, reason: str) -> ConfigError:
         row = f", row {self._row}" if self._row else ""
         return ConfigError(
             f"{self._name}{row}: not an array of JSON objects: {reason}",

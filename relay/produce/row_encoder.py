@@ -194,12 +194,12 @@ def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
         elif is_variant and _is_null(value):
             value = {}
         elements = _of_type(kind, value, (dict,))
-        given = {name: part for name, part in elements.items() if not _is_null(part)}
-        if any(name in elements and name not in given for name in needed):
+        not_null = {name: part for name, part in elements.items() if not _is_null(part)}
+        if any(name in elements and name not in not_null for name in needed):
             raise _unfit(kind, value, ": a null in it")
-        if not given.keys() <= parts.keys() or (is_variant and len(given) > 1):
+        if not not_null.keys() <= parts.keys() or (is_variant and len(not_null) > 1):
             raise _unfit(kind, value, f" ({', '.join(parts)})")
-        return make(**{name: encoders[name](part) for name, part in given.items()})
+        return make(**{name: encoders[name](part) for name, part in not_null.items()})
 
     return message
 
@@ -282,7 +282,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
 
     @lru_cache(maxsize=1024)
     def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
-        return _columnar(type_, value)
+        return _through_arrow(type_, value)
 
     def convert_value(value: Any) -> Any:
         if type(value) in direct and (bounds is None or bounds[0] <= value <= bounds[1]):
@@ -296,7 +296,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
             return remembered(type(value).__name__, value)
         if isinstance(value, list | dict):
             raise _UnfitValue(type_.complaint(value))
-        return _columnar(type_, value)
+        return _through_arrow(type_, value)
 
     return convert_value
 
@@ -322,10 +322,10 @@ def _is_exact(type_: ColumnType) -> bool:
     return base_type(type_.clickhouse).startswith(_EXACT)
 
 
-def _columnar(type_: ColumnType, value: Any) -> Any:
+def _through_arrow(type_: ColumnType, value: Any) -> Any:
     """The value through the conversion and the checks of whole columns."""
     try:
-        array: Any = convert(_array_of(value), type_)
+        array: Any = convert(_to_arrow(value), type_)
     except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
         raise _UnfitValue(f"{type_.complaint(value)}: {error}") from error
     if type_.narrow(array).bad is not None:
@@ -333,7 +333,7 @@ def _columnar(type_: ColumnType, value: Any) -> Any:
     return array[0].as_py()
 
 
-def _array_of(value: Any) -> Any:
+def _to_arrow(value: Any) -> Any:
     """The value in Arrow, which takes pandas' times for Python's, of microseconds, unless told."""
     array: Any = pa.array([value])
     if getattr(value, "nanosecond", 0):

@@ -158,13 +158,13 @@ def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iter
         except OSError as error:
             with contextlib.suppress(OSError):  # what the file still holds has no room either
                 file.close()
-            raise _unkept(error) from error
+            raise _spooling_error(error) from error
         file.seek(0)
         format_ = format_ or looks_like(file.read(_PEEK_BYTES))
         yield RowFile(Path(file.name), format_, options, STANDARD_INPUT)
 
 
-def _unkept(error: OSError) -> ConfigError:
+def _spooling_error(error: OSError) -> ConfigError:
     """Say what went wrong: of a stream's error nobody else knows the file."""
     if error.errno not in _NO_ROOM:
         return ConfigError(

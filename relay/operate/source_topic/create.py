@@ -31,7 +31,7 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
         Unavailable: they do not answer.
     """
     brokers = Admin(settings.source_kafka)
-    decided = decide(wanted, _look(settings, wanted.topic, brokers))
+    decided = decide(wanted, _read_cluster(settings, wanted.topic, brokers))
     if not decided.made:
         return decided
     new = NewTopic(
@@ -57,11 +57,11 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
 
 
 def _listed(settings: Settings, topic: str, brokers: Admin) -> Cluster | None:
-    cluster = _look(settings, topic, brokers)
+    cluster = _read_cluster(settings, topic, brokers)
     return None if cluster.partitions is None else cluster
 
 
-def _look(settings: Settings, topic: str, brokers: Admin) -> Cluster:
+def _read_cluster(settings: Settings, topic: str, brokers: Admin) -> Cluster:
     cluster = brokers.answer(
         "describe the cluster",
         brokers.client.describe_cluster(request_timeout=REQUEST_SECONDS),

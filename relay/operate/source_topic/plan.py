@@ -86,7 +86,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
         ContractBroken: the app has read another topic of this name.
     """
     if cluster.partitions is not None:
-        return _there(wanted, cluster.partitions, cluster.replication)
+        return _check_existing(wanted, cluster.partitions, cluster.replication)
     replication = wanted.replication or wanted.configured or min(SAFE_COPIES, cluster.brokers)
     if replication > cluster.brokers:
         origin = "--replication" if wanted.replication else "kafka.replication"
@@ -118,7 +118,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
     return Decided(True, partitions, replication, settings, notes)
 
 
-def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
+def _check_existing(wanted: Wanted, partitions: int, replication: int) -> Decided:
     """It is left as it is: what was asked for explicitly has to be so already."""
     if wanted.partitions not in {None, partitions}:
         grows = (wanted.partitions or 0) > partitions
