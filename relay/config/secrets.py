@@ -60,7 +60,8 @@ def take(data: Table, environment: Mapping[str, str]) -> list[Problem]:
     }
     for variable, path in variables.items():
         put(data, path, environment[variable])
-        _forget_file(data, path)
+        if variable in FROM_ENVIRONMENT:
+            drop(data, _file_key(path))
     replaced = {path for variable, path in variables.items() if variable in FROM_ENVIRONMENT}
     problems: list[Problem] = []
     for path, table in _secrets(data):
@@ -102,14 +103,11 @@ def drop(data: Table, path: KeyPath) -> None:
         table.pop(str(path[-1]), None)
 
 
-def _forget_file(data: Table, path: KeyPath) -> None:
-    """Takes out the file that the data names for this secret: the environment wins."""
-    if path in USERS_FROM_ENVIRONMENT.values():
-        return
-    file: KeyPath = ("clickhouse", "password_file")
-    if path[:-2] in CLUSTERS:
-        file = (*path[:-2], "client_files", path[-1])
-    drop(data, file)
+def _file_key(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of the file that may hold this secret instead."""
+    if path[0] == "clickhouse":
+        return ("clickhouse", "password_file")
+    return (*path[:-2], "client_files", path[-1])
 
 
 def _crosses(data: Table) -> bool:
@@ -130,9 +128,8 @@ def _secrets(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
 
 
 def _in_plain(path: tuple[str, ...]) -> str:
-    file = "clickhouse.password_file"
-    if path[0] != "clickhouse":
-        file = f'{".".join(path[:-2])}.client_files."{path[-1]}"'
+    *table, key = _file_key(path)
+    file = ".".join((*table, f'"{key}"' if "." in key else key))
     return (
         f"this file must not contain a secret in plain text; name a file in {file}, or write "
         '"${NAME}" for an environment variable'

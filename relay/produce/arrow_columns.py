@@ -21,27 +21,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from relay.errors import ConfigError
-from relay.produce.nested_conversion import to_wire
+from relay.produce.nested_conversion import NOT_CONVERTED, to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
-from relay.schema.evolution import live_columns
-from relay.schema.types.column_type import parse_type
-from relay.schema.types.kind import Nullable, Scalar
-from relay.schema.types.variant import holds_null
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from relay.records_pb2 import Column, TableSchema
     from relay.rows.judgement import UnfitValues
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
     Array = pa.Array[Any]
-
-NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""What `convert` raises."""
 
 
 class BatchOrigin(NamedTuple):
@@ -66,66 +59,6 @@ class BadValue(ConfigError):
     """None where it is not known."""
     type: str = ""
     """The column's, as ClickHouse writes it."""
-
-
-def is_required(column: Column) -> bool:
-    """Return whether leaving the column out would put a value there that nobody chose."""
-    return not column.default_kind and not holds_null(parse_type(column.type).kind)
-
-
-def check_names(
-    schema: TableSchema,
-    names: Collection[str],
-    file: str,
-    *,
-    allow_missing: bool,
-    ignore_unknown: bool = False,
-) -> None:
-    """Refuse unknown, missing and doubled columns of a file, all in one error.
-
-    A file without any of the table's columns is refused whatever is allowed: of its rows nothing
-    would be left but defaults.
-
-    Raises:
-        ConfigError: naming file, table and the columns.
-    """
-    columns = live_columns(schema)
-    table_names = {column.name for column in columns}
-    unknown = [name for name in names if name not in table_names]
-    missing = [c.name for c in columns if is_required(c) and c.name not in names]
-    foreign = table_names.isdisjoint(names)
-    problems = []
-    if doubled := repeated(names):
-        problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
-    if unknown and (foreign or not ignore_unknown):
-        problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
-    if missing and (foreign or not allow_missing):
-        problems.append(f"the file has no column {', '.join(map(repr, missing))}")
-    if foreign and not problems:
-        problems.append("the first object has no column")
-    if problems:
-        raise ConfigError(
-            f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
-            f"{', '.join(c.name for c in columns)})",
-            _foreign_next_step(names) if foreign else _SOME_DIFFER,
-        )
-
-
-_SOME_DIFFER = (
-    "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the table "
-    "does not have, --allow-missing lets absent ones take their DEFAULT"
-)
-
-
-def _foreign_next_step(names: Collection[str]) -> str:
-    """What to do with a file that shares no column with the table."""
-    if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
-        return "separate the columns by commas: other delimiters are not read"
-    return (
-        "check that the file is the table's; it needs a first line that names columns, as the "
-        "table does (also in upper and lower case), or a first object that does; --column "
-        "FILE=TABLE renames one"
-    )
 
 
 def repeated(names: Iterable[str]) -> list[str]:
@@ -172,11 +105,11 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
 def _converted(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
     """One column in its wire type."""
     try:
-        return convert(array, type_)
+        return to_wire(array, type_.kind)
     except NOT_CONVERTED as error:
-        row = _first_failing(lambda part: convert(part, type_), array)
+        row = _first_failing(array, type_.kind)
         value = value_at(array, row) if len(array) else None
-        reason = f"{type_.complaint(value)}: {_reason(array, row, type_, error)}"
+        reason = f"{type_.complaint(value)}: {_reason(array, row, type_.kind, error)}"
         raise bad_value(origin.column(row, name), reason, value, type_) from error
 
 
@@ -203,10 +136,10 @@ def value_at(array: Array, row: int) -> object:
     return value
 
 
-def _reason(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
+def _reason(array: Array, row: int, kind: TypeKind, error: Exception) -> str:
     """What is wrong with that value: the error of the whole column may name another one."""
     try:
-        convert(array.slice(row, 1), type_)
+        to_wire(array.slice(row, 1), kind)
     except NOT_CONVERTED as own:
         error = own
     return str(error).splitlines()[0]
@@ -220,24 +153,15 @@ def bad_value(where: str, reason: str, value: object, type_: ColumnType) -> BadV
     return error
 
 
-def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:
+def _first_failing(array: Array, kind: TypeKind) -> int:
     """Index of the first value that does not convert; by bisection, as only errors come here."""
     low, high = 0, len(array)  # array[:low] converts, array[:high] does not
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            attempt(array.slice(low, middle - low))
+            to_wire(array.slice(low, middle - low), kind)
         except NOT_CONVERTED:
             high = middle
         else:
             low = middle
     return low
-
-
-def convert(array: Array, type_: ColumnType) -> Array:
-    """Return one column in its protobuf-side type; ranges narrower than that are not checked.
-
-    Raises:
-        ArrowInvalid, ArrowNotImplementedError: some value does not convert.
-    """
-    return to_wire(array, type_.kind)

@@ -15,15 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, BatchOrigin, value_at
+from relay.produce.arrow_columns import BadValue, BatchOrigin, repeated, value_at
+from relay.program.spelling import did_you_mean
+from relay.schema.evolution import live_columns
 from relay.schema.types.column_type import parse_type
 from relay.schema.types.exact_cast import as_strings
 from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.ticks import base_type
+from relay.schema.types.variant import holds_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from relay.records_pb2 import Column, TableSchema
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
@@ -97,6 +101,65 @@ class FileOptions:
         """Return the table's names for these columns of a file."""
         table_names = dict(self.columns)
         return [table_names.get(name, name) for name in names]
+
+    def check_names(self, schema: TableSchema, names: list[str], file: str) -> None:
+        """Refuse unknown, missing and doubled columns of a file, all in one error.
+
+        A file without any of the table's columns is refused whatever is allowed: of its rows
+        nothing would be left but defaults.
+
+        Raises:
+            ConfigError: naming file, table and the columns.
+        """
+        absent = [name for name, _ in self.columns if name not in names]
+        if absent:
+            raise ConfigError(
+                f"{file}: the file has no column {', '.join(map(repr, absent))}, which "
+                f"--column renames{did_you_mean(absent[0], names)}",
+                f"name columns as the file does: {', '.join(names)}",
+            )
+        names, columns = self.renamed(names), live_columns(schema)
+        table_names = {column.name for column in columns}
+        unknown = [name for name in names if name not in table_names]
+        missing = [c.name for c in columns if is_required(c) and c.name not in names]
+        foreign = table_names.isdisjoint(names)
+        problems = []
+        if doubled := repeated(names):
+            problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
+        if unknown and (foreign or not self.ignore_unknown):
+            problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
+        if missing and (foreign or not self.allow_missing):
+            problems.append(f"the file has no column {', '.join(map(repr, missing))}")
+        if foreign and not problems:
+            problems.append("the first object has no column")
+        if problems:
+            raise ConfigError(
+                f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
+                f"{', '.join(c.name for c in columns)})",
+                _foreign_next_step(names) if foreign else _SOME_DIFFER,
+            )
+
+
+def is_required(column: Column) -> bool:
+    """Return whether leaving the column out would put a value there that nobody chose."""
+    return not column.default_kind and not holds_null(parse_type(column.type).kind)
+
+
+_SOME_DIFFER = (
+    "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the table "
+    "does not have, --allow-missing lets absent ones take their DEFAULT"
+)
+
+
+def _foreign_next_step(names: Collection[str]) -> str:
+    """What to do with a file that shares no column with the table."""
+    if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
+        return "separate the columns by commas: other delimiters are not read"
+    return (
+        "check that the file is the table's; it needs a first line that names columns, as the "
+        "table does (also in upper and lower case), or a first object that does; --column "
+        "FILE=TABLE renames one"
+    )
 
 
 def _without_percent(date_format: str) -> str:

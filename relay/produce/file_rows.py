@@ -25,13 +25,12 @@ import pyarrow.parquet
 
 from relay.errors import ConfigError
 from relay.produce import parquet_times
-from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
 from relay.produce.json_lines import TOO_DEEP, ArrayLines, are_objects, is_array, parse_object
 from relay.produce.nested_conversion import holds_infinity
 from relay.produce.row_encoder import unknown_columns
-from relay.program.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from relay.produce.row_encoder import RowEncoder
@@ -119,32 +118,11 @@ class RowFile:
             advise(error, self.options, csv=self.format == "csv")
             raise
 
-    def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Check the file's columns against the table's.
-
-        Raises:
-            ConfigError: a column is unknown, missing, or occurs twice.
-        """
-        absent = [name for name, _ in self.options.columns if name not in names]
-        if absent:
-            raise ConfigError(
-                f"{self.label}: the file has no column {', '.join(map(repr, absent))}, which "
-                f"--column renames{did_you_mean(absent[0], names)}",
-                f"name columns as the file does: {', '.join(names)}",
-            )
-        check_names(
-            encoder.codec.schema,
-            self.options.renamed(names),
-            self.label,
-            allow_missing=self.options.allow_missing,
-            ignore_unknown=self.options.ignore_unknown,
-        )
-
 
 def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     size = source.path.stat().st_size
     with pyarrow.parquet.ParquetFile(source.path) as file:
-        source.check_names(encoder, file.schema_arrow.names)
+        source.options.check_names(encoder.codec.schema, file.schema_arrow.names, source.label)
         row, total = 0, max(file.metadata.num_rows, 1)
         for batch in parquet_times.batches(source.path, file, PARQUET_ROWS, source.label):
             rows = _encode(source, encoder, batch, row)
@@ -160,7 +138,7 @@ def _csv(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
         _open_csv(source, text, [], 0) as reader,
     ):
         names = reader.schema.names
-    source.check_names(encoder, names)
+    source.options.check_names(encoder.codec.schema, names, source.label)
     with _stream(source.path) as (_, text):
         blank = blank_lines_ahead(text)
     with (
@@ -356,7 +334,7 @@ def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> Non
     except (ValueError, RecursionError):
         return  # said with its row number when the block is read
     if isinstance(row, dict):
-        source.check_names(encoder, list(row))
+        source.options.check_names(encoder.codec.schema, list(row), source.label)
 
 
 def _json_schema(source: RowFile, encoder: RowEncoder) -> list[Any]:

@@ -20,6 +20,9 @@ from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
 from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
+NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What `to_wire` raises for a value that does not convert."""
+
 
 def to_wire(array: Any, kind: TypeKind) -> pa.Array[Any]:
     """Return an array, of whatever type its reader chose, in `kind.wire`.

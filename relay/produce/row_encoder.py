@@ -21,7 +21,8 @@ import pyarrow as pa
 from google.protobuf import message_factory
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import NOT_CONVERTED, bad_value, convert
+from relay.produce.arrow_columns import bad_value
+from relay.produce.nested_conversion import NOT_CONVERTED, to_wire
 from relay.rows.judgement import LEFT_OUT, UNEVEN
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
@@ -325,7 +326,7 @@ def _is_exact(type_: ColumnType) -> bool:
 def _through_arrow(type_: ColumnType, value: Any) -> Any:
     """The value through the conversion and the checks of whole columns."""
     try:
-        array: Any = convert(_to_arrow(value), type_)
+        array: Any = to_wire(_to_arrow(value), type_.kind)
     except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
         raise _UnfitValue(f"{type_.complaint(value)}: {error}") from error
     if type_.narrow(array).bad is not None:

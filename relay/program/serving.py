@@ -11,9 +11,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -36,7 +37,7 @@ _SILENT_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class Serving:
+class Serving(AbstractContextManager["Serving"]):
     """Serve from construction until `close()`.
 
     Args:
@@ -61,7 +62,8 @@ class Serving:
     ) -> None:
         host, port = parsed(listen)
         try:
-            self._server = _server(host)((host, port), _Handler)
+            kind = _HttpServer6 if ":" in host else _HttpServer
+            self._server = kind((host, port), _Handler)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen}: {error.strerror or error}",
@@ -80,9 +82,6 @@ class Serving:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -173,12 +172,8 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
         )
 
 
-class _Server6(_HttpServer):
+class _HttpServer6(_HttpServer):
     address_family = socket.AF_INET6
-
-
-def _server(host: str) -> type[_HttpServer]:
-    return _Server6 if ":" in host else _HttpServer
 
 
 class _Handler(WSGIRequestHandler):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.errors import Unavailable, WrongCredentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -60,40 +60,40 @@ class StoppedWaiting(Exception):
     """Somebody asked for a stop while a server was unavailable."""
 
 
-def until_available(
-    call: Callable[[], T],
-    stop: threading.Event,
-    limit_seconds: float = 0,
-    away: Collection[Callable[[str], None]] = (),
-) -> T:
-    """Call until the server answers, and return the result; a limit of 0 waits for ever.
+class ServerWait:
+    """Wait for a server that does not answer: call it again and again, with a log line each time.
 
     Args:
-        call: raises Unavailable while the server does not answer.
         stop: ends the waiting.
-        limit_seconds: of waiting.
-        away: each is called after each failed try with the reason.
-
-    Raises:
-        Unavailable: the last one, after `limit_seconds`.
-        StoppedWaiting: `stop` was set meanwhile.
+        observers: are called with the reason after each failed try.
     """
-    start, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-    while True:
-        try:
-            return call()
-        except Unavailable as error:
-            if limit_seconds and time.monotonic() - start >= limit_seconds:
-                raise
-            pause = next(later)
-            log.warning(
-                "a server is unavailable, waiting for it",
-                extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
-            )
-            for observe in away:
-                observe(error.message)
-            if stop.wait(pause):
-                raise StoppedWaiting from error
+
+    def __init__(self, stop: threading.Event, *observers: Callable[[str], None]) -> None:
+        self._stop, self._observers = stop, observers
+
+    def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
+        """Call until the server answers, and return the result; a limit of 0 waits for ever.
+
+        Raises:
+            Unavailable: the last one, after `limit_seconds`.
+            StoppedWaiting: `stop` was set meanwhile.
+        """
+        start, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                return call()
+            except Unavailable as error:
+                if limit_seconds and time.monotonic() - start >= limit_seconds:
+                    raise
+                pause = next(later)
+                log.warning(
+                    "a server is unavailable, waiting for it",
+                    extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
+                )
+                for observe in self._observers:
+                    observe(error.message)
+                if self._stop.wait(pause):
+                    raise StoppedWaiting from error
 
 
 class Retry:
@@ -183,15 +183,3 @@ class CredentialsWait:
         )
         if self._stop.wait(RENEWAL_PAUSE_SECONDS):
             raise StoppedWaiting from error
-
-
-class ServerWait:
-    """How a process waits: `until_available` with its `stop` and the observers of each try."""
-
-    def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:
-        self._stop = stop
-        self._away = away
-
-    def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
-        """Call until the server answers, as `until_available`."""
-        return until_available(call, self._stop, limit_seconds, self._away)
