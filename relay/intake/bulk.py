@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import KafkaError
@@ -31,28 +31,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PolledError:
-    """An error that came in the place of a message, as the binding would show it."""
+class PolledError(NamedTuple):
+    """An error that came in the place of a message; without a topic it is the group's."""
 
-    def __init__(self, code: int, text: str, topic: str, partition: int, offset: int) -> None:
-        self._error = KafkaError(code, text)
-        self._topic, self._partition, self._offset = topic, partition, offset
-
-    def error(self) -> KafkaError:
-        """Return what is wrong."""
-        return self._error
-
-    def topic(self) -> str:
-        """Return the source topic."""
-        return self._topic
-
-    def partition(self) -> int:
-        """Return the partition of the source topic."""
-        return self._partition
-
-    def offset(self) -> int:
-        """Return where in it."""
-        return self._offset
+    error: KafkaError
+    topic: str | None
+    partition: int
+    offset: int
 
 
 class WhenFull:
@@ -173,10 +158,9 @@ class Bulk:
         messages = self._messages[first : first + count]
         columns = np.empty((6, count), np.int64)
         numbers = np.empty(count, np.int64)
-        names = self._tables.names
         self._kernel.look(
             messages, self._headers_of, self._header_at,
-            names.joined, names.ends, names.slots, self._room, columns, numbers,
+            *self._tables.names, self._room, columns, numbers,
         )  # fmt: skip
         failed = []
         if count and int(numbers.min()) < 0:
@@ -228,5 +212,6 @@ class Bulk:
             message = int(messages[index])
             code = ctypes.c_int32.from_address(message).value
             text = (self._library.rd_kafka_message_errstr(message) or b"").decode(errors="replace")
-            errors.append(PolledError(code, text, self._topic, *columns[:2, index].tolist()))
+            partition, offset = columns[:2, index].tolist()
+            errors.append(PolledError(KafkaError(code, text), self._topic, partition, offset))
         return errors

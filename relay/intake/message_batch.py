@@ -12,7 +12,7 @@ for where little comes, and for versions of the binding that relay.intake.bulk d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -114,19 +114,15 @@ def _addresses(values: list[Any]) -> tuple[Integers, Integers, Any]:
     return memory.ctypes.data + ends - np.maximum(sizes, 0), sizes, memory
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The tables known so far, as relay.intake.message_kernel looks one up.
-
-    Attributes:
-        joined: their names as bytes, one behind the other, by number.
-        ends: of each in `joined`.
-        slots: a hash table of numbers.
-    """
+class Names(NamedTuple):
+    """The tables known so far, as relay.intake.message_kernel looks one up."""
 
     joined: npt.NDArray[np.uint8]
+    """Their names as bytes, one behind the other, by number."""
     ends: Integers
+    """Of each name in `joined`."""
     slots: Integers
+    """A hash table of numbers."""
 
 
 class TableHeaders:

@@ -18,7 +18,7 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
-from relay.intake.bulk import WhenFull
+from relay.intake.bulk import PolledError, WhenFull
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member, session_refused
 from relay.intake.message_batch import of_messages
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.intake.bulk import Bulk, PolledError
+    from relay.intake.bulk import Bulk
     from relay.intake.message_batch import Batch, TableHeaders
 
 log = logging.getLogger(__name__)
@@ -185,7 +185,9 @@ class SourceMember:
         good = messages
         if any(map(Message.error, messages)):  # in C: this runs for every message
             for message in messages:
-                self._look_at(message)
+                if (failure := message.error()) is not None:
+                    where = message.topic(), message.partition() or 0, message.offset() or 0
+                    self._look_at(PolledError(failure, *where))
             good = [message for message in messages if message.error() is None]
         if self._over is not None:
             raise self._as_error(self._over)
@@ -196,8 +198,8 @@ class SourceMember:
     def _take_bulk(
         self, bulk: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]
     ) -> int:
-        batch, failed, count = bulk.poll(wanted, wait)
-        for error in failed:
+        batch, errors, count = bulk.poll(wanted, wait)
+        for error in errors:
             self._look_at(error)
         if len(batch.offsets):
             take(batch)
@@ -271,20 +273,19 @@ class SourceMember:
         except RelayError as error:
             self._raised = error
 
-    def _look_at(self, message: Message | PolledError) -> None:
-        if (error := message.error()) is None:
-            return
-        if message.topic() is None:  # then partition and offset are none, but read as zero
+    def _look_at(self, polled: PolledError) -> None:
+        error, topic, partition, offset = polled
+        if topic is None:  # then partition and offset are none, but read as zero
             if ends_reading(error):
                 raise self._as_error(error)
             self._report("the consumer group gives the relay no partitions", OF_GROUP, 0, error)
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self.read_to[message.partition() or 0] = message.offset() or 0
+            self.read_to[partition] = offset
             return
         if lost_end(error) is not None:
             raise ContractBroken(
-                f"{self._topic}[{message.partition()}] lost its end, and new messages are in the "
+                f"{self._topic}[{partition}] lost its end, and new messages are in the "
                 f"place of those that were read: {error.str()}",
                 "find out why the log lost records (a leader that lacked them, a disk); then start "
                 "again. Where a relay stops at its start, `relay accept CONFIG` shows how to "
@@ -293,7 +294,7 @@ class SourceMember:
             )
         if error.code() in GONE:
             raise ContractBroken(
-                f"cannot continue reading {self._topic}[{message.partition()}]: {error.name()} "
+                f"cannot continue reading {self._topic}[{partition}]: {error.name()} "
                 f"({error.str()})",
                 "the offset or the topic was deleted; find out what deleted it",
                 page=ErrorPage.GAP,
@@ -301,7 +302,7 @@ class SourceMember:
         if ends_reading(error):
             raise self._as_error(error)
         text = "the relay cannot continue reading a source partition"
-        self._report(text, message.partition() or 0, message.offset() or 0, error)
+        self._report(text, partition, offset, error)
 
     def _report(self, text: str, partition: int, offset: int, error: KafkaError) -> None:
         line = self._troubles.tell(partition, offset, error, time.monotonic())

@@ -85,17 +85,12 @@ log_format_option = click.option(
 """Of the programs that run for long."""
 
 
-def _choose_pipeline(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    context.meta[_PIPELINE] = value
-    return value
-
-
 _PIPELINE = "relay.pipeline"
 pipeline_option = click.option(
     "--pipeline",
     metavar="NAME",
     expose_value=False,
-    callback=_choose_pipeline,
+    callback=lambda context, _, value: context.meta.update({_PIPELINE: value}),
     help="Use only this one of the [pipelines] in the configuration.",
 )
 """Of all commands that read a configuration; `chosen_pipeline` has the value."""

@@ -44,34 +44,23 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the brokers have.
-
-    Attributes:
-        brokers: how many are up.
-        partitions: of the source topic; None: it is not there.
-        replication: of the source topic.
-        journal: partitions of the app's journal; None: no relay of this app has run.
-    """
+    """The brokers that are up, and what they have."""
 
     brokers: int
     partitions: int | None = None
+    """The source topic's; None: it is not there."""
     replication: int = 0
+    """The source topic's."""
     journal: int | None = None
+    """Partitions of the app's journal; None: no relay of this app has run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The topic.
-
-    Attributes:
-        made: whether it has to be made; otherwise it is there.
-        partitions: how many.
-        replication: copies of each.
-        settings: of the topic, beside the brokers' own defaults.
-        notes: what a person should know of it.
-    """
+    """The topic; its settings are those beside the brokers' own defaults."""
 
     made: bool
+    """Whether it has to be made; otherwise it is there."""
     partitions: int
     replication: int
     settings: Mapping[str, str] = field(default_factory=dict)
