@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from relay import names
 from relay.config import kafka_allowlist, kafka_clients
-from relay.config.secrets import CLUSTERS, Problem, Table, holder
+from relay.config.secrets import CLUSTERS, Problem, Table, holder, value_at
 from relay.config.server_settings import addresses
 from relay.config.settings import Settings
 
@@ -56,7 +56,7 @@ def find(data: Table) -> Iterator[Problem]:
         (("loader", "database"), _identifier),
         (("loader", "block_column"), _identifier),
     ):
-        value = (holder(data, path) or {}).get(path[-1])
+        value = value_at(data, path)
         if isinstance(value, str) and (reason := problem(value)) is not None:
             yield path, reason
     yield from _clickhouse(holder(data, ("clickhouse", "")) or {})

@@ -36,11 +36,7 @@ _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 
 
 class FromFile(str):
-    """A secret as its file held it: a client that lives long looks there again.
-
-    Attributes:
-        path: of the file.
-    """
+    """A secret as the file at `path` held it: a client that lives long looks there again."""
 
     __slots__ = ("path",)
     path: Path

@@ -13,10 +13,10 @@ import contextlib
 import copy
 from collections.abc import Iterator
 from itertools import permutations, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relay import names
-from relay.config.secrets import CLUSTERS, KeyPath, Problem, Table, drop, holder
+from relay.config.secrets import CLUSTERS, KeyPath, Problem, Table, drop, holder, value_at
 from relay.config.server_settings import Address, addresses
 from relay.config.settings import Settings
 
@@ -155,13 +155,13 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
             "pipeline another app"
         )
         yield ("app",) if "app" in late.own else (), reason
-    checkpoints = [_value(part, "loader", "checkpoint") for part in (early, late)]
+    checkpoints = [value_at(part.data, ("loader", "checkpoint")) for part in (early, late)]
     if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
         yield (
             ("loader", "checkpoint"),
             f"pipeline {early.name} has the same checkpoint; give each pipeline its own",
         )
-    topics = [_value(part, "source", "topic") for part in (early, late)]
+    topics = [value_at(part.data, ("source", "topic")) for part in (early, late)]
     beside = bool(_source_brokers(early) & _source_brokers(late))
     if beside and topics[0] == topics[1] and _databases(early) & _databases(late):
         reason = (
@@ -170,7 +170,7 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
         )
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
-        topic = _value(reader, "source", "topic")
+        topic = value_at(reader.data, ("source", "topic"))
         if not _source_brokers(reader) & _brokers(writer, "kafka"):
             continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
@@ -184,7 +184,7 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
 def _databases(part: PipelineTable) -> set[Address]:
     """The servers that its rows go into."""
     servers = set()
-    for url in addresses(_value(part, "clickhouse", "url")):
+    for url in addresses(value_at(part.data, ("clickhouse", "url"))):
         with contextlib.suppress(ValueError):  # reported as what it is
             servers.add(Address.of(url))
     return servers
@@ -192,17 +192,14 @@ def _databases(part: PipelineTable) -> set[Address]:
 
 def _brokers(part: PipelineTable, *cluster: str) -> set[str]:
     """The brokers of one of its clusters, as the addresses are written."""
-    return {address.casefold() for address in addresses(_value(part, *cluster, "bootstrap"))}
+    return {
+        address.casefold() for address in addresses(value_at(part.data, (*cluster, "bootstrap")))
+    }
 
 
 def _source_brokers(part: PipelineTable) -> set[str]:
     """The brokers that have its source topic."""
     return _brokers(part, "source", "kafka") or _brokers(part, "kafka")
-
-
-def _value(part: PipelineTable, *path: str) -> Any:
-    table = holder(part.data, path)
-    return None if table is None else table.get(path[-1])
 
 
 def _has(data: Table, path: KeyPath) -> bool:

@@ -96,6 +96,11 @@ def holder(data: Table, path: KeyPath) -> Table | None:
     return table if isinstance(table, dict) else None
 
 
+def value_at(data: Table, path: tuple[str, ...]) -> Any:
+    """Return data[path]; None where there is none."""
+    return (holder(data, path) or {}).get(path[-1])
+
+
 def drop(data: Table, path: KeyPath) -> None:
     """Take data[path] out, if it is there."""
     table = holder(data, path)
@@ -112,8 +117,7 @@ def _file_key(path: tuple[str, ...]) -> tuple[str, ...]:
 
 def _crosses(data: Table) -> bool:
     """Whether the source is said to be in a cluster of its own."""
-    table = holder(data, ("source", "kafka", "bootstrap"))
-    return bool(table and table.get("bootstrap"))
+    return bool(value_at(data, ("source", "kafka", "bootstrap")))
 
 
 def _secrets(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:

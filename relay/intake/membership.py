@@ -39,11 +39,7 @@ _INSTANCE = "same group.instance.id"
 
 
 class MemberFenced(Fenced):
-    """The group refuses this process's member.
-
-    Attributes:
-        mine: ids that the group gave this process.
-    """
+    """The group refuses this process's member; `mine` are the ids that it gave this process."""
 
     def __init__(self, message: str, mine: Collection[str]) -> None:
         super().__init__(message, ONE_PROCESS)

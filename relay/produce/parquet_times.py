@@ -61,10 +61,8 @@ def batches(
 def exact(where: str, fine: pa.Array[Any], coarse: pa.Array[Any]) -> pa.Array[Any]:
     """Return a column's times in nanoseconds if these hold them all, else in microseconds.
 
-    Args:
-        where: which column, for the error.
-        fine: in nanoseconds, of which those beyond 64 bits came out as others.
-        coarse: in microseconds, without further digits.
+    `fine` are nanoseconds, of which those beyond 64 bits came out as others; `coarse` are
+    microseconds, without further digits.
 
     Raises:
         ConfigError: in neither: one is beyond nanoseconds, and one has them.

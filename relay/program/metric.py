@@ -31,23 +31,18 @@ SIZES = tuple(float(10**power * factor) for power in range(8) for factor in (1, 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
-
-    Attributes:
-        name: as Prometheus shows it; a counter's ends in `_total`.
-        kind: COUNTER, GAUGE or HISTOGRAM.
-        unit: of its values.
-        question: that it answers; also its help text.
-        labels: names of its labels.
-        buckets: upper bounds, of a histogram.
-    """
+    """One metric."""
 
     name: str
+    """As Prometheus shows it; a counter's ends in `_total`."""
     kind: str
+    """COUNTER, GAUGE or HISTOGRAM."""
     unit: str
     question: str
+    """That it answers; also its help text."""
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    """Upper bounds, of a histogram."""
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:

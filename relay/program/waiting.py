@@ -61,11 +61,9 @@ class StoppedWaiting(Exception):
 
 
 class ServerWait:
-    """Wait for a server that does not answer: call it again and again, with a log line each time.
+    """Wait for a server that does not answer, until stopped, with a log line for each try.
 
-    Args:
-        stop: ends the waiting.
-        observers: are called with the reason after each failed try.
+    Observers are called with the reason after each failed one.
     """
 
     def __init__(self, stop: threading.Event, *observers: Callable[[str], None]) -> None:
@@ -145,11 +143,8 @@ class CredentialsWait:
     """How long a program whose credentials were good goes on where they are refused.
 
     Whoever changes a password does so at the brokers first: for a while the file still has the
-    old one. To end would take all programs of an app away at once.
-
-    Args:
-        stop: ends the waiting.
-        renewed: whether the credentials come from files, so that others can come.
+    old one. To end would take all programs of an app away at once. `renewed`: whether the
+    credentials come from files, so that others can come.
     """
 
     def __init__(self, stop: threading.Event, *, renewed: bool) -> None:
