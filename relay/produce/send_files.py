@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     import numpy as np
+    import pyarrow as pa
 
     from relay.config.settings import Settings
     from relay.produce.file_options import FileOptions
@@ -95,20 +96,18 @@ def produce(
     """
     if dry_run:  # no producer: what it asks for a codec fixes the table's field numbers
         encoder = RowEncoder(codec_unproposed(settings, table))
-        return SentFiles(_check(sources, encoder, progress), 0)
+        return SentFiles(sum(map(len, _rows(sources, encoder, "check", progress))), 0)
     producer = RowProducer.from_settings(settings)
     checked: int | None = None
-    rows = messages = 0
+    sent = messages = 0
     try:
         with producer:
             encoder = RowEncoder(producer.codec(table))
-            checked = _check(sources, encoder, progress)
-            for source, before in _with_bytes_before(sources):
-                for piece in source.rows(encoder):
-                    ends = random_ends(len(piece.rows), cut.least, cut.most, random)
-                    messages += producer.write_rows(table, piece.rows, ends)
-                    rows += len(piece.rows)
-                    progress("send", before + piece.done)
+            checked = sum(map(len, _rows(sources, encoder, "check", progress)))
+            for rows in _rows(sources, encoder, "send", progress):
+                ends = random_ends(len(rows), cut.least, cut.most, random)
+                messages += producer.write_rows(table, rows, ends)
+                sent += len(rows)
             producer.flush()
     except BaseException as error:
         if checked is not None:  # only now: the producer's end flushes what was handed over
@@ -119,29 +118,26 @@ def produce(
             else:
                 error.add_note(text)
         raise
-    return SentFiles(rows, messages)
+    return SentFiles(sent, messages)
 
 
-def _check(
-    sources: Sequence[RowFile], encoder: RowEncoder, progress: Callable[[str, int], None]
-) -> int:
-    """Read all files to their end; return how many rows they have."""
-    rows = 0
-    for source, before in _with_bytes_before(sources):
+def _rows(
+    sources: Sequence[RowFile],
+    encoder: RowEncoder,
+    stage: str,
+    progress: Callable[[str, int], None],
+) -> Iterator[pa.BinaryArray]:
+    """Yield the rows of all files; report progress when the caller is done with some."""
+    sizes = [source.path.stat().st_size for source in sources]
+    for source, bytes_before in zip(sources, accumulate(sizes, initial=0), strict=False):
         for piece in source.rows(encoder):
-            rows += len(piece.rows)
-            progress("check", before + piece.done)
-    return rows
+            yield piece.rows
+            progress(stage, bytes_before + piece.done)
 
 
 def total_bytes(sources: Sequence[RowFile]) -> int:
     """Return the size of the files together."""
     return sum(source.path.stat().st_size for source in sources)
-
-
-def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
-    sizes = [source.path.stat().st_size for source in sources]
-    return list(zip(sources, accumulate(sizes, initial=0), strict=False))
 
 
 @contextlib.contextmanager
