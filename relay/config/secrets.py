@@ -53,10 +53,11 @@ def take(data: Table, environment: Mapping[str, str]) -> list[Problem]:
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
     """
+    crosses = bool(value_at(data, ("source", "kafka", "bootstrap")))
     variables = {
         variable: path
         for variable, path in {**FROM_ENVIRONMENT, **USERS_FROM_ENVIRONMENT}.items()
-        if environment.get(variable) and (path[0] != "source" or _crosses(data))
+        if environment.get(variable) and (path[0] != "source" or crosses)
     }
     for variable, path in variables.items():
         put(data, path, environment[variable])
@@ -113,11 +114,6 @@ def _file_key(path: tuple[str, ...]) -> tuple[str, ...]:
     if path[0] == "clickhouse":
         return ("clickhouse", "password_file")
     return (*path[:-2], "client_files", path[-1])
-
-
-def _crosses(data: Table) -> bool:
-    """Whether the source is said to be in a cluster of its own."""
-    return bool(value_at(data, ("source", "kafka", "bootstrap")))
 
 
 def _secrets(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:

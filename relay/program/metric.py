@@ -1,4 +1,4 @@
-"""What a metric is, declared once: made from it are the counter, its help, its row in documents.
+"""What a metric is, declared once: made from it are the counter and its help.
 
 Receives declarations, gives prometheus-client's objects. Labels whose values come from
 producers are bounded here: Prometheus keeps each value it ever saw.
@@ -113,15 +113,6 @@ def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
         for labels, value in samples[metric.name]:
             family.add_metric(labels, value)
         yield family
-
-
-def rows(metrics: Iterable[Metric]) -> list[str]:
-    """Return the documents' rows: name with labels, unit, question."""
-    return [f"| `{_signature(m)}` | {m.kind}, {m.unit} | {m.question} |" for m in metrics]
-
-
-def _signature(metric: Metric) -> str:
-    return f"{metric.name}{{{', '.join(metric.labels)}}}" if metric.labels else metric.name
 
 
 OTHERS = "(others)"

@@ -69,7 +69,8 @@ class Serving(AbstractContextManager["Serving"]):
                 f"cannot listen on {listen}: {error.strerror or error}",
                 "choose a free port and an address of this machine",
             ) from error
-        self._server.set_app(_application(routes, headers or {}))
+        self._routes, self._headers = routes, headers or {}
+        self._server.set_app(self._respond)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._server.server_port}"
         self._thread = threading.Thread(
@@ -85,6 +86,33 @@ class Serving(AbstractContextManager["Serving"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _respond(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer one request, as WSGI has it."""
+        status, kind, body = self._answer(environ)
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *self._headers.items(),
+        ]
+        start(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, environ: WSGIEnvironment) -> Answer:
+        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            return 405, TEXT, b"only GET and HEAD\n"
+        path = str(environ.get("PATH_INFO", "")).rstrip("/") or "/"
+        route = self._routes.get(path)
+        if route is None:
+            return 404, TEXT, ("there is " + ", ".join(sorted(self._routes)) + "\n").encode()
+        query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
+        try:
+            return route(query)
+        except Exception:  # a fault of the page must not end the program that it tells about
+            log.exception("the HTTP server failed to answer a request", extra={"path": path})
+            return 500, TEXT, b"see the log\n"
 
 
 def parsed(listen: str) -> tuple[str, int]:
@@ -113,42 +141,6 @@ def behind(listen: str | None, index: int) -> str | None:
         return None
     _, port = parsed(listen)
     return f"{listen.rpartition(':')[0]}:{port + index if port else 0}"
-
-
-def _application(
-    routes: Mapping[str, Route], more: Mapping[str, str]
-) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
-    """Return the WSGI application over the routes."""
-
-    def application(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        status, kind, body = _answer(routes, environ)
-        phrase = HTTPStatus(status).phrase
-        headers = [
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            *more.items(),
-        ]
-        start(f"{status} {phrase}", headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-
-    return application
-
-
-def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
-    if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-        return 405, TEXT, b"only GET and HEAD\n"
-    path = str(environ.get("PATH_INFO", "")).rstrip("/") or "/"
-    route = routes.get(path)
-    if route is None:
-        return 404, TEXT, ("there is " + ", ".join(sorted(routes)) + "\n").encode()
-    query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
-    try:
-        return route(query)
-    except Exception:  # a fault of the page must not end the program that it tells about
-        log.exception("the HTTP server failed to answer a request", extra={"path": path})
-        return 500, TEXT, b"see the log\n"
 
 
 class _HttpServer(ThreadingMixIn, WSGIServer):
