@@ -49,9 +49,9 @@ def validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
             details = errors.errors(include_url=False)
         else:
             return (None if reasons else settings), reasons
-        located = [(_path_in(rest, detail), detail) for detail in details]
         fresh: dict[KeyPath, list[str]] = {}
-        for path, detail in located:
+        for detail in details:
+            path = _path_in(rest, detail)
             if path not in removed and path not in reasons:
                 fresh.setdefault(path, []).append(_reason(path, detail))
         if not fresh:

@@ -251,8 +251,8 @@ def _times(texts: Any, date_format: str, *, whole: bool = False) -> Any:
     month, whatever its zone; how much later the time itself is shows day and second as written.
     """
     times = _parsed(texts, date_format)
-    counted = _naive(times).cast(pa.int64())
-    month = _naive(_parsed(_joined(texts, " 1 0"), f"{date_format} %d %S")).cast(pa.int64())
+    counted = times.cast(pa.int64())
+    month = _parsed(_joined(texts, " 1 0"), f"{date_format} %d %S").cast(pa.int64())
     since: Any = pc.subtract(counted, month)
     days: Any = pc.divide(since, _DAY)
     seconds: Any = pc.subtract(since, pc.multiply(days, _DAY))
@@ -266,7 +266,7 @@ def _times(texts: Any, date_format: str, *, whole: bool = False) -> Any:
     if _OF_YEAR.search(_without_percent(date_format)):
         # Day 366 and week 53 end in another year than the text's own.
         new_year = _parsed(_joined(texts, " 1 1"), f"{date_format} %m %d")
-        year: Any = pc.year(_middle(_naive(new_year).cast(pa.int64())))
+        year: Any = pc.year(_middle(new_year.cast(pa.int64())))
         exists = pc.and_(exists, pc.equal(pc.year(within), year))
     # Arrow does not write seconds since the epoch; they have no zeros ahead.
     if whole and "s" not in _DIRECTIVE.findall(_without_percent(date_format)):

@@ -286,8 +286,8 @@ class Lazy(NamedTuple):
     """One line in the group's help, so that the help imports no command."""
 
 
-class SuggestingGroup(click.Group):
-    """A group that suggests commands spelled like an unknown one."""
+class WholeGroup(click.Group):
+    """A group that shows summaries in full, and suggests commands spelled like an unknown one."""
 
     command_class = ConfiguredCommand
 
@@ -306,10 +306,6 @@ class SuggestingGroup(click.Group):
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
-
-class WholeGroup(SuggestingGroup):
-    """A group whose help shows each summary in full."""
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence of each command."""
         del ctx
@@ -322,7 +318,7 @@ class WholeGroup(SuggestingGroup):
             formatter.write_dl(rows)
 
 
-class LazyGroup(SuggestingGroup):
+class LazyGroup(WholeGroup):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 
     The help has the order of `commands_at`.
