@@ -113,11 +113,10 @@ class Bulk:
         self._forward()
 
     def _forward(self) -> None:
-        """Have the partitions' messages here.
+        """Forward the queues of the partitions to this one, with what they hold; before each poll.
 
-        Where an assignment ends, librdkafka's thread takes this back when it comes to it, which
-        may be after the next one was begun, and what is fetched then stays where nobody looks:
-        so it is said again before each poll. What lies there comes along.
+        When an assignment ends, librdkafka's thread takes this back, perhaps only after the next
+        one has begun. What is fetched then would stay in queues that nobody reads.
         """
         for queue in self._owned:
             self._library.rd_kafka_queue_forward(queue, self._queue)

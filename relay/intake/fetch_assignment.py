@@ -37,8 +37,8 @@ class Fetching:
     def assigned(self, partitions: Collection[int]) -> None:
         """Prepare to fetch all of these, just before the consumer is assigned them.
 
-        librdkafka (2.16) keeps an application's pause when a partition is taken away, and where
-        it comes back so nobody would ever hear of it again.
+        librdkafka (2.16) keeps an application's pause when a partition is revoked: assigned again,
+        it would stay paused for ever.
         """
         self._resume(self._paused)
         self._paused, self._assigned = frozenset(), frozenset(partitions)
@@ -46,7 +46,7 @@ class Fetching:
     def only(self, partitions: frozenset[int] | None) -> None:
         """Poll just these of the assigned partitions from now on; None: all of them.
 
-        What was fetched of the others and not polled yet is fetched again in their turn.
+        What was fetched of the others and not polled yet will be fetched again.
         """
         paused = frozenset() if partitions is None else self._assigned - partitions
         self._resume(self._paused - paused)

@@ -40,16 +40,16 @@ POLL_MESSAGES = 10_000
 """Most messages of one poll: what is done once per poll, partition and table is then small."""
 BATCH_MESSAGES = 500
 BATCH_BYTES = 2_000_000
-"""What the client gives at once: all of a poll's messages at once did not fit into the
-processor's cache, and taking one in was slower by a third."""
+"""Limits of one batch: a whole poll at once did not fit into the processor's cache, and taking a
+message in was a third slower."""
 FULL_BYTES = 16_000_000
-"""What a poll gave that counts as full."""
+"""A poll of this size counts as full."""
 POLL_SHARE = 16
-"""A poll gives at most so small a part of relay.max_buffer_bytes, by the mean size seen so far, but
-up to FULL_BYTES anyway: bounds what comes at once. Of 16 MB each of 200 tables had eight messages;
-to sort, count and copy them took 1.9 s of 28.8 million rows, and of 32 MB 0.9."""
+"""A poll takes at most this fraction of relay.max_buffer_bytes, but up to FULL_BYTES anyway, by the
+mean size seen so far. In 16 MB each of 200 tables had eight messages: to sort, count and copy those
+of 28.8 million rows took 1.9 s, and with 32 MB 0.9."""
 POLL_SECONDS = 0.05
-"""Longest wait for messages: a lower bound of the freshness when little comes."""
+"""Longest wait for messages: a lower bound of the freshness at low rates."""
 
 
 def poll_bytes(max_buffer_bytes: int) -> int:
@@ -63,18 +63,18 @@ class SourceMember:
     Args:
         on_assigned: gives the offset to begin at for each partition; called inside poll.
         on_revoked: called inside poll, before the group may give the partitions away.
-        tables: know the tables that messages name.
+        tables: number the tables that messages name.
         watched: client settings of whoever watches; kafka.client wins over them.
         on_trouble: gets partition and name of an error that came in the place of messages;
             OF_GROUP: it is the group's.
 
     Attributes:
-        epochs: that stand with committed floors.
-        fetching: which partitions, and from where.
-        rebalanced: one of the two was called in the last poll; its messages may be of before.
-        filled: what the last poll gave, as a share of what counts as full; by messages.
-        read_to: partitions whose end the last poll came to, and where that is: what read_committed
-            readers get of what lies before it was given, by this poll or an earlier one.
+        epochs: leader epochs of committed floors.
+        fetching: which partitions are fetched, and from where.
+        rebalanced: the last poll assigned or revoked partitions; its messages may be older.
+        filled: number of the last poll's messages, as a share of a full poll's.
+        read_to: by partition, the end that the last poll reached: this poll or an earlier one gave
+            all messages before it that read_committed readers get.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""Is this process alive, and is it ready? Pure: facts in, checks out.
+"""Judges whether a relay is alive and ready. Pure: facts in, checks out.
 
-**Alive** means that a restart would not help: so it stays alive while a server is away and it
-tries again, through rebalances and through the restart of a broker. It is not alive where it
-stands still by itself: its loop, its transaction, or one partition among many. **Ready** means that
-it does its work now: it has its partitions, and brokers answer. Not ClickHouse, of which a relay
-reads columns now and then: blocks flow on without, and no pod may be kept from moving for it.
+**Alive** means that a restart would not help. So a relay is alive while it waits for a server,
+through rebalances and through the restart of a broker; it is not while its loop, its transaction or
+one partition among many is stuck. **Ready** means that it works now: it has its partitions, and
+brokers answer. ClickHouse need not: a relay only reads columns there now and then, blocks flow on
+without it, and a rollout must not wait for it.
 
 All times are monotonic seconds of the clock that `now` was read from.
 """
