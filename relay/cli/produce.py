@@ -19,9 +19,8 @@ from relay.cli.options import config_argument, settings_of
 from relay.produce.arrow_columns import repeated
 from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import SUFFIXES, RowFile
-from relay.produce.send_files import Cut, total_bytes
+from relay.produce.send_files import Cut, spooled, total_bytes
 from relay.produce.send_files import produce as send_files
-from relay.produce.standard_input import spooled
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import print_json
 

@@ -38,12 +38,7 @@ _CLICKHOUSES_OWN = frozenset({"system", "information_schema", "_temporary_and_ex
 _PATTERN = re.compile(r"[A-Za-z0-9_*]+\.[A-Za-z0-9_*]+")
 
 
-def _checked(patterns: list[str]) -> list[str]:
-    """The patterns.
-
-    Raises:
-        ValueError: one is not database.table.
-    """
+def _check_patterns(patterns: list[str]) -> list[str]:
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise ValueError(
@@ -52,16 +47,11 @@ def _checked(patterns: list[str]) -> list[str]:
     return patterns
 
 
-Patterns = Annotated[list[str], AfterValidator(_checked)]
+Patterns = Annotated[list[str], AfterValidator(_check_patterns)]
 
 
 class Targets:
-    """Of one app.
-
-    Args:
-        database: of its ledger.
-        patterns: source.tables.
-    """
+    """Tables that rows of one app may go into, by its ledger's database and source.tables."""
 
     def __init__(self, database: str, patterns: Collection[str] = ()) -> None:
         self._ledger = f"{database}.{LEDGER}"
@@ -76,7 +66,7 @@ class Targets:
             return f"table {table} is ClickHouse's own"
         if table == self._ledger:
             return ledger_refusal(table)
-        if self._patterns and not any(one.fullmatch(table) for one in self._patterns):
+        if self._patterns and not any(pattern.fullmatch(table) for pattern in self._patterns):
             return f"table {table} is not among source.tables"
         return ""
 

@@ -17,11 +17,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from relay import names
 from relay.config import kafka_allowlist, kafka_clients
-from relay.config.secrets import CLUSTERS, holder
+from relay.config.secrets import CLUSTERS, Problem, Table, holder, value_at
 from relay.config.server_settings import addresses
 from relay.config.settings import Settings
-
-Found = tuple[tuple[str, ...], str]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CLICKHOUSE_FILES = ("password", "ca", "certificate", "key")
@@ -48,7 +46,7 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-def find(data: dict[str, Any]) -> Iterator[Found]:
+def find(data: Table) -> Iterator[Problem]:
     """Yield every problem that the values show by themselves."""
     for path, problem in (
         (("kafka", "bootstrap"), _bootstrap),
@@ -58,27 +56,20 @@ def find(data: dict[str, Any]) -> Iterator[Found]:
         (("loader", "database"), _identifier),
         (("loader", "block_column"), _identifier),
     ):
-        value = _text_at(data, path)
-        reason = None if value is None else problem(value)
-        if reason is not None:
+        value = value_at(data, path)
+        if isinstance(value, str) and (reason := problem(value)) is not None:
             yield path, reason
-    clickhouse = data.get("clickhouse")
-    yield from _clickhouse(clickhouse if isinstance(clickhouse, dict) else {})
+    yield from _clickhouse(holder(data, ("clickhouse", "")) or {})
     for cluster in CLUSTERS:
         brokers = holder(data, (*cluster, "bootstrap")) or {}
-        for path, reason in (*_client(brokers), *_client_files(brokers)):
-            yield (*cluster, *path), reason
+        for within, reason in (*_client(brokers), *_client_files(brokers)):
+            yield (*cluster, *within), reason
     of_source = holder(data, ("source", "kafka", "bootstrap")) or {}
     if not of_source.get("bootstrap") and any(of_source.values()):
         yield (
             ("source", "kafka", "bootstrap"),
             "missing, although other settings of [source.kafka] are given",
         )
-
-
-def _text_at(data: dict[str, Any], path: tuple[str, ...]) -> str | None:
-    value = (holder(data, path) or {}).get(path[-1])
-    return value if isinstance(value, str) else None
 
 
 def _bootstrap(value: str) -> str | None:
@@ -97,24 +88,24 @@ def _topic(topic: str, app: object) -> str | None:
     return None
 
 
-def _clickhouse(given: dict[str, Any]) -> Iterator[Found]:
+def _clickhouse(section: Table) -> Iterator[Problem]:
     """Its addresses, and what makes sense only beside something else."""
-    urls = addresses(given.get("url"))
+    urls = addresses(section.get("url"))
     for url in urls:
         if (reason := _url(url)) is not None:
             yield ("clickhouse", "url"), reason
-    if len(urls) > 1 and given.get("insert_quorum") is None:
+    if len(urls) > 1 and section.get("insert_quorum") is None:
         reason = (
             "names several replicas: also set clickhouse.insert_quorum. Without a quorum, if the "
             "answer to an INSERT is lost, the replica that is asked may not have the rows yet"
         )
         yield ("clickhouse", "url"), reason
-    if {"password", "password_file"} <= given.keys():
+    if {"password", "password_file"} <= section.keys():
         yield (
             ("clickhouse", "password_file"),
             "clickhouse.password is also set; give only one of them",
         )
-    if "key_file" in given and "certificate_file" not in given:
+    if "key_file" in section and "certificate_file" not in section:
         yield (
             ("clickhouse", "key_file"),
             "also give clickhouse.certificate_file, the certificate that this key belongs to",
@@ -136,8 +127,8 @@ def _url(url: str) -> str | None:
         return None  # reported already
     address = f"{parts.scheme}://{parts.netloc}"
     more = {"path": parts.path.strip("/"), "query": parts.query, "fragment": parts.fragment}
-    for part, given in more.items():
-        if given:  # what a proxy or another client understands, and what may hold a password
+    for part, value in more.items():
+        if value:  # what a proxy or another client understands, and what may hold a password
             return f"names only a server, which is asked at /; write no {part}: {address!r}"
     if not parts.hostname or port == 0:
         return f"must contain a host, and a port above 0: {address!r}"
@@ -160,7 +151,7 @@ def _identifier(name: str) -> str | None:
     return f"should be letters, digits and _, not beginning with a digit, not {name!r}"
 
 
-def _client(brokers: dict[str, Any]) -> Iterator[Found]:
+def _client(brokers: Table) -> Iterator[Problem]:
     """Settings passed through to librdkafka: refused, unknown, or of a wrong value."""
     client = brokers.get("client")
     if not isinstance(client, dict):
@@ -168,8 +159,10 @@ def _client(brokers: dict[str, Any]) -> Iterator[Found]:
     for key, value in client.items():
         if not isinstance(value, str | int | float):
             continue  # the type is reported already
-        refused = kafka_allowlist.refusal(key, value) or _missing(key, str(value))
-        reason = refused or _complaint(Producer, {key: value})
+        reason = kafka_allowlist.refusal(key, value)
+        if reason is None and key in CLIENT_PATHS and value != PROBE:
+            reason = None if Path(str(value)).exists() else f"there is no file {value}"
+        reason = reason or _complaint(Producer, {key: value})
         # What makes sense only together with others is for try_clients.
         if reason is not None and not reason.startswith("Failed to create"):
             yield ("client", key), reason
@@ -181,13 +174,7 @@ def _client(brokers: dict[str, Any]) -> Iterator[Found]:
         )
 
 
-def _missing(key: str, value: str) -> str | None:
-    if key in CLIENT_PATHS and value != PROBE and not Path(value).exists():
-        return f"there is no file {value}"
-    return None
-
-
-def _client_files(brokers: dict[str, Any]) -> Iterator[Found]:
+def _client_files(brokers: Table) -> Iterator[Problem]:
     """Files that hold secrets for librdkafka: of no secret, doubled, or unreadable."""
     files, client = brokers.get("client_files"), brokers.get("client")
     if not isinstance(files, dict):
@@ -207,10 +194,10 @@ def _client_files(brokers: dict[str, Any]) -> Iterator[Found]:
 _NOT_TRIED = {"bootstrap.servers", "logger"}
 
 
-def try_clients(settings: Settings) -> Iterator[Found]:
+def try_clients(settings: Settings) -> Iterator[Problem]:
     """Yield what librdkafka says to the settings all together; connects to nothing."""
     source = CLUSTERS[settings.crosses]
-    told = set()
+    refused = set()
     for cluster, kind, client in (
         (source, Consumer, kafka_clients.consumer(settings)),
         (CLUSTERS[0], Producer, kafka_clients.producer(settings)),
@@ -218,8 +205,8 @@ def try_clients(settings: Settings) -> Iterator[Found]:
         (source, Producer, kafka_clients.plain_producer(settings.source_kafka)),
     ):
         reason = _complaint(kind, {k: v for k, v in client.items() if k not in _NOT_TRIED})
-        if reason is not None and cluster not in told:
-            told.add(cluster)
+        if reason is not None and cluster not in refused:
+            refused.add(cluster)
             yield (*cluster, "client"), reason
 
 

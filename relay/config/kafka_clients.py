@@ -36,11 +36,7 @@ _NOT_A_MEMBER = re.compile(rf"{_PRODUCER_ONLY.pattern}|max\.poll\.interval\.ms")
 
 
 class FromFile(str):
-    """A secret as its file held it: a client that lives long looks there again.
-
-    Attributes:
-        path: of the file.
-    """
+    """A secret as the file at `path` held it: a client that lives long looks there again."""
 
     __slots__ = ("path",)
     path: Path
@@ -51,12 +47,6 @@ class FromFile(str):
         made = cls(secret(path))
         made.path = path
         return made
-
-
-def _pass_through(kafka: Brokers, not_for: re.Pattern[str] | None) -> ClientSettings:
-    held = {key: FromFile.read(path) for key, path in kafka.client_files.items()}
-    given = {**kafka.client, **held}
-    return {k: v for k, v in given.items() if not_for is None or not not_for.fullmatch(k)}
 
 
 def secret(path: Path) -> str:
@@ -88,7 +78,7 @@ _DEFAULTS: ClientSettings = {
     "logger": log.clients(),
 }
 
-_CREATES_NO_TOPIC: ClientSettings = {
+_OWNED: ClientSettings = {
     # Where brokers create topics, neither a question about one nor a record for one may do it: a
     # typing error would, and a deleted topic would be back, empty and with the cluster's settings,
     # before the relay saw that it was gone. Producers ask so by default, and admin clients are
@@ -97,7 +87,6 @@ _CREATES_NO_TOPIC: ClientSettings = {
 }
 
 _READS: ClientSettings = {
-    **_CREATES_NO_TOPIC,
     # Also makes offset reads wait for open transactions of a predecessor (require_stable).
     "isolation.level": "read_committed",
     # A missing or foreign offset is an error; the default (latest) skips rows silently.
@@ -110,11 +99,20 @@ _READS: ClientSettings = {
 }
 
 
+def _client(
+    kafka: Brokers, left_out: re.Pattern[str], defaults: ClientSettings, owned: ClientSettings
+) -> ClientSettings:
+    """Settings of one client; `left_out` are the user's that such a client does not know."""
+    secrets = {key: FromFile.read(path) for key, path in kafka.client_files.items()}
+    given = {k: v for k, v in {**kafka.client, **secrets}.items() if not left_out.fullmatch(k)}
+    address = {"bootstrap.servers": kafka.bootstrap}
+    return {**_DEFAULTS, **defaults, **given, **_OWNED, **address, **owned}
+
+
 def consumer(settings: Settings) -> ClientSettings:
     """Return settings of the relay's consumer of the source topic."""
     session = _milliseconds(settings.relay.session_timeout_seconds)
     defaults = {
-        **_DEFAULTS,
         "client.id": names.transactional_id(settings.app, settings.relay.member),
         # A member learns of a rebalance by its next heartbeat, and all wait until each has: at
         # librdkafka's default of 3 s a relay that joined another idled for as long. Three of them
@@ -139,7 +137,6 @@ def consumer(settings: Settings) -> ClientSettings:
         "fetch.wait.max.ms": 100,
     }
     owned = {
-        "bootstrap.servers": settings.source_kafka.bootstrap,
         "group.id": names.group_id(settings.app),
         # Static membership: a restart within the session keeps its partitions.
         "group.instance.id": names.instance_id(settings.app, settings.relay.member),
@@ -155,14 +152,13 @@ def consumer(settings: Settings) -> ClientSettings:
         # are all that is left.
         "enable.partition.eof": True,
     }
-    return {**defaults, **_pass_through(settings.source_kafka, _PRODUCER_ONLY), **owned}
+    return _client(settings.source_kafka, _PRODUCER_ONLY, defaults, owned)
 
 
 def producer(settings: Settings) -> ClientSettings:
     """Return settings of the relay's transactional producer."""
     transaction = _milliseconds(settings.relay.transaction_timeout_seconds)
     defaults = {
-        **_DEFAULTS,
         "client.id": names.transactional_id(settings.app, settings.relay.member),
         # A lost connection must show well before the transaction times out (librdkafka: 60 s).
         "socket.timeout.ms": min(15_000, transaction // 2),
@@ -184,8 +180,6 @@ def producer(settings: Settings) -> ClientSettings:
         "queue.buffering.max.kbytes": 262_144,
     }
     owned = {
-        **_CREATES_NO_TOPIC,
-        "bootstrap.servers": settings.kafka.bootstrap,
         # Stable over restarts, so that a successor fences its predecessor.
         "transactional.id": names.transactional_id(settings.app, settings.relay.member),
         # Below the session timeout: a stalled relay's transaction ends before its
@@ -197,7 +191,7 @@ def producer(settings: Settings) -> ClientSettings:
         # Each delivery is counted; commit only if all produced records are acknowledged.
         "delivery.report.only.error": False,
     }
-    return {**defaults, **_pass_through(settings.kafka, _CONSUMER_ONLY), **owned}
+    return _client(settings.kafka, _CONSUMER_ONLY, defaults, owned)
 
 
 def producer_under(settings: Settings, identity: str) -> ClientSettings:
@@ -211,19 +205,17 @@ def reader(kafka: Brokers) -> ClientSettings:
     At the end of a partition it reports no event: ask the watermarks first.
     """
     defaults = {
-        **_DEFAULTS,
         # A bounded read waits this long at its end; at the default 500 ms every block would.
         "fetch.wait.max.ms": 10,
         "fetch.queue.backoff.ms": 20,
         "queued.max.messages.kbytes": 65_536,
     }
     owned = {
-        "bootstrap.servers": kafka.bootstrap,
         # Demanded by the client library, never joined and never committed to.
         "group.id": "block-relay-reader",
         **_READS,
     }
-    return {**defaults, **_pass_through(kafka, _NOT_A_MEMBER), **owned}
+    return _client(kafka, _NOT_A_MEMBER, defaults, owned)
 
 
 def prober(kafka: Brokers) -> ClientSettings:
@@ -243,7 +235,6 @@ def prober(kafka: Brokers) -> ClientSettings:
 def plain_producer(kafka: Brokers) -> ClientSettings:
     """Return settings of a producer outside transactions: source rows, schema records."""
     defaults = {
-        **_DEFAULTS,
         "linger.ms": 20,
         "batch.size": 1_000_000,
         "message.max.bytes": 64 << 20,
@@ -252,17 +243,14 @@ def plain_producer(kafka: Brokers) -> ClientSettings:
         "partitioner": "murmur2_random",
     }
     owned = {
-        **_CREATES_NO_TOPIC,
-        "bootstrap.servers": kafka.bootstrap,
         "enable.idempotence": True,
         "acks": "all",
         "delivery.report.only.error": False,
     }
-    return {**defaults, **_pass_through(kafka, _CONSUMER_ONLY), **owned}
+    return _client(kafka, _CONSUMER_ONLY, defaults, owned)
 
 
 def admin(kafka: Brokers) -> ClientSettings:
     """Return settings of the AdminClient."""
     either = re.compile(f"{_CONSUMER_ONLY.pattern}|{_PRODUCER_ONLY.pattern}")
-    owned = {**_CREATES_NO_TOPIC, "bootstrap.servers": kafka.bootstrap}
-    return {**_DEFAULTS, **_pass_through(kafka, either), **owned}
+    return _client(kafka, either, {}, {})

@@ -11,25 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from itertools import permutations, product
+from typing import NamedTuple
 
 from relay import names
-from relay.config.secrets import CLUSTERS, KeyPath, Table, drop, holder
+from relay.config.secrets import CLUSTERS, KeyPath, Problem, Table, drop, holder, value_at
 from relay.config.server_settings import Address, addresses
 from relay.config.settings import Settings
 
 PIPELINES = "pipelines"
-
-_INSTEAD: Mapping[KeyPath, KeyPath] = {
-    ("clickhouse", "password"): ("clickhouse", "password_file"),
-    ("clickhouse", "password_file"): ("clickhouse", "password"),
-}
-"""Of these two, what a pipeline gives takes the other one's place, too."""
-_CLIENT = {"client": "client_files", "client_files": "client"}
-"""Likewise each secret of `kafka` and `source.kafka`."""
-
-Found = tuple[KeyPath, str]
 
 
 class Pipeline(NamedTuple):
@@ -58,7 +49,7 @@ class PipelineTable(NamedTuple):
         return (PIPELINES, self.name, *path)
 
 
-def split(data: Table) -> tuple[list[PipelineTable], list[Found]]:
+def split(data: Table) -> tuple[list[PipelineTable], list[Problem]]:
     """Return the pipelines of a file, and what is wrong with the tables themselves.
 
     A file without `pipelines` is one pipeline without a name.
@@ -72,51 +63,53 @@ def split(data: Table) -> tuple[list[PipelineTable], list[Found]]:
             ((PIPELINES,), "should contain one table for each pipeline, as in [pipelines.east]")
         ]
     parts: list[PipelineTable] = []
-    found: list[Found] = []
+    problems: list[Problem] = []
     for name, own in tables.items():
         if not isinstance(own, dict):
             reason = f"should be a table, not a single value ({type(own).__name__})"
-            found.append(((PIPELINES, name), reason))
+            problems.append(((PIPELINES, name), reason))
             continue
-        merged = _merged(shared, own)
-        app, problems = _derive(name, merged, own)
+        merged = _merge(shared, own)
+        app, of_name = _derive(name, merged, own)
         parts.append(PipelineTable(name, merged, own, app))
-        found += [((PIPELINES, name, *path), reason) for path, reason in problems]
-    return parts, found
+        problems += [((PIPELINES, name, *path), reason) for path, reason in of_name]
+    return parts, problems
 
 
-def _merged(shared: Table, own: Table) -> Table:
-    """A copy of what all share, with a pipeline's own values in it."""
+def _merge(shared: Table, own: Table) -> Table:
+    """A copy of what all share, with a pipeline's own values in it.
+
+    A secret and the file that holds it are alternatives: the one of a pipeline clears the other.
+    """
     merged = copy.deepcopy(shared)
-    for secret, instead in _INSTEAD.items():
-        if _has(own, secret):
-            drop(merged, instead)
-    for cluster in CLUSTERS:
-        for mine, other in _CLIENT.items():
-            for key in holder(own, (*cluster, mine, "")) or ():
-                drop(merged, (*cluster, other, key))
-    _lay_over(merged, own)
+    for mine, other in permutations(("password", "password_file")):
+        if _has(own, ("clickhouse", mine)):
+            drop(merged, ("clickhouse", other))
+    for cluster, (mine, other) in product(CLUSTERS, permutations(("client", "client_files"))):
+        for key in holder(own, (*cluster, mine, "")) or ():
+            drop(merged, (*cluster, other, key))
+    _overlay(merged, own)
     return merged
 
 
-def _lay_over(under: Table, over: Table) -> None:
+def _overlay(under: Table, over: Table) -> None:
     for key, value in over.items():
         below = under.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
-            _lay_over(below, value)
+            _overlay(below, value)
         else:
             under[key] = copy.deepcopy(value)
 
 
-def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Found]]:
-    """Fills in what follows from a pipeline's name; its app, and (key in its table, reason)."""
-    found: list[Found] = []
+def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Problem]]:
+    """Fill in what follows from a pipeline's name; return its app, and problems in its table."""
+    problems: list[Problem] = []
     if not names.is_app_name(name):
-        found.append(
+        problems.append(
             ((), f"a pipeline's name has up to 40 letters, digits, _ and -; {name!r} does not")
         )
     app = merged.get("app")
-    usable = isinstance(app, str) and names.is_app_name(app) and not found
+    usable = isinstance(app, str) and names.is_app_name(app) and not problems
     if usable and "app" not in own:
         app = f"{app}-{name}"
         usable = names.is_app_name(app)
@@ -127,25 +120,25 @@ def _derive(name: str, merged: Table, own: Table) -> tuple[str | None, list[Foun
                 f"the app of this pipeline would be {app!r}, which is longer than 40 characters: "
                 "shorten the pipeline's name, or give the pipeline an `app` of its own"
             )
-            found.append(((), reason))
+            problems.append(((), reason))
     if _has(own, ("loader", "master")):
         reason = (
             "one Spark session loads all pipelines: set loader.master at the top of the file, "
             "not for one pipeline"
         )
-        found.append((("loader", "master"), reason))
+        problems.append((("loader", "master"), reason))
     loader = merged.get("loader")
     if isinstance(loader, dict) and not _has(own, ("loader", "checkpoint")):
         checkpoint = loader.get("checkpoint")
         if isinstance(checkpoint, str):
             loader["checkpoint"] = f"{checkpoint.rstrip('/')}/{name}"
-    return (app if usable else None), found
+    return (app if usable else None), problems
 
 
 # ---- what only shows between two
 
 
-def conflicts(parts: list[PipelineTable]) -> Iterator[Found]:
+def conflicts(parts: list[PipelineTable]) -> Iterator[Problem]:
     """Yield what two pipelines must not share, with the key of the later one."""
     for index, late in enumerate(parts):
         for early in parts[:index]:
@@ -153,7 +146,7 @@ def conflicts(parts: list[PipelineTable]) -> Iterator[Found]:
                 yield (PIPELINES, late.name, *path), reason
 
 
-def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
+def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Problem]:
     # Spark's names and many a file system know no case.
     if early.app and late.app and early.app.casefold() == late.app.casefold():
         reason = (
@@ -162,14 +155,14 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
             "pipeline another app"
         )
         yield ("app",) if "app" in late.own else (), reason
-    checkpoints = [_at(part, "loader", "checkpoint") for part in (early, late)]
+    checkpoints = [value_at(part.data, ("loader", "checkpoint")) for part in (early, late)]
     if checkpoints[0] is not None and checkpoints[0] == checkpoints[1]:
         yield (
             ("loader", "checkpoint"),
             f"pipeline {early.name} has the same checkpoint; give each pipeline its own",
         )
-    topics = [_at(part, "source", "topic") for part in (early, late)]
-    beside = bool(_read_from(early) & _read_from(late))
+    topics = [value_at(part.data, ("source", "topic")) for part in (early, late)]
+    beside = bool(_source_brokers(early) & _source_brokers(late))
     if beside and topics[0] == topics[1] and _databases(early) & _databases(late):
         reason = (
             f"pipeline {early.name} also reads {topics[1]!r} from the same brokers into the same "
@@ -177,8 +170,8 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
         )
         yield ("source", "topic"), reason
     for reader, writer in ((early, late), (late, early)):
-        topic = _at(reader, "source", "topic")
-        if not _read_from(reader) & _brokers(writer, "kafka"):
+        topic = value_at(reader.data, ("source", "topic"))
+        if not _source_brokers(reader) & _brokers(writer, "kafka"):
             continue
         if writer.app and isinstance(topic, str) and names.is_written(topic, writer.app):
             reason = (
@@ -190,32 +183,24 @@ def _conflict(early: PipelineTable, late: PipelineTable) -> Iterator[Found]:
 
 def _databases(part: PipelineTable) -> set[Address]:
     """The servers that its rows go into."""
-    found = set()
-    for url in addresses(_at(part, "clickhouse", "url")):
+    servers = set()
+    for url in addresses(value_at(part.data, ("clickhouse", "url"))):
         with contextlib.suppress(ValueError):  # reported as what it is
-            found.add(Address.of(url))
-    return found
+            servers.add(Address.of(url))
+    return servers
 
 
 def _brokers(part: PipelineTable, *cluster: str) -> set[str]:
     """The brokers of one of its clusters, as the addresses are written."""
-    return {one.casefold() for one in addresses(_at(part, *cluster, "bootstrap"))}
+    return {
+        address.casefold() for address in addresses(value_at(part.data, (*cluster, "bootstrap")))
+    }
 
 
-def _read_from(part: PipelineTable) -> set[str]:
+def _source_brokers(part: PipelineTable) -> set[str]:
     """The brokers that have its source topic."""
     return _brokers(part, "source", "kafka") or _brokers(part, "kafka")
 
 
-def _at(part: PipelineTable, *path: str) -> Any:
-    table = holder(part.data, path)
-    return None if table is None else table.get(path[-1])
-
-
 def _has(data: Table, path: KeyPath) -> bool:
-    table: Any = data
-    for step in path:
-        if not isinstance(table, dict) or step not in table:
-            return False
-        table = table[step]
-    return True
+    return not path or path[-1] in (holder(data, path) or {})

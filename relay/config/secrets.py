@@ -30,6 +30,8 @@ USERS_FROM_ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 
 KeyPath = tuple[str | int, ...]
 Table = dict[str, Any]
+Problem = tuple[KeyPath, str]
+"""A key, and why its value is wrong."""
 
 CLUSTERS: tuple[tuple[str, ...], ...] = (("kafka",), ("source", "kafka"))
 """Tables that say how to reach the brokers of a cluster."""
@@ -45,23 +47,25 @@ def is_secret(path: KeyPath) -> bool:
     )
 
 
-def take(data: Table, environment: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
-    """Put the secrets of the environment into the data; (key, reason) of what is wrong.
+def take(data: Table, environment: Mapping[str, str]) -> list[Problem]:
+    """Put the secrets of the environment into the data; return what is wrong.
 
     A secret in the data may be empty, or name a variable as `${NAME}`. What stands there in
     plain is a problem, unless one of FROM_ENVIRONMENT replaces it.
     """
-    given = {
+    crosses = bool(value_at(data, ("source", "kafka", "bootstrap")))
+    variables = {
         variable: path
         for variable, path in {**FROM_ENVIRONMENT, **USERS_FROM_ENVIRONMENT}.items()
-        if environment.get(variable) and (path[0] != "source" or _crosses(data))
+        if environment.get(variable) and (path[0] != "source" or crosses)
     }
-    for variable, path in given.items():
+    for variable, path in variables.items():
         put(data, path, environment[variable])
-        _forget_file(data, path)
-    replaced = {path for variable, path in given.items() if variable in FROM_ENVIRONMENT}
-    problems: list[tuple[KeyPath, str]] = []
-    for path, table in _places(data):
+        if variable in FROM_ENVIRONMENT:
+            drop(data, _file_key(path))
+    replaced = {path for variable, path in variables.items() if variable in FROM_ENVIRONMENT}
+    problems: list[Problem] = []
+    for path, table in _secrets(data):
         value = table[path[-1]]
         if path in replaced or not isinstance(value, str) or not value:
             continue
@@ -93,6 +97,11 @@ def holder(data: Table, path: KeyPath) -> Table | None:
     return table if isinstance(table, dict) else None
 
 
+def value_at(data: Table, path: tuple[str, ...]) -> Any:
+    """Return data[path]; None where there is none."""
+    return (holder(data, path) or {}).get(path[-1])
+
+
 def drop(data: Table, path: KeyPath) -> None:
     """Take data[path] out, if it is there."""
     table = holder(data, path)
@@ -100,40 +109,28 @@ def drop(data: Table, path: KeyPath) -> None:
         table.pop(str(path[-1]), None)
 
 
-def _forget_file(data: Table, path: KeyPath) -> None:
-    """Takes out the file that the data names for this secret: the environment wins."""
-    if path in USERS_FROM_ENVIRONMENT.values():
-        return
-    file: KeyPath = ("clickhouse", "password_file")
-    if path[:-2] in CLUSTERS:
-        file = (*path[:-2], "client_files", path[-1])
-    drop(data, file)
+def _file_key(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of the file that may hold this secret instead."""
+    if path[0] == "clickhouse":
+        return ("clickhouse", "password_file")
+    return (*path[:-2], "client_files", path[-1])
 
 
-def _crosses(data: Table) -> bool:
-    """Whether the source is said to be in a cluster of its own."""
-    table = holder(data, ("source", "kafka", "bootstrap"))
-    return bool(table and table.get("bootstrap"))
-
-
-def _places(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
+def _secrets(data: Table) -> Iterator[tuple[tuple[str, ...], Table]]:
     """Keys of the secrets that the data holds, with the tables that hold them."""
-    clickhouse = data.get("clickhouse")
-    if isinstance(clickhouse, dict) and "password" in clickhouse:
+    clickhouse = holder(data, ("clickhouse", "password")) or {}
+    if "password" in clickhouse:
         yield ("clickhouse", "password"), clickhouse
     for cluster in CLUSTERS:
-        client = holder(data, (*cluster, "client", ""))
-        for key in [key for key in client or {} if key in kafka_allowlist.SECRETS]:
-            assert client is not None
+        client = holder(data, (*cluster, "client", "")) or {}
+        for key in [key for key in client if key in kafka_allowlist.SECRETS]:
             yield (*cluster, "client", key), client
 
 
 def _in_plain(path: tuple[str, ...]) -> str:
-    if path[0] == "clickhouse":
-        instead = "name a file in clickhouse.password_file"
-    else:
-        instead = f'name a file in {".".join(path[:-2])}.client_files."{path[-1]}"'
+    *table, key = _file_key(path)
+    file = ".".join((*table, f'"{key}"' if "." in key else key))
     return (
-        f'this file must not contain a secret in plain text; {instead}, or write "${{NAME}}" for '
-        "an environment variable"
+        f"this file must not contain a secret in plain text; name a file in {file}, or write "
+        '"${NAME}" for an environment variable'
     )

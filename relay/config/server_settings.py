@@ -149,10 +149,10 @@ class ClickHouse(Section):
     @field_validator("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        for one in addresses(url) or ("",):
-            if not one.startswith(("http://", "https://")):
+        for address in addresses(url) or ("",):
+            if not address.startswith(("http://", "https://")):
                 # A user, a password or a query could stand around the address.
-                shown = one.partition("?")[0].rpartition("@")[2]
+                shown = address.partition("?")[0].rpartition("@")[2]
                 raise ValueError(f"must begin with http:// or https://, not {shown!r}")
         return url
 

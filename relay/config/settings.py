@@ -10,7 +10,7 @@ import re
 import socket
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from relay import names
 from relay.config.allowed_tables import DESCRIPTION, Patterns, Targets
@@ -39,16 +39,15 @@ ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 T = TypeVar("T")
 
 
-def _by_table(tables: dict[str, T]) -> dict[str, T]:
-    """Settings whose keys are names of tables.
-
-    Raises:
-        ValueError: one is not.
-    """
+def _check_names(tables: dict[str, T]) -> dict[str, T]:
     for table in tables:
         if not names.is_table_name(table):
             raise ValueError(f"not a table name: {table!r}")
     return tables
+
+
+ByTable = Annotated[dict[str, T], AfterValidator(_check_names)]
+"""Settings of single tables, by database.table."""
 
 
 class Source(Section):
@@ -134,16 +133,11 @@ class Block(Section):
         description="a block is cut into chunks that stay below this compressed size; keep it "
         "below max.message.bytes of the block topics",
     )
-    tables: dict[str, TableBlock] = Field(
+    tables: ByTable[TableBlock] = Field(
         default_factory=dict,
         description="settings of single tables, by database.table",
         examples=[{"shop.countries": {"max_age_seconds": 300.0}}],
     )
-
-    @field_validator("tables")
-    @classmethod
-    def _are_tables(cls, tables: dict[str, TableBlock]) -> dict[str, TableBlock]:
-        return _by_table(tables)
 
 
 class Relay(Section):
@@ -270,16 +264,11 @@ class Loader(Section):
         "rows to insert. It must return the same rows for the same input. Spark's workers import "
         "and run it. Empty: no transform",
     )
-    tables: dict[str, TableLoad] = Field(
+    tables: ByTable[TableLoad] = Field(
         default_factory=dict,
         description="settings of single tables, by database.table",
         examples=[{"shop.countries": {"transform": "shop_rows:without_test_rows"}}],
     )
-
-    @field_validator("tables")
-    @classmethod
-    def _are_tables(cls, tables: dict[str, TableLoad]) -> dict[str, TableLoad]:
-        return _by_table(tables)
 
 
 class Settings(Section):

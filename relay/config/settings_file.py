@@ -11,24 +11,15 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from relay.config import checks
 from relay.config import secrets as config_secrets
 from relay.config.pipelines import PIPELINES, Pipeline, PipelineTable, conflicts, split
-from relay.config.secrets import CLUSTERS, KeyPath, Table, holder, put
+from relay.config.secrets import CLUSTERS, Problem, Table, holder, put
 from relay.config.settings import ELSEWHERE, Settings
 from relay.config.validation import dotted, validate
 from relay.errors import ConfigError
 from relay.program.plural import several
-
-
-class ConfigProblem(NamedTuple):
-    """One thing that is wrong."""
-
-    key: str
-    """Dotted, as TOML writes it."""
-    reason: str
 
 
 def load(
@@ -39,14 +30,14 @@ def load(
     Raises:
         ConfigError: as `pipelines`; also where the file has several and none is named.
     """
-    every = pipelines(path, overrides, pipeline)
-    if len(every) > 1:
-        choices = ", ".join(one.name for one in every)
+    parts = pipelines(path, overrides, pipeline)
+    if len(parts) > 1:
+        choices = ", ".join(part.name for part in parts)
         raise ConfigError(
             f"{path} has several pipelines ({choices}), and this command needs one of them",
             "name one with --pipeline",
         )
-    return every[0].settings
+    return parts[0].settings
 
 
 def pipelines(
@@ -67,46 +58,34 @@ def pipelines(
             in it.
     """
     parts, wrong = split(_read(path))
-    found = dict.fromkeys(wrong)
-    found.update(dict.fromkeys(conflicts(parts)))
+    problems = dict.fromkeys([*wrong, *conflicts(parts)])
     made = []
-    for part in _chosen(path, parts, pipeline):
-        settings, problems = _part(part, path.parent, overrides or {})
-        found.update(dict.fromkeys((part.key(at), reason) for at, reason in problems))
+    for part in _select(path, parts, pipeline):
+        settings, of_part = _make(part, path.parent, overrides or {})
+        problems.update(dict.fromkeys((part.key(key), reason) for key, reason in of_part))
         if settings is not None:
             made.append(Pipeline(part.name, settings))
-    if found:
-        raise ConfigError(*_wrong(path, list(found), overrides or {}))
+    if problems:
+        raise _error(path, list(problems), overrides or {})
     return tuple(made)
 
 
-def _wrong(
-    path: Path, found: list[tuple[KeyPath, str]], given: Mapping[str, object]
-) -> tuple[str, str]:
-    """Every problem, those of the command line by their option; and what to do."""
-    lines, of_file = [], 0
-    for at, reason in found:
-        key = dotted(at)
-        option = f"--{at[-1]}" if key in given else ""
-        of_file += not option
-        lines.append(f"  {f'{option} ({key})' if option else key}: {reason}")
-    where = f"in {path}" if of_file else "on the command line"
-    head = f"{several(len(found), 'problem')} {where}:"
-    next_step = (
-        f"correct the settings, then run `relay config check {path}`"
-        if of_file
-        else "give another value for the option"
-    )
-    return "\n".join([head, *lines]), next_step
+def _error(path: Path, problems: list[Problem], overrides: Mapping[str, object]) -> ConfigError:
+    """The error of all problems; it names those of the command line by their option."""
+    lines, in_file = [], False
+    for key_path, reason in problems:
+        key = dotted(key_path)
+        overridden = key in overrides
+        in_file |= not overridden
+        lines.append(f"  {f'--{key_path[-1]} ({key})' if overridden else key}: {reason}")
+    where, next_step = "on the command line", "give another value for the option"
+    if in_file:
+        where = f"in {path}"
+        next_step = f"correct the settings, then run `relay config check {path}`"
+    return ConfigError("\n".join([f"{several(len(lines), 'problem')} {where}:", *lines]), next_step)
 
 
-def check(data: Table) -> tuple[Settings | None, list[ConfigProblem]]:
-    """Return the settings (None if they cannot be made) and every problem, in the data's order."""
-    settings, found = _check(data)
-    return settings, [ConfigProblem(dotted(at), reason) for at, reason in found]
-
-
-def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> list[PipelineTable]:
+def _select(path: Path, parts: list[PipelineTable], pipeline: str | None) -> list[PipelineTable]:
     if pipeline is None:
         return parts
     chosen = [part for part in parts if part.name == pipeline]
@@ -120,26 +99,25 @@ def _chosen(path: Path, parts: list[PipelineTable], pipeline: str | None) -> lis
     return chosen
 
 
-def _part(
+def _make(
     part: PipelineTable, directory: Path, overrides: Mapping[str, object]
-) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
+) -> tuple[Settings | None, list[Problem]]:
     secrets = config_secrets.take(part.data, os.environ)
     for key, value in overrides.items():
         put(part.data, tuple(key.split(".")), value)
     _resolve_paths(part.data, directory)
-    settings, problems = _check(part.data)
+    settings, problems = check(part.data)
     return settings, problems + secrets
 
 
-def _check(data: Table) -> tuple[Settings | None, list[tuple[KeyPath, str]]]:
-    settings, found = validate(data)
+def check(data: Table) -> tuple[Settings | None, list[Problem]]:
+    """Return the settings (None if they cannot be made) and one problem for each wrong key."""
+    settings, reasons = validate(data)
     for path, reason in checks.find(data):
-        found.setdefault(path, []).append(reason)
-    if settings is not None and not found:
-        found = {path: [reason] for path, reason in checks.try_clients(settings)}
-    return settings, [
-        (path, " or ".join(dict.fromkeys(reasons))) for path, reasons in found.items()
-    ]
+        reasons.setdefault(path, []).append(reason)
+    if settings is not None and not reasons:
+        reasons = {path: [reason] for path, reason in checks.try_clients(settings)}
+    return settings, [(path, " or ".join(dict.fromkeys(of))) for path, of in reasons.items()]
 
 
 # ---- the file
@@ -177,12 +155,7 @@ def _resolve_paths(data: Table, directory: Path) -> None:
         if not isinstance(table, dict):
             continue
         for key, value in table.items():
-            if (keys is None or key in keys) and isinstance(value, str):
-                table[key] = _from(directory, value)
-
-
-def _from(directory: Path, value: str) -> str:
-    """A path as the file means it."""
-    if ELSEWHERE.match(value) or value == checks.PROBE:
-        return value
-    return str(directory.absolute() / value)
+            if not isinstance(value, str) or (keys is not None and key not in keys):
+                continue
+            if value != checks.PROBE and not ELSEWHERE.match(value):
+                table[key] = str(directory.absolute() / value)

@@ -37,7 +37,7 @@ def validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
     A check over a whole section runs only when all its keys are right, so what is wrong
     is taken out and the rest tried again; a key then missing was there before.
     """
-    found: dict[KeyPath, list[str]] = {}
+    reasons: dict[KeyPath, list[str]] = {}
     removed: set[KeyPath] = set()
     rest = copy.deepcopy(data)
     for name in ("kafka", "source", "clickhouse", "loader"):
@@ -48,15 +48,15 @@ def validate(data: Table) -> tuple[Settings | None, dict[KeyPath, list[str]]]:
         except ValidationError as errors:
             details = errors.errors(include_url=False)
         else:
-            return (None if found else settings), found
-        located = [(_path_in(rest, detail), detail) for detail in details]
+            return (None if reasons else settings), reasons
         fresh: dict[KeyPath, list[str]] = {}
-        for path, detail in located:
-            if path not in removed and path not in found:
+        for detail in details:
+            path = _path_in(rest, detail)
+            if path not in removed and path not in reasons:
                 fresh.setdefault(path, []).append(_reason(path, detail))
         if not fresh:
-            return None, found
-        found.update(fresh)
+            return None, reasons
+        reasons.update(fresh)
         removed.update(path for path in fresh if _take_out(rest, path))
 
 
@@ -73,7 +73,7 @@ def _path_in(data: object, detail: ErrorDetails) -> KeyPath:
 
 
 def _take_out(data: Table, path: KeyPath) -> bool:
-    """Removes data[path]; False if it is not there. A whole section is not taken out."""
+    """Remove data[path]; return False if it is not there. A whole section is not taken out."""
     table = holder(data, path)
     if not path or table is None or path[-1] not in table:
         return False
@@ -97,21 +97,21 @@ def _reason(path: KeyPath, detail: ErrorDetails) -> str:
     if detail["type"] == "string_pattern_mismatch":
         pattern = detail["ctx"]["pattern"]
         return f"should be {_WORDS.get(pattern, pattern)}, not {value!r}"
-    said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
+    reason = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
     if isinstance(value, dict):
-        return said  # a check over a whole section, which names its keys
+        return reason  # a check over a whole section, which names its keys
     if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
         return f"should be a table, not a single value ({type(value).__name__})"
     if is_secret(path) or detail["type"] == "value_error":
-        return said
-    return f"{said}, not {value!r}"
+        return reason
+    return f"{reason}, not {value!r}"
 
 
 def _did_you_mean(path: KeyPath) -> str | None:
     """The known key nearest to an unknown one: of its own section first, then of any."""
-    known = [p for p in known_keys() if "*" not in p]
-    siblings = {str(p[-1]): p for p in known if p[:-1] == path[:-1]}
-    anywhere = {str(p[-1]): p for p in known}
+    keys = [p for p in known_keys() if "*" not in p]
+    siblings = {str(p[-1]): p for p in keys if p[:-1] == path[:-1]}
+    anywhere = {str(p[-1]): p for p in keys}
     for names in (siblings, anywhere):
         near = difflib.get_close_matches(str(path[-1]), names, n=1)
         if near:

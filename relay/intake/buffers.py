@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Messages of one buffer: what becomes rows, and what only their dead letters would need.
+    """Messages of one buffer, by ascending offset.
 
-    Attributes:
-        offsets: ascending.
-        values: as many as offsets.
-        keys: likewise.
-        headers: by offset, of messages with others than the one that names their table.
+    Values become rows. Keys and headers are for dead letters; of the headers only those of messages
+    are here, by offset, that have others than the one that names their table.
     """
 
     def __init__(self, table: str) -> None:
@@ -44,7 +41,7 @@ class Held:
         self.offsets = self.offsets[messages:]
         self.values.drop(messages)
         self.keys.drop(messages)
-        self.headers = {at: one for at, one in self.headers.items() if at >= self.offsets[0]}
+        self.headers = {at: of for at, of in self.headers.items() if at >= self.offsets[0]}
 
     def sizes(self, messages: int) -> tuple[int, int]:
         """Return bytes of the values of so many of the first messages, and of the others."""
@@ -54,7 +51,7 @@ class Held:
     def beside(self, messages: int) -> int:
         """Return bytes of keys and headers of so many of the first messages, as buffers count."""
         last = self.offsets[messages - 1]
-        weights = (header_weight(one) for at, one in self.headers.items() if at <= last)
+        weights = (header_weight(of) for offset, of in self.headers.items() if offset <= last)
         return self.keys.size(messages) + sum(weights)
 
     def column(self) -> pa.ChunkedArray[Any]:
@@ -84,19 +81,18 @@ class Buffers:
 
     def keep(self, arrival: Arrival, poll: Poll, skip: int) -> None:
         """Copy the messages of one of the poll's arrivals but for the first `skip`."""
-        place = (arrival.partition, arrival.table)
-        chosen = poll.chosen[place][skip:]
-        held = self._held.get(place)
-        if held is None:
-            held = self._held[place] = Held(arrival.table)
+        key = (arrival.partition, arrival.table)
+        chosen = poll.chosen[key][skip:]
+        messages = self._held.get(key)
+        if messages is None:
+            messages = self._held[key] = Held(arrival.table)
         offsets = arrival.offsets[skip:]
-        held.offsets.extend(offsets)
-        held.values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
-        held.keys.extend(poll.keys, poll.key_sizes, chosen, poll.gather)
+        messages.offsets.extend(offsets)
+        messages.values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
+        messages.keys.extend(poll.keys, poll.key_sizes, chosen, poll.gather)
         if poll.headers:
-            places = ((arrival.partition, offset) for offset in offsets)
-            kept = {place[1]: poll.headers[place] for place in places if place in poll.headers}
-            held.headers.update(kept)
+            keys = ((arrival.partition, offset) for offset in offsets)
+            messages.headers.update({k[1]: poll.headers[k] for k in keys if k in poll.headers})
 
     def take(self, partition: int, table: str) -> Held:
         """Return a buffer that is being sealed; it is not held any more."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import KafkaError
@@ -26,41 +26,25 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
+    from relay.intake.message_batch import Headers
+
 log = logging.getLogger(__name__)
 
 
-class PolledError:
-    """An error that came in the place of a message, as the binding would show it."""
+class PolledError(NamedTuple):
+    """An error that came in the place of a message; without a topic it is the group's."""
 
-    def __init__(self, code: int, text: str, topic: str, partition: int, offset: int) -> None:
-        self._error = KafkaError(code, text)
-        self._topic, self._partition, self._offset = topic, partition, offset
-
-    def error(self) -> KafkaError:
-        """Return what is wrong."""
-        return self._error
-
-    def topic(self) -> str:
-        """Return the source topic."""
-        return self._topic
-
-    def partition(self) -> int:
-        """Return the partition of the source topic."""
-        return self._partition
-
-    def offset(self) -> int:
-        """Return where in it."""
-        return self._offset
+    error: KafkaError
+    topic: str | None
+    partition: int
+    offset: int
 
 
 class WhenFull:
-    """A Bulk from the first full poll on: where little comes, to load it takes more than it saves.
+    """A Bulk from the first full poll on: at low rates loading it costs more than it saves.
 
     What the consumer's own queue has by then is older than what the Bulk gets: whoever polls
     empties that queue first.
-
-    Args:
-        consumer: as Bulk's; the others too.
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
@@ -96,13 +80,9 @@ class WhenFull:
 
 
 class Bulk:
-    """The messages of a consumer's partitions.
+    """The messages of a consumer's partitions; from now on only `poll` gives them.
 
-    Args:
-        consumer: of the binding; only `poll` gives its messages from now on.
-        topic: that it reads.
-        tables: knows the tables that messages name.
-        most: messages of one poll.
+    `most`: messages of one poll.
     """
 
     def __init__(self, consumer: Consumer, topic: str, tables: TableHeaders, most: int) -> None:
@@ -119,7 +99,7 @@ class Bulk:
         self._partitions: dict[int, int] = {}
         self._owned: list[int] = []
         self._messages = np.zeros(most, np.uint64)
-        self._held = 0
+        self._count = 0
         self._room = np.zeros(8, np.uint64)
 
     def own(self, partitions: Collection[int]) -> None:
@@ -133,11 +113,10 @@ class Bulk:
         self._forward()
 
     def _forward(self) -> None:
-        """Have the partitions' messages here.
+        """Forward the queues of the partitions to this one, with what they hold; before each poll.
 
-        Where an assignment ends, librdkafka's thread takes this back when it comes to it, which
-        may be after the next one was begun, and what is fetched then stays where nobody looks:
-        so it is said again before each poll. What lies there comes along.
+        When an assignment ends, librdkafka's thread takes this back, perhaps only after the next
+        one has begun. What is fetched then would stay in queues that nobody reads.
         """
         for queue in self._owned:
             self._library.rd_kafka_queue_forward(queue, self._queue)
@@ -148,20 +127,20 @@ class Bulk:
         self._forward()
 
     def poll(self, most: int, seconds: float) -> tuple[Batch, list[PolledError], int]:
-        """Up to `most` further messages, those that are errors, and how many it were in all."""
-        first = self._held
+        """Poll up to `most` further messages; return good ones, errors, and their number in all."""
+        first = self._count
         most = min(most, len(self._messages) - first)
         got = self._library.rd_kafka_consume_batch_queue(
             self._queue, int(seconds * 1000), self._messages[first:].ctypes.data, most
         )
         count = max(0, got)
-        self._held += count
+        self._count += count
         return (*self._columns(first, count), count)
 
     def _release(self) -> None:
         """Give back all messages; their memory must not be read any more."""
-        held, self._held = self._held, 0
-        self._kernel.release(self._messages, held, self._destroy)
+        count, self._count = self._count, 0
+        self._kernel.release(self._messages, count, self._destroy)
 
     def close(self) -> None:
         """Let go of messages and queues, before the consumer is closed."""
@@ -178,17 +157,16 @@ class Bulk:
         messages = self._messages[first : first + count]
         columns = np.empty((6, count), np.int64)
         numbers = np.empty(count, np.int64)
-        names = self._tables.names
         self._kernel.look(
             messages, self._headers_of, self._header_at,
-            names.joined, names.ends, names.slots, self._room, columns, numbers,
+            *self._tables.names, self._room, columns, numbers,
         )  # fmt: skip
         failed = []
         if count and int(numbers.min()) < 0:
             failed = self._failures(messages, columns, numbers)
-            kept = numbers != self._kernel.FAILED
-            messages, columns, numbers = messages[kept], columns[:, kept], numbers[kept]
-        headers = self._others(messages, numbers)
+            good = numbers != self._kernel.FAILED
+            messages, columns, numbers = messages[good], columns[:, good], numbers[good]
+        headers = self._other_headers(messages, numbers)
         partitions, offsets, values, value_sizes, keys, key_sizes = columns
         batch = Batch(
             partitions,
@@ -199,46 +177,40 @@ class Bulk:
             keys,
             key_sizes,
             headers,
-            self._timestamp(messages),
+            lambda at: int(self._library.rd_kafka_message_timestamp(int(messages[at]), None)),
             gather=self._kernel.gather,
         )
         return batch, failed
 
-    def _others(self, messages: Any, numbers: Any) -> dict[int, list[tuple[str, bytes | None]]]:
+    def _other_headers(self, messages: Any, numbers: Any) -> dict[int, Headers]:
         """Headers of messages that have not just the one of a known table; fills `numbers`."""
-        found = {}
-        for at in np.flatnonzero(numbers < 0).tolist():
-            headers = self._headers(int(messages[at]))
-            number, plain = self._tables.number(headers)
-            numbers[at] = number
+        others = {}
+        for index in np.flatnonzero(numbers < 0).tolist():
+            headers = self._headers(int(messages[index]))
+            numbers[index], plain = self._tables.number(headers)
             if not plain:
-                found[at] = headers
-        return found
+                others[index] = headers
+        return others
 
-    def _headers(self, message: int) -> list[tuple[str, bytes | None]]:
+    def _headers(self, message: int) -> Headers:
         headers, name, value = (ctypes.c_void_p() for _ in range(3))
         size = ctypes.c_size_t()
         if self._library.rd_kafka_message_headers(message, ctypes.byref(headers)):
             return []
-        found: list[tuple[str, bytes | None]] = []
-        given = [ctypes.byref(one) for one in (name, value, size)]
-        while not self._library.rd_kafka_header_get_all(headers, len(found), *given):
+        read: Headers = []
+        into = [ctypes.byref(part) for part in (name, value, size)]
+        while not self._library.rd_kafka_header_get_all(headers, len(read), *into):
             text = names.header_name(ctypes.string_at(name.value or 0))
-            at = value.value
-            found.append((text, None if at is None else ctypes.string_at(at, size.value)))
-        return found
+            start = value.value
+            read.append((text, None if start is None else ctypes.string_at(start, size.value)))
+        return read
 
     def _failures(self, messages: Any, columns: Any, numbers: Any) -> list[PolledError]:
-        found = []
-        for at in np.flatnonzero(numbers == self._kernel.FAILED).tolist():
-            message = int(messages[at])
+        errors = []
+        for index in np.flatnonzero(numbers == self._kernel.FAILED).tolist():
+            message = int(messages[index])
             code = ctypes.c_int32.from_address(message).value
             text = (self._library.rd_kafka_message_errstr(message) or b"").decode(errors="replace")
-            found.append(PolledError(code, text, self._topic, *columns[:2, at].tolist()))
-        return found
-
-    def _timestamp(self, messages: Any) -> Any:
-        def of(at: int) -> int:
-            return int(self._library.rd_kafka_message_timestamp(int(messages[at]), None))
-
-        return of
+            partition, offset = columns[:2, index].tolist()
+            errors.append(PolledError(KafkaError(code, text), self._topic, partition, offset))
+        return errors

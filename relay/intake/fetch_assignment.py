@@ -27,12 +27,7 @@ SEEK_SECONDS = 10.0
 
 
 class Fetching:
-    """Of one consumer.
-
-    Args:
-        consumer: of `topic` alone.
-        epochs: that stand with committed floors.
-    """
+    """What one consumer, which has `topic` alone, fetches."""
 
     def __init__(self, consumer: Consumer, topic: str, epochs: LeaderEpochs) -> None:
         self._consumer, self._topic, self._epochs = consumer, topic, epochs
@@ -42,8 +37,8 @@ class Fetching:
     def assigned(self, partitions: Collection[int]) -> None:
         """Prepare to fetch all of these, just before the consumer is assigned them.
 
-        librdkafka (2.16) keeps an application's pause when a partition is taken away, and where
-        it comes back so nobody would ever hear of it again.
+        librdkafka (2.16) keeps an application's pause when a partition is revoked: assigned again,
+        it would stay paused for ever.
         """
         self._resume(self._paused)
         self._paused, self._assigned = frozenset(), frozenset(partitions)
@@ -51,7 +46,7 @@ class Fetching:
     def only(self, partitions: frozenset[int] | None) -> None:
         """Poll just these of the assigned partitions from now on; None: all of them.
 
-        What was fetched of the others and not polled yet is fetched again in their turn.
+        What was fetched of the others and not polled yet will be fetched again.
         """
         paused = frozenset() if partitions is None else self._assigned - partitions
         self._resume(self._paused - paused)
@@ -68,11 +63,11 @@ class Fetching:
 
         Without those never fetched. An end counts transaction markers and open transactions too.
         """
-        known = {}
+        ends = {}
         for index in partitions:
-            place = TopicPartition(self._topic, index)
-            _, known[index] = self._consumer.get_watermark_offsets(place, cached=True)
-        return {index: end for index, end in known.items() if end >= 0}
+            partition = TopicPartition(self._topic, index)
+            _, ends[index] = self._consumer.get_watermark_offsets(partition, cached=True)
+        return {index: end for index, end in ends.items() if end >= 0}
 
     def seek(self, partition: int, offset: int) -> None:
         """Poll this partition from `offset` on; fetched messages are thrown away.
@@ -112,14 +107,14 @@ class LeaderEpochs:
     def __init__(self) -> None:
         self._of_floors: dict[tuple[int, int], int] = {}
 
-    def remember(self, found: Iterable[PartitionTruth]) -> None:
+    def remember(self, truths: Iterable[PartitionTruth]) -> None:
         """Remember the leader epochs that were committed with floors, for whoever begins there."""
-        read = {one.partition: one for one in found}
-        kept = {place: e for place, e in self._of_floors.items() if place[0] not in read}
-        self._of_floors = kept | {
-            (index, one.committed.floor): one.leader_epoch
-            for index, one in read.items()
-            if one.committed is not None
+        read = {truth.partition: truth for truth in truths}
+        others = {key: epoch for key, epoch in self._of_floors.items() if key[0] not in read}
+        self._of_floors = others | {
+            (index, truth.committed.floor): truth.leader_epoch
+            for index, truth in read.items()
+            if truth.committed is not None
         }
 
     def at(self, partition: int, floor: int) -> int:
@@ -135,8 +130,8 @@ class LeaderEpochs:
                 the floor has an epoch that reaches the floor as well; an older one would not, so
                 where the client does not know (right after a seek), there is none.
         """
-        found = {}
+        epochs = {}
         for partition, floor in floors.items():
             epoch = polled[partition]
-            found[partition] = self.at(partition, floor) if epoch is None else epoch
-        return found
+            epochs[partition] = self.at(partition, floor) if epoch is None else epoch
+        return epochs

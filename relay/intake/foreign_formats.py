@@ -50,18 +50,18 @@ def of_value(value: bytes | None) -> str:
         return "none (a tombstone)"
     if not value:
         return "empty"
-    if known := foreign(value):
-        return f"looks like {known}"
+    if format_ := foreign(value):
+        return f"looks like {format_}"
     return "looks like plain text" if _is_text(value) else "may be protobuf"
 
 
 def of_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
     """Return why these headers name no table: which are there, or what stands in `table`."""
-    found = [value for name, value in headers if name == names.TABLE_HEADER]
-    if len(found) > 1:
-        return f"it has header 'table' {len(found)} times"
-    if found:
-        return f"its header 'table' is {_shown(found[0])}"
+    values = [value for name, value in headers if name == names.TABLE_HEADER]
+    if len(values) > 1:
+        return f"it has header 'table' {len(values)} times"
+    if values:
+        return f"its header 'table' is {_header_text(values[0])}"
     others = list(dict.fromkeys(names.shown_header(name) for name, _ in headers))
     if not others:
         return "it has no header (of more than 100,000 headers the client library reads none)"
@@ -74,28 +74,24 @@ def explained(
 ) -> DeadReason:
     """Return the reason of a dead letter, with what the message looks like.
 
-    Args:
-        reason: why it is one.
-        value: of the message.
-        headers: where they name no table; None: they do.
+    `headers` are given where they name no table.
     """
     if headers is not None:  # the value first: reasons are cut where many are shown
-        return _and(reason, f"its value {_said(value)}; {of_headers(headers)}")
-    known = foreign(value)
-    return _and(reason, f"its value looks like {known}") if known else reason
-
-
-def _and(reason: DeadReason, more: str) -> DeadReason:
+        more = f"its value {_value_clause(value)}; {of_headers(headers)}"
+    elif format_ := foreign(value):
+        more = f"its value looks like {format_}"
+    else:
+        return reason
     return reason._replace(text=f"{reason.text}; {more}")
 
 
-def _said(value: bytes | None) -> str:
+def _value_clause(value: bytes | None) -> str:
     if value is None:
         return "is null (a tombstone)"
     return of_value(value) if value else "is empty"
 
 
-def _shown(raw: bytes | None) -> str:
+def _header_text(raw: bytes | None) -> str:
     if raw is None:
         return "null"
     try:
@@ -111,7 +107,7 @@ def _short(text: str) -> str:
 
 
 def _is_text(value: bytes) -> bool:
-    """Whether its beginning is UTF-8 that can be printed; the last character may be cut."""
+    """Whether the value begins with printable UTF-8; the last character may be cut."""
     head = value[:_LOOKED_AT]
     try:
         text = head.decode()
@@ -119,4 +115,4 @@ def _is_text(value: bytes) -> bool:
         if len(value) <= len(head) or error.start < len(head) - 3:
             return False
         text = head[: error.start].decode()
-    return all(one.isprintable() or one in "\t\r\n" for one in text)
+    return all(character.isprintable() or character in "\t\r\n" for character in text)

@@ -1,4 +1,4 @@
-"""Tells a member whose own past the group refuses from one whose place another has taken.
+"""Explains why the group refuses this member: its own past, another in its place, its session.
 
 Receives the ids that a member had and who holds its `group.instance.id` now, gives the answer. A
 session that ends while the brokers are away leaves them with the member's old id: their clocks
@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from relay import names
 from relay.core.effects import ONE_PROCESS
 from relay.errors import Fenced, Refused
-from relay.kafka.errors import answered
+from relay.kafka.errors import UNTOLD, answered, read_limits
 from relay.kafka.group_queries import Groups
 
 if TYPE_CHECKING:
@@ -33,16 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REQUEST_SECONDS = 15.0
+_SHORTEST, _LONGEST = "group.min.session.timeout.ms", "group.max.session.timeout.ms"
 _INSTANCE = "same group.instance.id"
 """In the text of a fatal error, whose code hides which it is (librdkafka 2.16)."""
 
 
 class MemberFenced(Fenced):
-    """The group refuses this process's member.
-
-    Attributes:
-        mine: ids that the group gave this process.
-    """
+    """The group refuses this process's member; `mine` are the ids that it gave this process."""
 
     def __init__(self, message: str, mine: Collection[str]) -> None:
         super().__init__(message, ONE_PROCESS)
@@ -54,16 +51,6 @@ def concerns_member(error: KafkaError) -> bool:
     if error.code() == KafkaError.FENCED_INSTANCE_ID:
         return True
     return error.code() == KafkaError._FATAL and _INSTANCE in error.str()  # noqa: SLF001
-
-
-def is_own_past(holder: str | None, mine: Collection[str]) -> bool:
-    """Return whether nobody else has the member's place.
-
-    Args:
-        holder: id of who holds the group.instance.id; None: nobody does any more.
-        mine: ids that this process had.
-    """
-    return holder is None or holder in mine
 
 
 def described(groups: Groups, group: str) -> GroupDescription:
@@ -81,22 +68,20 @@ def described(groups: Groups, group: str) -> GroupDescription:
 
 
 def nobody_else(settings: Settings, mine: Collection[str], wait: ServerWait) -> bool:
-    """Ask the group whether another process has the member's place; wait while nobody answers.
+    """Ask the group whether nobody else has the member's place; wait while nobody answers.
 
-    Args:
-        settings: of the app.
-        mine: ids that the group gave this process.
-        wait: for the brokers.
+    `mine` are the ids that the group gave this process.
     """
     try:
-        return is_own_past(wait(lambda: holder(settings)), mine)
+        member = wait(lambda: holder(settings))
     except Refused as refused:  # without the right to ask, believe who fenced this process
         log.warning("cannot ask which process holds this member", extra={"why": refused.message})
         return False
+    return member is None or member in mine
 
 
 def holder(settings: Settings) -> str | None:
-    """Ask the group who holds the member's group.instance.id.
+    """Ask the group who holds the member's group.instance.id; None: nobody does any more.
 
     Raises:
         Unavailable: the brokers did not answer.
@@ -109,4 +94,25 @@ def holder(settings: Settings) -> str | None:
         members = described(groups, group).members
     finally:
         groups.close()
-    return next((one.id for one in members if one.instance == instance), None)
+    return next((member.id for member in members if member.instance == instance), None)
+
+
+def session_refused(text: str, settings: Settings) -> Refused:
+    """Return the error of a group that takes no session of this length, with the brokers' limits.
+
+    If the user lacks DescribeConfigs on the cluster, the error names that right.
+    """
+    asked_ms = round(settings.relay.session_timeout_seconds * 1000)
+    limits = read_limits(settings.source_kafka, _SHORTEST, _LONGEST)
+    if limits.keys() >= {_SHORTEST, _LONGEST}:
+        least_ms, most_ms = max(limits[_SHORTEST]), min(limits[_LONGEST])
+        limit = f"{_SHORTEST} = {least_ms}, {_LONGEST} = {most_ms}"
+        nearest_ms = min(max(asked_ms, least_ms), most_ms)
+        remedy = f"set relay.session_timeout_seconds = {nearest_ms / 1000:g}"
+    else:
+        limit, remedy = UNTOLD, "change relay.session_timeout_seconds"
+    return Refused(
+        f"{text}: relay.session_timeout_seconds is {asked_ms} ms ({limit})",
+        f"{remedy}, or change the brokers' limit, then start again",
+        code=KafkaError.INVALID_SESSION_TIMEOUT,
+    )

@@ -12,7 +12,7 @@ for where little comes, and for versions of the binding that relay.intake.bulk d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from confluent_kafka import Message
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     Integers = npt.NDArray[np.int64]
 
-Headers = list[tuple[str, bytes | None]] | None
-"""As the consumer gives them: in the order written, names possibly repeated."""
+Headers = list[tuple[str, bytes | None]]
+"""Of one message: in the order written, names possibly repeated."""
 
 _LEAST_SLOTS = 64
 
@@ -60,7 +60,7 @@ class Batch:
     value_sizes: Integers
     keys: Integers
     key_sizes: Integers
-    headers: dict[int, list[tuple[str, bytes | None]]]
+    headers: dict[int, Headers]
     timestamp: Callable[[int], int]
     memory: Any = field(default=None, repr=False)
     gather: Gather = gather_one_by_one
@@ -74,8 +74,8 @@ def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:
     count = len(messages)
     headers = _headers(messages)
     numbers, others = tables.numbers(headers)
-    values, value_sizes, of_values = _bytes(list(map(Message.value, messages)))
-    keys, key_sizes, of_keys = _bytes(list(map(Message.key, messages)))
+    values, value_sizes, of_values = _addresses(list(map(Message.value, messages)))
+    keys, key_sizes, of_keys = _addresses(list(map(Message.key, messages)))
     return Batch(
         np.fromiter(map(Message.partition, messages), np.int64, count),
         np.fromiter(map(Message.offset, messages), np.int64, count),
@@ -84,62 +84,54 @@ def of_messages(messages: Sequence[Message], tables: TableHeaders) -> Batch:
         value_sizes,
         keys,
         key_sizes,
-        {at: headers[at] or [] for at in others},
-        lambda at: messages[at].timestamp()[1],
+        {index: headers[index] or [] for index in others},
+        lambda index: messages[index].timestamp()[1],
         (of_values, of_keys),
     )
 
 
-def _headers(messages: Sequence[Message]) -> list[Headers]:
+def _headers(messages: Sequence[Message]) -> list[Headers | None]:
     getter: Any = Message.headers  # typed for what may be produced too
-    found: list[Headers] = []
+    headers: list[Headers | None] = []
     try:
-        found.extend(map(getter, messages))
+        headers.extend(map(getter, messages))
     except SystemError as error:  # a name is not UTF-8, of the message behind those that were read
-        found.append(librdkafka.mended_headers(messages[len(found)], error))
-        found.extend(map(librdkafka.headers, messages[len(found) :]))
-    return found
+        headers.append(librdkafka.mended_headers(messages[len(headers)], error))
+        headers.extend(map(librdkafka.headers, messages[len(headers) :]))
+    return headers
 
 
-def _bytes(values: list[Any]) -> tuple[Integers, Integers, Any]:
+def _addresses(values: list[Any]) -> tuple[Integers, Integers, Any]:
     """Addresses and sizes, and the memory that they are in."""
     try:
         sizes = np.fromiter(map(len, values), np.int64, len(values))
         joined = b"".join(values)
     except TypeError:  # some are None
-        sizes = np.array([NULL if one is None else len(one) for one in values], np.int64)
+        sizes = np.array([NULL if value is None else len(value) for value in values], np.int64)
         joined = b"".join(filter(None, values))
     memory = np.frombuffer(joined or b"\0", np.uint8)
     ends = np.cumsum(np.maximum(sizes, 0))
     return memory.ctypes.data + ends - np.maximum(sizes, 0), sizes, memory
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The tables known so far, as relay.intake.message_kernel looks one up.
-
-    Attributes:
-        joined: their names as bytes, one behind the other, by number.
-        ends: of each in `joined`.
-        slots: a hash table of numbers.
-    """
+class Names(NamedTuple):
+    """The tables known so far, as relay.intake.message_kernel looks one up."""
 
     joined: npt.NDArray[np.uint8]
+    """Their names as bytes, one behind the other, by number."""
     ends: Integers
+    """Of each name in `joined`."""
     slots: Integers
+    """A hash table of numbers."""
 
 
 class TableHeaders:
-    """Headers to table, remembered: a topic has few tables and many messages.
-
-    Attributes:
-        tables: by number; number 0 is NO_TABLE.
-    """
+    """Headers to table, remembered: a topic has few tables, by number, and many messages."""
 
     _REMEMBERED = 10_000
 
     def __init__(self) -> None:
-        self.tables: list[str] = [NO_TABLE]
+        self.tables: list[str] = [NO_TABLE]  # by number
         self._numbers: dict[str, int] = {NO_TABLE: 0}
         self._plain: dict[tuple[tuple[str, bytes | None], ...], int] = {}
         self._names: Names | None = None
@@ -148,10 +140,10 @@ class TableHeaders:
     def names(self) -> Names:
         """All tables known so far."""
         if self._names is None or len(self._names.ends) != len(self.tables):
-            self._names = _looked_up(self.tables)
+            self._names = _lookup(self.tables)
         return self._names
 
-    def numbers(self, headers: Sequence[Headers]) -> tuple[Integers, list[int]]:
+    def numbers(self, headers: Sequence[Headers | None]) -> tuple[Integers, list[int]]:
         """Return each message's table by number, and which messages have other headers.
 
         Where all have the one header of a table seen before, no Python code runs per message.
@@ -160,11 +152,11 @@ class TableHeaders:
             known = map(self._plain.__getitem__, map(tuple, headers))  # type: ignore[arg-type]
             return np.fromiter(known, np.int64, len(headers)), []
         except (KeyError, TypeError):  # a new table, further headers, or none at all
-            found = [self.number(one) for one in headers]
-        others = [at for at, (_, plain) in enumerate(found) if not plain]
-        return np.fromiter((number for number, _ in found), np.int64, len(found)), others
+            pairs = [self.number(of_message) for of_message in headers]
+        others = [index for index, (_, plain) in enumerate(pairs) if not plain]
+        return np.fromiter((number for number, _ in pairs), np.int64, len(pairs)), others
 
-    def number(self, headers: Headers) -> tuple[int, bool]:
+    def number(self, headers: Headers | None) -> tuple[int, bool]:
         """Return the table's number, and whether the header that names it stands alone."""
         key = tuple(headers or ())
         if key in self._plain:
@@ -178,10 +170,14 @@ class TableHeaders:
             self._plain[key] = number
         return number, plain
 
-    def table(self, headers: Headers) -> str:
+    def table(self, headers: Headers | None) -> str:
         """Return the table that exactly one header `table` names in plain UTF-8, or NO_TABLE."""
-        found = [value for key, value in headers or () if key == names.TABLE_HEADER]
-        return self._parse(found[0]) if len(found) == 1 else NO_TABLE
+        values = [value for key, value in headers or () if key == names.TABLE_HEADER]
+        try:
+            text = (values[0] or b"").decode("utf-8") if len(values) == 1 else ""
+        except UnicodeDecodeError:
+            return NO_TABLE
+        return text if names.is_table_name(text) else NO_TABLE
 
     def trim(self) -> None:
         """Forget all, between polls, when too many were invented; a number may change then."""
@@ -189,16 +185,8 @@ class TableHeaders:
             self.tables, self._numbers, self._plain = [NO_TABLE], {NO_TABLE: 0}, {}
             self._names = None
 
-    @staticmethod
-    def _parse(raw: bytes | None) -> str:
-        try:
-            text = (raw or b"").decode("utf-8")
-        except UnicodeDecodeError:
-            return NO_TABLE
-        return text if names.is_table_name(text) else NO_TABLE
 
-
-def _looked_up(tables: Sequence[str]) -> Names:
+def _lookup(tables: Sequence[str]) -> Names:
     from relay.intake import message_kernel  # noqa: PLC0415 - compiled code, for those who use it
 
     written = [table.encode() for table in tables]

@@ -75,18 +75,18 @@ def place_of(names, ends, slots, at, size):
 
 
 @compiled
-def _same(one, other, size):
+def _same(left, right, size):
     while size >= _POINTER:
-        if word(one) != word(other):
+        if word(left) != word(right):
             return False
-        one += _POINTER
-        other += _POINTER
+        left += _POINTER
+        right += _POINTER
         size -= _POINTER
     while size > 0:
-        if byte(one) != byte(other):
+        if byte(left) != byte(right):
             return False
-        one += 1
-        other += 1
+        left += 1
+        right += 1
         size -= 1
     return True
 
@@ -115,7 +115,7 @@ def look(messages, headers_of, header_at, names, ends, slots, room, columns, num
         numbers: gets the tables' numbers, UNKNOWN, or FAILED.
     """
     places = address(messages)
-    found = address(room)
+    pointer = address(room)
     for at in range(len(messages)):
         message = integer(places + at * _POINTER)
         columns[0, at] = np.int64(half(message + _PARTITION))
@@ -129,10 +129,10 @@ def look(messages, headers_of, header_at, names, ends, slots, room, columns, num
         if half(message + _ERROR):
             numbers[at] = FAILED
             continue
-        if call_2(headers_of, message, found):
+        if call_2(headers_of, message, pointer):
             continue
-        headers = integer(found)
-        name, text, size = found + 8, found + 16, found + 24
+        headers = integer(pointer)
+        name, text, size = pointer + 8, pointer + 16, pointer + 24
         if call_5(header_at, headers, 0, name, text, size):
             continue
         if not _is_table(integer(name)) or not integer(text):

@@ -1,7 +1,7 @@
 """Decides when to log that a partition or the group is in trouble: at once, and repeatedly. Pure.
 
-Receives errors that came in the place of messages, gives what to say of them and when. The client
-tries by itself for ever, and the other partitions go on; nothing was skipped.
+Receives errors that came in the place of messages, gives log lines. The client tries by itself for
+ever, and the other partitions go on; nothing was skipped.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TOO_LARGE = frozenset({
 _DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG})  # noqa: SLF001
 
 
-class StuckMessage(NamedTuple):
-    """Of one message that does not come; of the group, which has no offset, the offset is 0."""
+class LoggedError(NamedTuple):
+    """What was last logged of a partition; of the group, which has no offset, the offset is 0."""
 
     offset: int
     code: int
-    told_at: float
+    logged_at: float
 
 
 _COMPANY = {
@@ -58,41 +58,32 @@ OF_GROUP = -1
 class Troubles:
     """Those of one source topic and its consumer group.
 
-    Args:
-        topic: the source.
-        group: of the relays.
-        bootstrap: of the brokers that have both.
-        receive_bytes: how large an answer, and what it inflates to, may be.
+    `receive_bytes`: how large an answer of the brokers, and what it inflates to, may be.
     """
 
     def __init__(self, topic: str, group: str, bootstrap: str, receive_bytes: int) -> None:
         self._topic, self._group, self._bootstrap = topic, group, bootstrap
         self._receive_bytes = receive_bytes
-        self._told: dict[int, StuckMessage] = {}
+        self._logged: dict[int, LoggedError] = {}
 
     def tell(
         self, partition: int, offset: int, error: KafkaError, now: float
     ) -> Mapping[str, object] | None:
-        """Return what to log now; None if it was logged recently. `now` is in seconds."""
-        if self._told_already(partition, offset, error, now):
-            return None
-        return {
-            "topic": self._topic,
-            "partition": partition,
-            "offset": offset,
-            "why": f"{error.name()} ({error.str()})",
-            "next": self._next_step(error.code()),
-        }
+        """Return what to log of a partition, or of the group (OF_GROUP), whose offset is 0.
 
-    def tell_of_group(self, error: KafkaError, now: float) -> Mapping[str, object] | None:
-        """Return what to log of an error that concerns no partition, as `tell` does."""
-        if self._told_already(OF_GROUP, 0, error, now):
+        None if that was logged recently. `now` is in seconds.
+        """
+        last = self._logged.get(partition)
+        same = last is not None and last[:2] == (offset, error.code())
+        if last is not None and same and now - last.logged_at < AGAIN_SECONDS:
             return None
-        return {
-            "group": self._group,
-            "why": f"{error.name()} ({error.str()})",
-            "next": self._next_step_of_group(error.code()),
-        }
+        self._logged[partition] = LoggedError(offset, error.code(), now)
+        where: dict[str, object] = {"group": self._group}
+        next_step = self._next_step_of_group(error.code())
+        if partition != OF_GROUP:
+            where = {"topic": self._topic, "partition": partition, "offset": offset}
+            next_step = self._next_step(error.code())
+        return {**where, "why": f"{error.name()} ({error.str()})", "next": next_step}
 
     def _next_step_of_group(self, code: int) -> str:
         if code not in _COMPANY:
@@ -101,14 +92,6 @@ class Troubles:
             f"{_COMPANY[code]}. `kafka-consumer-groups --bootstrap-server {self._bootstrap} "
             f"--group {self._group} --describe --members` shows who is in it"
         )
-
-    def _told_already(self, partition: int, offset: int, error: KafkaError, now: float) -> bool:
-        before = self._told.get(partition)
-        same = before is not None and before[:2] == (offset, error.code())
-        if before is not None and same and now - before.told_at < AGAIN_SECONDS:
-            return True
-        self._told[partition] = StuckMessage(offset, error.code(), now)
-        return False
 
     def _next_step(self, code: int) -> str:
         if code in _TOO_LARGE:

@@ -51,18 +51,16 @@ class Range(NamedTuple):
 def shares(bounds: dict[int, Range], wanted: int) -> dict[int, Range]:
     """Return the newest `wanted` offsets, spread over the partitions; what one lacks others give.
 
-    Args:
-        bounds: what each partition holds.
-        wanted: offsets in all.
+    `bounds`: what each partition holds.
     """
     chosen: dict[int, Range] = {}
-    left = wanted
-    by_size = sorted(bounds.items(), key=lambda one: (one[1].end - one[1].first, one[0]))
-    for at, (index, (first, end)) in enumerate(by_size):
-        share = min(end - first, -(-left // (len(by_size) - at)))
+    remaining = wanted
+    by_size = sorted(bounds.items(), key=lambda item: (item[1].end - item[1].first, item[0]))
+    for served, (index, (first, end)) in enumerate(by_size):
+        share = min(end - first, -(-remaining // (len(by_size) - served)))
         if share > 0:
             chosen[index] = Range(end - share, end)
-            left -= share
+            remaining -= share
     return chosen
 
 
@@ -93,52 +91,45 @@ def sample(settings: Settings, wanted: int) -> list[SampledMessage]:
 def by_table(messages: Iterable[SampledMessage]) -> dict[str, list[SampledMessage]]:
     """Return them by the table that each names, as relay.intake.message_batch reads it."""
     headers = TableHeaders()
-    found: defaultdict[str, list[SampledMessage]] = defaultdict(list)
+    tables: defaultdict[str, list[SampledMessage]] = defaultdict(list)
     for message in messages:
-        found[headers.table(message.headers)].append(message)
-    return found
+        tables[headers.table(message.headers)].append(message)
+    return tables
 
 
 def judged(
     messages: list[SampledMessage], codec: RowCodec | DeadReason, settings: Settings
 ) -> list[tuple[SampledMessage, DeadReason | None]]:
-    """Return each message of one table with why the relay would not take it; None: it would.
-
-    Args:
-        messages: of the table.
-        codec: of the table, or why there is none.
-        settings: of the app.
-    """
+    """Return each message of one table with why the relay would not take it; None: it would."""
     if isinstance(codec, DeadReason):
         return [(message, codec) for message in messages]
     values = pa.chunked_array([[message.value for message in messages]], pa.binary())
-    of_source, done, bad = settings.source, 0, dict[int, DeadReason]()
+    source, done, bad = settings.source, 0, dict[int, DeadReason]()
     bound = RowBound(codec.row_bytes, settings.block.max_decoded_bytes)
     while done < len(messages):
-        some = values.slice(done)
-        decoded = decode(some, codec, of_source.framing, of_source.unknown_fields, bound)
-        bad |= {done + one.index: one.reason for one in decoded.bad}
+        rest = values.slice(done)
+        decoded = decode(rest, codec, source.framing, source.unknown_fields, bound)
+        bad |= {done + dead.index: dead.reason for dead in decoded.bad}
         done = len(messages) - decoded.left
-    return [(message, bad.get(at)) for at, message in enumerate(messages)]
+    return [(message, bad.get(index)) for index, message in enumerate(messages)]
 
 
 def _bounds(reader: PartitionReader, topic: str) -> dict[int, Range]:
-    found = reader.list_topics(topic, timeout=SECONDS).topics[topic]
-    if found.error is not None:
+    metadata = reader.list_topics(topic, timeout=SECONDS).topics[topic]
+    if metadata.error is not None:
         raise Refused(
-            f"source topic {topic!r}: {found.error.str()}",
+            f"source topic {topic!r}: {metadata.error.str()}",
             "create it with `relay topic create`, or correct source.topic; relays only read it",
         )
     return {
         index: Range(*reader.get_watermark_offsets(TopicPartition(topic, index), SECONDS))
-        for index in found.partitions
+        for index in metadata.partitions
     }
 
 
 def _read(reader: PartitionReader, topic: str, index: int, chosen: Range) -> list[SampledMessage]:
-    place = TopicPartition(topic, index, chosen.first)
-    messages: list[SampledMessage] = []
-    for one in records(reader, place, chosen.end, SECONDS):
-        headers = librdkafka.headers(one)
-        messages.append(SampledMessage(index, one.offset() or 0, one.value(), headers))
-    return messages
+    start = TopicPartition(topic, index, chosen.first)
+    return [
+        SampledMessage(index, record.offset() or 0, record.value(), librdkafka.headers(record))
+        for record in records(reader, start, chosen.end, SECONDS)
+    ]

@@ -84,8 +84,8 @@ class RowDensity:
 
     def rows(self, table: str, size: int) -> int | None:
         """Return about how many rows so many bytes hold; None where the table is new here."""
-        known = self._rows_per_byte.get(table)
-        return None if known is None else round(known * size)
+        density = self._rows_per_byte.get(table)
+        return None if density is None else round(density * size)
 
     def count(self, table: str, values: pa.ChunkedArray[Any], size: int) -> int:
         """Return how many rows these messages hold, learned for later ones."""
@@ -94,89 +94,66 @@ class RowDensity:
         return rows
 
     def learn(self, table: str, rows: int, size: int, decoded: int = 0) -> None:
-        """Learn from what a sealed buffer turned out to hold.
-
-        Args:
-            table: whose.
-            rows: that it held.
-            size: of its messages, in bytes.
-            decoded: bytes of the rows as columns.
-        """
+        """Learn from a sealed buffer; `size`: its messages' bytes, `decoded`: its columns'."""
         if size and (table in self._rows_per_byte or len(self._rows_per_byte) < self._REMEMBERED):
             self._rows_per_byte[table] = rows / size
             self._decoded_per_byte[table] = decoded / size
 
 
-class Intake:
-    """The messages of one poll.
+def sort(polled: Sequence[Batch], tables: TableHeaders, density: RowDensity) -> Poll:
+    """Sort the batches of one poll into arrivals, what they hold, and offsets per partition.
 
     Args:
-        headers: remembers tables from poll to poll.
+        polled: in the order in which they came.
+        tables: that gave the tables their numbers, and was not trimmed since.
         density: estimates rows.
     """
-
-    def __init__(self, headers: TableHeaders, density: RowDensity) -> None:
-        headers.trim()
-        self._tables = headers
-        self._density = density
-        self._batches: list[Batch] = []
-
-    def add(self, batch: Batch) -> None:
-        """Add some of the poll's messages."""
-        self._batches.append(batch)
-
-    def sorted(self) -> Poll:
-        """Return all that was added: arrivals, what they hold, offsets per partition."""
-        batches = [batch for batch in self._batches if len(batch.offsets)]
-        if not batches:
-            return Poll()
-        partitions = np.concatenate([batch.partitions for batch in batches])
-        numbers = np.concatenate([batch.numbers for batch in batches])
-        poll = Poll(
-            headers={
-                (int(batch.partitions[at]), int(batch.offsets[at])): headers
-                for batch in batches
-                for at, headers in batch.headers.items()
-            },
-            values=np.concatenate([batch.values for batch in batches]),
-            value_sizes=np.concatenate([batch.value_sizes for batch in batches]),
-            keys=np.concatenate([batch.keys for batch in batches]),
-            key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
-            memory=[batch.memory for batch in batches],
-            gather=batches[-1].gather,
+    batches = [batch for batch in polled if len(batch.offsets)]
+    if not batches:
+        return Poll()
+    partitions = np.concatenate([batch.partitions for batch in batches])
+    numbers = np.concatenate([batch.numbers for batch in batches])
+    poll = Poll(
+        headers={
+            (int(batch.partitions[at]), int(batch.offsets[at])): headers
+            for batch in batches
+            for at, headers in batch.headers.items()
+        },
+        values=np.concatenate([batch.values for batch in batches]),
+        value_sizes=np.concatenate([batch.value_sizes for batch in batches]),
+        keys=np.concatenate([batch.keys for batch in batches]),
+        key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
+        memory=[batch.memory for batch in batches],
+        gather=batches[-1].gather,
+    )
+    beside = np.maximum(poll.key_sizes, 0) + _header_weights(batches)
+    order = _order(partitions, numbers)
+    partitions, numbers = partitions[order], numbers[order]
+    offsets = np.concatenate([batch.offsets for batch in batches])[order]
+    changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
+    for low, high in pairwise([0, *changes.tolist(), len(order)]):
+        partition, table = int(partitions[low]), tables.tables[int(numbers[low])]
+        chosen = order[low:high]
+        size = int(np.maximum(poll.value_sizes[chosen], 0).sum())
+        if (rows := density.rows(table, size)) is None:
+            values = ByteColumn()
+            values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
+            rows = density.count(table, values.array(), size)
+        arrival = Arrival(
+            partition,
+            table,
+            _packed(offsets[low:high]),
+            rows,
+            size,
+            _timestamp(batches, int(chosen[0])),
+            density.decoded(table, size),
+            int(beside[chosen].sum()),
         )
-        beside = np.maximum(poll.key_sizes, 0) + _header_weights(batches)
-        order = _order(partitions, numbers)
-        partitions, numbers = partitions[order], numbers[order]
-        offsets = np.concatenate([batch.offsets for batch in batches])[order]
-        changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
-        for low, high in pairwise([0, *changes.tolist(), len(order)]):
-            partition, table = int(partitions[low]), self._tables.tables[int(numbers[low])]
-            chosen = order[low:high]
-            size = int(np.maximum(poll.value_sizes[chosen], 0).sum())
-            arrival = Arrival(
-                partition,
-                table,
-                _packed(offsets[low:high]),
-                self._rows(table, poll, chosen, size),
-                size,
-                _timestamp(batches, int(chosen[0])),
-                self._density.decoded(table, size),
-                int(beside[chosen].sum()),
-            )
-            poll.arrivals.append(arrival)
-            poll.chosen[partition, table] = chosen
-            poll.bytes += arrival.memory
-        poll.offsets = _by_partition(partitions, offsets)
-        return poll
-
-    def _rows(self, table: str, poll: Poll, chosen: Integers, size: int) -> int:
-        known = self._density.rows(table, size)
-        if known is not None:
-            return known
-        values = ByteColumn()
-        values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
-        return self._density.count(table, values.array(), size)
+        poll.arrivals.append(arrival)
+        poll.chosen[partition, table] = chosen
+        poll.bytes += arrival.memory
+    poll.offsets = _by_partition(partitions, offsets)
+    return poll
 
 
 def _header_weights(batches: Sequence[Batch]) -> Integers:
@@ -204,15 +181,10 @@ def _timestamp(batches: list[Batch], at: int) -> int:
     raise IndexError(at)
 
 
-def _places(partitions: Integers, numbers: Integers) -> Any:
-    """A number for each (partition, table)."""
-    places = partitions * (int(numbers.max()) + 1) + numbers
-    return places.astype(np.int16) if int(places.max()) < _RADIX else places
-
-
 def _order(partitions: Integers, numbers: Integers) -> Any:
-    """By partition and table; messages of the same stay in the order in which they came."""
-    return np.argsort(_places(partitions, numbers), kind="stable")
+    """Sort by partition and table; messages of the same stay in the order in which they came."""
+    keys = partitions * (int(numbers.max()) + 1) + numbers
+    return np.argsort(keys.astype(np.int16) if int(keys.max()) < _RADIX else keys, kind="stable")
 
 
 def _by_partition(partitions: Integers, offsets: Integers) -> dict[int, array[int]]:

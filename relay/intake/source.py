@@ -18,10 +18,9 @@ from relay import names
 from relay.config import kafka_clients
 from relay.core.effects import ONE_PROCESS
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
-from relay.intake.broker_limits import session_refused
-from relay.intake.bulk import WhenFull
+from relay.intake.bulk import PolledError, WhenFull
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
-from relay.intake.membership import MemberFenced, concerns_member
+from relay.intake.membership import MemberFenced, concerns_member, session_refused
 from relay.intake.message_batch import of_messages
 from relay.intake.read_errors import GONE, OF_GROUP, RECEIVE, RECEIVE_BYTES, Troubles
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final, lost_end, refusal
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.core.offsets import Epochs
-    from relay.intake.bulk import Bulk, PolledError
+    from relay.intake.bulk import Bulk
     from relay.intake.message_batch import Batch, TableHeaders
 
 log = logging.getLogger(__name__)
@@ -41,16 +40,16 @@ POLL_MESSAGES = 10_000
 """Most messages of one poll: what is done once per poll, partition and table is then small."""
 BATCH_MESSAGES = 500
 BATCH_BYTES = 2_000_000
-"""What the client gives at once: all of a poll's messages at once did not fit into the
-processor's cache, and taking one in was slower by a third."""
+"""Limits of one batch: a whole poll at once did not fit into the processor's cache, and taking a
+message in was a third slower."""
 FULL_BYTES = 16_000_000
-"""What a poll gave that counts as full."""
+"""A poll of this size counts as full."""
 POLL_SHARE = 16
-"""A poll gives at most so small a part of relay.max_buffer_bytes, by the mean size seen so far, but
-up to FULL_BYTES anyway: bounds what comes at once. Of 16 MB each of 200 tables had eight messages;
-to sort, count and copy them took 1.9 s of 28.8 million rows, and of 32 MB 0.9."""
+"""A poll takes at most this fraction of relay.max_buffer_bytes, but up to FULL_BYTES anyway, by the
+mean size seen so far. In 16 MB each of 200 tables had eight messages: to sort, count and copy those
+of 28.8 million rows took 1.9 s, and with 32 MB 0.9."""
 POLL_SECONDS = 0.05
-"""Longest wait for messages: a lower bound of the freshness when little comes."""
+"""Longest wait for messages: a lower bound of the freshness at low rates."""
 
 
 def poll_bytes(max_buffer_bytes: int) -> int:
@@ -64,18 +63,18 @@ class SourceMember:
     Args:
         on_assigned: gives the offset to begin at for each partition; called inside poll.
         on_revoked: called inside poll, before the group may give the partitions away.
-        tables: know the tables that messages name.
+        tables: number the tables that messages name.
         watched: client settings of whoever watches; kafka.client wins over them.
         on_trouble: gets partition and name of an error that came in the place of messages;
             OF_GROUP: it is the group's.
 
     Attributes:
-        epochs: that stand with committed floors.
-        fetching: which partitions, and from where.
-        rebalanced: one of the two was called in the last poll; its messages may be of before.
-        filled: what the last poll gave, as a share of what counts as full; by messages.
-        read_to: partitions whose end the last poll came to, and where that is: what read_committed
-            readers get of what lies before it was given, by this poll or an earlier one.
+        epochs: leader epochs of committed floors.
+        fetching: which partitions are fetched, and from where.
+        rebalanced: the last poll assigned or revoked partitions; its messages may be older.
+        filled: number of the last poll's messages, as a share of a full poll's.
+        read_to: by partition, the end that the last poll reached: this poll or an earlier one gave
+            all messages before it that read_committed readers get.
     """
 
     def __init__(
@@ -138,12 +137,10 @@ class SourceMember:
         return self._owned
 
     def poll(self, take: Callable[[Batch], None], most_bytes: int | None = None) -> None:
-        """Up to POLL_MESSAGES, in batches without errors to `take`; serves rebalances.
-
-        What a batch points to is gone with the next poll.
+        """Give up to POLL_MESSAGES, in batches without errors, to `take`; serve rebalances.
 
         Args:
-            take: gets each batch.
+            take: gets each batch, whose memory is gone with the next poll.
             most_bytes: by the mean size seen so far, where that is less than usual.
 
         Raises:
@@ -159,13 +156,13 @@ class SourceMember:
         wait = POLL_SECONDS
         while left > 0:
             wanted = min(left, batch)
-            got = self._one_by_one(wanted, wait if bulk is None else 0, take)
+            got = self._take_queued(wanted, wait if bulk is None else 0, take)
             if self.rebalanced:
                 self.read_to = {}
                 self._ids |= {self.consumer.memberid() or ""} - {""}
                 return
             if bulk is not None and not got:
-                got = self._in_bulk(bulk, wanted, wait, take)
+                got = self._take_bulk(bulk, wanted, wait, take)
             left -= got
             # An end takes the place of a message, too.
             self.filled = (most - left - len(self.read_to)) / full
@@ -173,8 +170,8 @@ class SourceMember:
                 return
             wait = 0  # what is there already, without waiting for more
 
-    def _one_by_one(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
-        """What the client's own queue has: events, errors, and messages if not taken in bulk."""
+    def _take_queued(self, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
+        """Take what the client's own queue has: events, errors, and messages if not in bulk."""
         messages = self.consumer.consume(wanted, wait)
         if self._raised is not None:
             raise self._raised
@@ -182,13 +179,15 @@ class SourceMember:
             raise self._as_error(self._fatal)
         if self.rebalanced:
             # A fatal error is told once, and may come with the revocation that it caused.
-            for ended in filter(ends_reading, filter(None, map(Message.error, messages))):
-                raise self._as_error(ended)
+            for error in filter(ends_reading, filter(None, map(Message.error, messages))):
+                raise self._as_error(error)
             return 0
         good = messages
         if any(map(Message.error, messages)):  # in C: this runs for every message
             for message in messages:
-                self._look_at(message)
+                if (failure := message.error()) is not None:
+                    where = message.topic(), message.partition() or 0, message.offset() or 0
+                    self._look_at(PolledError(failure, *where))
             good = [message for message in messages if message.error() is None]
         if self._over is not None:
             raise self._as_error(self._over)
@@ -196,12 +195,14 @@ class SourceMember:
             take(of_messages(good, self._tables))
         return len(messages)
 
-    def _in_bulk(self, queue: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]) -> int:
-        found, failed, count = queue.poll(wanted, wait)
-        for one in failed:
-            self._look_at(one)
-        if len(found.offsets):
-            take(found)
+    def _take_bulk(
+        self, bulk: Bulk, wanted: int, wait: float, take: Callable[[Batch], None]
+    ) -> int:
+        batch, errors, count = bulk.poll(wanted, wait)
+        for error in errors:
+            self._look_at(error)
+        if len(batch.offsets):
+            take(batch)
         return count
 
     @property
@@ -221,11 +222,11 @@ class SourceMember:
 
     def leader_epochs(self, floors: Mapping[int, int]) -> Epochs:
         """Return the leader epochs to commit with these floors."""
-        places = [TopicPartition(self._topic, partition) for partition in floors]
+        partitions = [TopicPartition(self._topic, partition) for partition in floors]
         # A position before the floor is of records whose epoch may not reach it.
         polled = {
             at.partition: at.leader_epoch if at.offset >= floors[at.partition] else None
-            for at in self.consumer.position(places)
+            for at in self.consumer.position(partitions)
         }
         return self.epochs.to_commit(floors, polled)
 
@@ -244,7 +245,7 @@ class SourceMember:
         self.consumer.close()
 
     def _assigned(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        """The whole of what the group gave.
+        """Take all partitions that the group gave.
 
         The client may rejoin while an assignment is taken over, as when the topic grows. Then the
         next one follows without a revocation, and nobody says who had the partitions meanwhile.
@@ -253,7 +254,7 @@ class SourceMember:
         try:
             if self._owned:
                 self._on_revoked(self._owned)
-            self._owned = frozenset(place.partition for place in places)
+            self._owned = frozenset(partition.partition for partition in places)
             starts = self._on_assigned(self._owned)
         except RelayError as error:  # must not cross the client's C frames
             self._raised = error
@@ -261,30 +262,30 @@ class SourceMember:
         self._bulk.own(starts)
         self.fetching.assigned(starts)
         with self._explained_by_poll():
-            begun = [self.fetching.place(index, offset) for index, offset in starts.items()]
-            consumer.assign(begun)
+            consumer.assign([self.fetching.place(index, at) for index, at in starts.items()])
 
     def _revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         self.rebalanced = True
-        gone = frozenset(place.partition for place in places)
+        gone = frozenset(partition.partition for partition in places)
         self._owned -= gone
         try:
             self._on_revoked(gone)
         except RelayError as error:
             self._raised = error
 
-    def _look_at(self, message: Message | PolledError) -> None:
-        if (error := message.error()) is None:
-            return
-        if message.topic() is None:  # then partition and offset are none, but read as zero
-            self._look_at_group(error)
+    def _look_at(self, polled: PolledError) -> None:
+        error, topic, partition, offset = polled
+        if topic is None:  # then partition and offset are none, but read as zero
+            if ends_reading(error):
+                raise self._as_error(error)
+            self._report("the consumer group gives the relay no partitions", OF_GROUP, 0, error)
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self.read_to[message.partition() or 0] = message.offset() or 0
+            self.read_to[partition] = offset
             return
         if lost_end(error) is not None:
             raise ContractBroken(
-                f"{self._topic}[{message.partition()}] lost its end, and new messages are in the "
+                f"{self._topic}[{partition}] lost its end, and new messages are in the "
                 f"place of those that were read: {error.str()}",
                 "find out why the log lost records (a leader that lacked them, a disk); then start "
                 "again. Where a relay stops at its start, `relay accept CONFIG` shows how to "
@@ -293,26 +294,21 @@ class SourceMember:
             )
         if error.code() in GONE:
             raise ContractBroken(
-                f"cannot continue reading {self._topic}[{message.partition()}]: {error.name()} "
+                f"cannot continue reading {self._topic}[{partition}]: {error.name()} "
                 f"({error.str()})",
                 "the offset or the topic was deleted; find out what deleted it",
                 page=ErrorPage.GAP,
             )
         if ends_reading(error):
             raise self._as_error(error)
-        partition, offset = message.partition() or 0, message.offset() or 0
-        told = self._troubles.tell(partition, offset, error, time.monotonic())
-        if told is not None:
-            log.warning("the relay cannot continue reading a source partition", extra=told)
-        self._on_trouble(partition, error.name())
+        text = "the relay cannot continue reading a source partition"
+        self._report(text, partition, offset, error)
 
-    def _look_at_group(self, error: KafkaError) -> None:
-        if ends_reading(error):
-            raise self._as_error(error)
-        told = self._troubles.tell_of_group(error, time.monotonic())
-        if told is not None:
-            log.warning("the consumer group gives the relay no partitions", extra=told)
-        self._on_trouble(OF_GROUP, error.name())
+    def _report(self, text: str, partition: int, offset: int, error: KafkaError) -> None:
+        line = self._troubles.tell(partition, offset, error, time.monotonic())
+        if line is not None:
+            log.warning(text, extra=line)
+        self._on_trouble(partition, error.name())
 
     def _on_error(self, error: KafkaError) -> None:
         if ends_reading(error):

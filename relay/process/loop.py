@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relay.config.settings import Settings
+    from relay.intake.message_batch import Batch
 
 log = logging.getLogger(__name__)
 
@@ -136,18 +137,19 @@ class RelayProcess:
         self._ask_about_held()
         self._refresh_tables()
         self._join_warning.look()
-        polled = sort_poll.Intake(self._headers, self._performer.density)
+        self._headers.trim()
+        batches: list[Batch] = []
         started = time.monotonic()
-        self._source.poll(polled.add, self._state.most_bytes)
+        self._source.poll(batches.append, self._state.most_bytes)
         seconds = time.monotonic() - started
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
-            polled = sort_poll.Intake(self._headers, self._performer.density)
+            batches.clear()
             for index, partition in self._state.partitions.items():
                 self._source.fetching.seek(index, partition.position)
             self._coverage.rebalanced()
-        poll = polled.sorted()
+        poll = sort_poll.sort(batches, self._headers, self._performer.density)
         messages = sum(map(len, poll.offsets.values()))
         self._source.learn_size(messages, poll.bytes)
         self._observer.polled(seconds, messages, poll.bytes)

@@ -6,7 +6,7 @@ Programs import what is listed below (`relay docs api`), as `row_producer`; `rel
 `send_files`. `file_rows` reads Parquet, CSV and JSON Lines (`csv_lines` knows the lines of CSV,
 `parquet_times` the times of old Parquet files),
 `arrow_columns` with its two conversions and `row_encoder` turn values into protobuf rows,
-`gathering` and `message_packing` cut them into messages, and `codecs` knows the tables.
+`gathering` cuts them into messages, and `codecs` knows the tables.
 """
 
 from __future__ import annotations

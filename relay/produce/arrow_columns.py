@@ -21,28 +21,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from relay.errors import ConfigError
-from relay.produce.leaf_conversion import leaf
-from relay.produce.nested_conversion import to_wire
+from relay.produce.nested_conversion import NOT_CONVERTED, to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
-from relay.schema.evolution import live_columns
-from relay.schema.types.column_type import parse_type
-from relay.schema.types.kind import Nullable, Scalar
-from relay.schema.types.variant import holds_null
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from relay.records_pb2 import Column, TableSchema
     from relay.rows.judgement import UnfitValues
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
     Array = pa.Array[Any]
-
-NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
-"""What `convert` raises."""
 
 
 class BatchOrigin(NamedTuple):
@@ -52,98 +44,34 @@ class BatchOrigin(NamedTuple):
     first_row: int  # number of the batch's first row in the file, from 1
     line_of_row: Callable[[int], int] | None = None  # where lines are not simply rows
 
-    def place(self, at: int) -> str:
-        """Return file and row of row `at` (from 0) of the batch; and the line, if not row + 1."""
-        row = self.first_row + at
+    def column(self, index: int, name: str) -> str:
+        """Return where a value is, in row `index` from 0; the line, too, if it is not row + 1."""
+        row = self.first_row + index
         line = row + 1 if self.line_of_row is None else self.line_of_row(row)
-        return f"{self.file}, row {row}" + (f" (line {line})" if line != row + 1 else "")
+        line_text = f" (line {line})" if line != row + 1 else ""
+        return f"{self.file}, row {row}{line_text}, column {name!r}"
 
 
 class BadValue(ConfigError):
-    """A value does not fit its column.
-
-    Attributes:
-        value: which; None where it is not known.
-        type: of the column, as ClickHouse writes it.
-    """
+    """A value does not fit its column."""
 
     value: object = None
+    """None where it is not known."""
     type: str = ""
-
-
-def is_required(column: Column) -> bool:
-    """Return whether leaving the column out would put a value there that nobody chose."""
-    return not column.default_kind and not holds_null(parse_type(column.type).kind)
-
-
-def check_names(
-    schema: TableSchema,
-    names: Collection[str],
-    file: str,
-    *,
-    allow_missing: bool,
-    ignore_unknown: bool = False,
-) -> None:
-    """Refuse unknown, missing and doubled columns of a file, all in one error.
-
-    A file without any of the table's columns is refused whatever is allowed: of its rows nothing
-    would be left but defaults.
-
-    Raises:
-        ConfigError: naming file, table and the columns.
-    """
-    columns = live_columns(schema)
-    known = {column.name for column in columns}
-    doubled = repeated(names)
-    unknown = [name for name in names if name not in known]
-    missing = [c.name for c in columns if is_required(c) and c.name not in names]
-    foreign = known.isdisjoint(names)
-    problems = []
-    if doubled:
-        problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
-    if unknown and (foreign or not ignore_unknown):
-        problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
-    if missing and (foreign or not allow_missing):
-        problems.append(f"the file has no column {', '.join(map(repr, missing))}")
-    if foreign and not problems:
-        problems.append("the first object has no column")
-    if problems:
-        raise ConfigError(
-            f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
-            f"{', '.join(c.name for c in columns)})",
-            _next_of_foreign(names) if foreign else _SOME_DIFFER,
-        )
-
-
-_SOME_DIFFER = (
-    "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the table "
-    "does not have, --allow-missing lets absent ones take their DEFAULT"
-)
-
-
-def _next_of_foreign(names: Collection[str]) -> str:
-    """What to do with a file that shares no column with the table."""
-    if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
-        return "separate the columns by commas: other delimiters are not read"
-    return (
-        "check that the file is the table's; it needs a first line that names columns, as the "
-        "table does (also in upper and lower case), or a first object that does; --column "
-        "FILE=TABLE renames one"
-    )
+    """The column's, as ClickHouse writes it."""
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Return those that stand there more than once."""
+    """Return the names that occur more than once."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-def twice(fields: Iterable[pa.Field[Any]]) -> Iterator[str]:
-    """Yield names that stand twice among the fields, or in a struct, with a dot."""
-    listed = list(fields)
-    yield from repeated(field.name for field in listed)
-    for field in listed:
-        inner = [field.type.field(at) for at in range(field.type.num_fields)]
-        yield from (f"{field.name}.{name}" for name in twice(inner))
+def _repeated_fields(fields: list[pa.Field[Any]]) -> Iterator[str]:
+    """Yield names that occur twice among the fields, or in a struct, with a dot."""
+    yield from repeated(field.name for field in fields)
+    for field in fields:
+        inner = [field.type.field(index) for index in range(field.type.num_fields)]
+        yield from (f"{field.name}.{name}" for name in _repeated_fields(inner))
 
 
 def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> pa.RecordBatch:
@@ -156,99 +84,84 @@ def row_columns(codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin) -> 
         BadValue: naming file, row, column, value and the type it does not fit.
         ConfigError: a column, or a field of one, occurs twice.
     """
-    if doubled := sorted(twice(batch.schema)):
+    if doubled := sorted(_repeated_fields(list(batch.schema))):
         raise ConfigError(
             f"{origin.file}: column {', '.join(map(repr, doubled))} occurs twice",
             "rename or drop one of them: nothing says which is meant",
         )
     arrays = []
     for name, type_ in zip(codec.column_names, codec.types, strict=True):
-        if (place := batch.schema.get_field_index(name)) < 0:
+        if (index := batch.schema.get_field_index(name)) < 0:
             arrays.append(left_out(batch.num_rows, type_.wire))
         else:
-            arrays.append(_converted(batch.column(place), name, type_, origin))
+            arrays.append(_converted(batch.column(index), name, type_, origin))
     _, misfits = narrow(arrays, codec)
     if misfits:
-        raise _refused(min(misfits, key=_first), codec, batch, origin)
+        first = min(misfits, key=lambda misfit: (int(misfit.rows[0]), misfit.column))
+        raise _misfit_error(first, codec, batch, origin)
     return pa.RecordBatch.from_arrays(arrays, schema=codec.wire_schema)
 
 
 def _converted(array: Array, name: str, type_: ColumnType, origin: BatchOrigin) -> Array:
     """One column in its wire type."""
     try:
-        return convert(array, type_)
+        return to_wire(array, type_.kind)
     except NOT_CONVERTED as error:
-        row = _first_failing(lambda part: convert(part, type_), array)
+        row = _first_failing(array, type_.kind)
         value = value_at(array, row) if len(array) else None
-        reason = f"{type_.complaint(value)}: {_why(array, row, type_, error)}"
-        raise _bad_value(row, name, origin, reason, value, type_) from error
+        reason = f"{type_.complaint(value)}: {_reason(array, row, type_.kind, error)}"
+        raise bad_value(origin.column(row, name), reason, value, type_) from error
 
 
-def _first(misfit: UnfitValues) -> tuple[int, int]:
-    return int(misfit.rows[0]), misfit.column
-
-
-def _refused(
+def _misfit_error(
     misfit: UnfitValues, codec: RowCodec, batch: pa.RecordBatch, origin: BatchOrigin
 ) -> BadValue:
     """What the relay would refuse, with the value as it was given."""
     row, type_ = int(misfit.rows[0]), codec.types[misfit.column]
-    place = batch.schema.get_field_index(misfit.field)
-    value = value_at(batch.column(place), row) if place >= 0 else None
+    index = batch.schema.get_field_index(misfit.field)
+    value = value_at(batch.column(index), row) if index >= 0 else None
     plain = misfit.kind == DeadKind.DOES_NOT_FIT and isinstance(type_.kind, Scalar | Nullable)
     reason = type_.complaint(value) if plain else misfit.why(row)
-    return _bad_value(row, misfit.field, origin, reason, value, type_)
+    return bad_value(origin.column(row, misfit.field), reason, value, type_)
 
 
 def value_at(array: Array, row: int) -> object:
     """Return a value for an error, also one with a text that is not UTF-8."""
-    one: Any = array.slice(row, 1)
+    single: Any = array.slice(row, 1)
     try:
-        found: object = one[0].as_py()
+        value: object = single[0].as_py()
     except UnicodeDecodeError:
-        nested = one.type.num_fields or pa.types.is_dictionary(one.type)
-        found = str(one) if nested else one.cast(pa.large_binary())[0].as_py()
-    return found
+        nested = single.type.num_fields or pa.types.is_dictionary(single.type)
+        value = str(single) if nested else single.cast(pa.large_binary())[0].as_py()
+    return value
 
 
-def _why(array: Array, row: int, type_: ColumnType, error: Exception) -> str:
+def _reason(array: Array, row: int, kind: TypeKind, error: Exception) -> str:
     """What is wrong with that value: the error of the whole column may name another one."""
     try:
-        convert(array.slice(row, 1), type_)
+        to_wire(array.slice(row, 1), kind)
     except NOT_CONVERTED as own:
         error = own
     return str(error).splitlines()[0]
 
 
-def _bad_value(
-    row: int, name: str, origin: BatchOrigin, reason: str, value: object, type_: ColumnType
-) -> BadValue:
-    error = BadValue(
-        f"{origin.place(row)}, column {name!r}: {reason}",
-        "correct the value, or change the column's type in ClickHouse",
-    )
+def bad_value(where: str, reason: str, value: object, type_: ColumnType) -> BadValue:
+    """Return the error for a value that does not fit its column; `where` names row and column."""
+    next_step = "correct the value, or change the column's type in ClickHouse"
+    error = BadValue(f"{where}: {reason}", next_step)
     error.value, error.type = value, type_.clickhouse
     return error
 
 
-def _first_failing(attempt: Callable[[Array], object], array: Array) -> int:
+def _first_failing(array: Array, kind: TypeKind) -> int:
     """Index of the first value that does not convert; by bisection, as only errors come here."""
     low, high = 0, len(array)  # array[:low] converts, array[:high] does not
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            attempt(array.slice(low, middle - low))
+            to_wire(array.slice(low, middle - low), kind)
         except NOT_CONVERTED:
             high = middle
         else:
             low = middle
     return low
-
-
-def convert(array: Array, type_: ColumnType) -> Array:
-    """Return one column in its protobuf-side type; ranges narrower than that are not checked.
-
-    Raises:
-        ArrowInvalid, ArrowNotImplementedError: some value does not convert.
-    """
-    return to_wire(array, type_.kind, leaf)

@@ -46,11 +46,7 @@ if TYPE_CHECKING:
 
 
 class Encoders:
-    """Rows of any table to their bytes.
-
-    Args:
-        codecs: table name to its codec, asked once per table.
-    """
+    """Encodes rows of any table; `codecs`, table name to its codec, is asked once per table."""
 
     def __init__(self, codecs: Callable[[str], RowCodec]) -> None:
         self._codecs = codecs
@@ -114,13 +110,13 @@ def _check_name(table: str) -> None:
         raise ConfigError(f"not a table name: {table!r}", "write database.table")
 
 
-def _unless_refused(settings: Settings, found: RowCodec | DeadReason) -> RowCodec:
-    if isinstance(found, RowCodec):
-        return found
-    step = f"{found.kind.first_step}, or name another table"
-    if found.kind is DeadKind.UNKNOWN_TABLE:
+def _unless_refused(settings: Settings, codec: RowCodec | DeadReason) -> RowCodec:
+    if isinstance(codec, RowCodec):
+        return codec
+    step = f"{codec.kind.first_step}, or name another table"
+    if codec.kind is DeadKind.UNKNOWN_TABLE:
         step = f"create the table in ClickHouse ({settings.clickhouse.url})"
-    raise ConfigError(found.text, step)
+    raise ConfigError(codec.text, step)
 
 
 def row_messages(
@@ -128,37 +124,34 @@ def row_messages(
 ) -> dict[str, list[TableSchema] | str]:
     """Return every version of these tables' row messages, the current one last; or why none is.
 
-    Block topics are not made: a table may never get a row.
-
-    Args:
-        settings: of the app.
-        tables: by database.table; None: all that rows may go into, but for the loader's own.
+    Block topics are not made: a table may never get a row. `tables` are named as database.table;
+    None: all that rows may go into, but for the loader's own.
 
     Raises:
         ConfigError, Unavailable, Refused: as `table_codecs`.
     """
     registry = _registry(settings)
-    found: dict[str, list[TableSchema] | str] = {}
-    every = _every(settings) if tables is None else tables
-    for table, codec in sorted(_tables(settings, registry).look(every).items()):
+    messages: dict[str, list[TableSchema] | str] = {}
+    wanted = _all_tables(settings) if tables is None else tables
+    for table, codec in sorted(_tables(settings, registry).look(wanted).items()):
         if isinstance(codec, DeadReason):
-            found[table] = codec.text
+            messages[table] = codec.text
             continue
-        known = (registry.version(table, one) for one in range(1, codec.schema.version))
-        found[table] = [*(one for one in known if one is not None), codec.schema]
-    return found
+        earlier = (registry.version(table, number) for number in range(1, codec.schema.version))
+        messages[table] = [*(schema for schema in earlier if schema is not None), codec.schema]
+    return messages
 
 
-def _every(settings: Settings) -> set[str]:
+def _all_tables(settings: Settings) -> set[str]:
     targets, own = settings.targets(), f"{settings.loader.database}.{dedup_trial.TABLE}"
     with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
-        found = catalogue.read()
+        tables = catalogue.read()
     return {
         table
-        for table, one in found.items()
+        for table, columns in tables.items()
         if table != own
         and not targets.refusal(table)
-        and not is_ledger({column.name for column in one.columns})
+        and not is_ledger({column.name for column in columns.columns})
     }
 
 
@@ -171,7 +164,6 @@ def _check_framing(settings: Settings) -> None:
 
 
 def _registry(settings: Settings) -> Registry:
-    """Of an app whose topics are there by then."""
     _check_framing(settings)
     return Registry(settings.kafka, settings.app)
 
@@ -192,44 +184,36 @@ def codecs_unproposed(
     The row messages are what the registry has, or would get from the tables' columns. Nothing is
     proposed to it, and no topic is made.
 
-    Args:
-        settings: of the app.
-        tables: as messages name them.
-
     Raises:
         Unavailable: Kafka or ClickHouse did not answer.
         Refused: one of them said no.
     """
     targets = settings.targets()
-    found: dict[str, RowCodec | DeadReason] = {}
+    codecs: dict[str, RowCodec | DeadReason] = {}
     for table in tables:
         if table == NO_TABLE:
-            found[table] = NO_HEADER
+            codecs[table] = NO_HEADER
         elif refusal := targets.refusal(table):
-            found[table] = table_refused(refusal)
-        else:
-            found[table] = unknown_table(table)
-    asked = {table for table in tables if table != NO_TABLE and not targets.refusal(table)}
-    if asked:
+            codecs[table] = table_refused(refusal)
+    if allowed := set(tables) - codecs.keys():
         with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
-            columns = catalogue.read(asked)
-            if unknown := asked - columns.keys():
-                there = [one for one in catalogue.names() if not targets.refusal(one)]
-                meant = {table: did_you_mean_table(table, there) for table in unknown}
-                found |= {table: unknown_table(table, hint) for table, hint in meant.items()}
+            columns = catalogue.read(allowed)
+            if unknown := allowed - columns.keys():
+                known = [name for name in catalogue.names() if not targets.refusal(name)]
+                codecs |= {t: unknown_table(t, did_you_mean_table(t, known)) for t in unknown}
         registered = _registered(settings, columns.keys())
         block_column = settings.loader.block_column
         for table, of_table in columns.items():
-            found[table] = _unproposed(table, of_table, registered[table], block_column)
-    return found
+            codecs[table] = _unproposed(table, of_table, registered[table], block_column)
+    return codecs
 
 
 def _unproposed(
-    table: str, found: TableColumns, registered: TableSchema | None, block_column: str
+    table: str, columns: TableColumns, registered: TableSchema | None, block_column: str
 ) -> RowCodec | DeadReason:
-    if is_ledger({column.name for column in found.columns}):
+    if is_ledger({column.name for column in columns.columns}):
         return table_refused(ledger_refusal(table))
-    newer = evolve(registered, table, found.uuid, found.columns, block_column=block_column)
+    newer = evolve(registered, table, columns.uuid, columns.columns, block_column=block_column)
     schema = newer or registered
     if schema is None:
         raise AssertionError(f"{table}: a table without a row message needs one")

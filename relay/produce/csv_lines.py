@@ -36,11 +36,11 @@ def line_of(stream: Any, row: int, *, blank_is_row: bool) -> int:
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
     limit = csv.field_size_limit(sys.maxsize)
     try:
-        lines, begins, found = csv.reader(text), 1, -1
+        lines, begins, number = csv.reader(text), 1, -1
         for fields in lines:
             # Blank lines before the header are none of a file of one column either.
-            found += bool(fields) or (blank_is_row and found >= 0)
-            if found == row:
+            number += bool(fields) or (blank_is_row and number >= 0)
+            if number == row:
                 break
             begins = lines.line_num + 1
     finally:

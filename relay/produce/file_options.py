@@ -15,15 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, BatchOrigin, value_at
+from relay.produce.arrow_columns import BadValue, BatchOrigin, repeated, value_at
+from relay.program.spelling import did_you_mean
+from relay.schema.evolution import live_columns
 from relay.schema.types.column_type import parse_type
 from relay.schema.types.exact_cast import as_strings
 from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.ticks import base_type
+from relay.schema.types.variant import holds_null
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from relay.records_pb2 import Column, TableSchema
     from relay.rows.row_codec import RowCodec
     from relay.schema.types.column_type import ColumnType
 
@@ -79,7 +83,7 @@ class FileOptions:
         elif says & _WEEK and not (says & _DAYS or (says & _WEEK_READ and says & _WEEKDAY)):
             problem = "lacks a day: of week numbers %U and %W are read, with %w, %u or %a"
         elif mixed := _mixed(says):
-            problem = f"says the day in two ways: {' and '.join(f'%{one}' for one in mixed)}"
+            problem = f"says the day in two ways: {' and '.join(f'%{letter}' for letter in mixed)}"
         if problem:
             raise ConfigError(
                 f"--date-format {self.date_format!r} {problem}",
@@ -97,6 +101,65 @@ class FileOptions:
         """Return the table's names for these columns of a file."""
         table_names = dict(self.columns)
         return [table_names.get(name, name) for name in names]
+
+    def check_names(self, schema: TableSchema, names: list[str], file: str) -> None:
+        """Refuse unknown, missing and doubled columns of a file, all in one error.
+
+        A file without any of the table's columns is refused whatever is allowed: of its rows
+        nothing would be left but defaults.
+
+        Raises:
+            ConfigError: naming file, table and the columns.
+        """
+        absent = [name for name, _ in self.columns if name not in names]
+        if absent:
+            raise ConfigError(
+                f"{file}: the file has no column {', '.join(map(repr, absent))}, which "
+                f"--column renames{did_you_mean(absent[0], names)}",
+                f"name columns as the file does: {', '.join(names)}",
+            )
+        names, columns = self.renamed(names), live_columns(schema)
+        table_names = {column.name for column in columns}
+        unknown = [name for name in names if name not in table_names]
+        missing = [c.name for c in columns if is_required(c) and c.name not in names]
+        foreign = table_names.isdisjoint(names)
+        problems = []
+        if doubled := repeated(names):
+            problems.append(f"column {', '.join(map(repr, doubled))} occurs twice")
+        if unknown and (foreign or not self.ignore_unknown):
+            problems.append(f"{schema.table} has no column {', '.join(map(repr, unknown))}")
+        if missing and (foreign or not self.allow_missing):
+            problems.append(f"the file has no column {', '.join(map(repr, missing))}")
+        if foreign and not problems:
+            problems.append("the first object has no column")
+        if problems:
+            raise ConfigError(
+                f"{file}: {'; '.join(problems)} (columns of {schema.table}: "
+                f"{', '.join(c.name for c in columns)})",
+                _foreign_next_step(names) if foreign else _SOME_DIFFER,
+            )
+
+
+def is_required(column: Column) -> bool:
+    """Return whether leaving the column out would put a value there that nobody chose."""
+    return not column.default_kind and not holds_null(parse_type(column.type).kind)
+
+
+_SOME_DIFFER = (
+    "rename or drop the file's columns; --ignore-unknown-columns leaves out those that the table "
+    "does not have, --allow-missing lets absent ones take their DEFAULT"
+)
+
+
+def _foreign_next_step(names: Collection[str]) -> str:
+    """What to do with a file that shares no column with the table."""
+    if len(names) == 1 and not {*";\t|"}.isdisjoint(*names):
+        return "separate the columns by commas: other delimiters are not read"
+    return (
+        "check that the file is the table's; it needs a first line that names columns, as the "
+        "table does (also in upper and lower case), or a first object that does; --column "
+        "FILE=TABLE renames one"
+    )
 
 
 def _without_percent(date_format: str) -> str:
@@ -131,11 +194,11 @@ def with_dates(
     if not options.date_format:
         return batch
     types = dict(zip(codec.column_names, codec.types, strict=True))
-    for place, field in enumerate(batch.schema):
+    for index, field in enumerate(batch.schema):
         type_ = types.get(field.name)
         if type_ is None or not is_date(type_):
             continue
-        array = as_strings(batch.column(place))
+        array = as_strings(batch.column(index))
         whole = pa.types.is_integer(array.type)
         if whole:
             array = array.cast(pa.string())
@@ -145,30 +208,23 @@ def with_dates(
         if times.null_count > array.null_count:
             failed: Any = pc.and_(pc.is_null(times), pc.is_valid(array))
             row = pc.index(failed, value=True).as_py()
-            where = f"{origin.place(row)}, column {field.name!r}"
+            where = origin.column(row, field.name)
             raise _misfit(where, value_at(array, row), options.date_format)
-        batch = batch.set_column(place, field.name, times)
+        batch = batch.set_column(index, field.name, times)
     return batch
 
 
 @lru_cache(maxsize=1024)
 def time_of(text: str, date_format: str, column: str, *, whole: bool = False) -> object:
-    """Return one text of a date or time column as a datetime.
-
-    Args:
-        text: or the digits of a number.
-        date_format: as strptime has it.
-        column: for errors.
-        whole: it was a number.
+    """Return one text of a date or time column as a datetime; `whole`: a number's digits.
 
     Raises:
         BadValue: it is not written so, or there is no such day or second.
     """
-    (found,) = _times(pa.array([text]), date_format, whole=whole).to_pylist()
-    if found is None:
+    times: list[object] = _times(pa.array([text]), date_format, whole=whole).to_pylist()
+    if times[0] is None:
         raise _misfit(f"column {column!r}", text, date_format)
-    time: object = found
-    return time
+    return times[0]
 
 
 def _misfit(where: str, value: object, date_format: str) -> BadValue:
@@ -195,8 +251,8 @@ def _times(texts: Any, date_format: str, *, whole: bool = False) -> Any:
     month, whatever its zone; how much later the time itself is shows day and second as written.
     """
     times = _parsed(texts, date_format)
-    counted = _naive(times).cast(pa.int64())
-    month = _naive(_parsed(_joined(texts, " 1 0"), f"{date_format} %d %S")).cast(pa.int64())
+    counted = times.cast(pa.int64())
+    month = _parsed(_joined(texts, " 1 0"), f"{date_format} %d %S").cast(pa.int64())
     since: Any = pc.subtract(counted, month)
     days: Any = pc.divide(since, _DAY)
     seconds: Any = pc.subtract(since, pc.multiply(days, _DAY))
@@ -210,7 +266,7 @@ def _times(texts: Any, date_format: str, *, whole: bool = False) -> Any:
     if _OF_YEAR.search(_without_percent(date_format)):
         # Day 366 and week 53 end in another year than the text's own.
         new_year = _parsed(_joined(texts, " 1 1"), f"{date_format} %m %d")
-        year: Any = pc.year(_middle(_naive(new_year).cast(pa.int64())))
+        year: Any = pc.year(_middle(new_year.cast(pa.int64())))
         exists = pc.and_(exists, pc.equal(pc.year(within), year))
     # Arrow does not write seconds since the epoch; they have no zeros ahead.
     if whole and "s" not in _DIRECTIVE.findall(_without_percent(date_format)):

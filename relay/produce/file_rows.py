@@ -25,13 +25,12 @@ import pyarrow.parquet
 
 from relay.errors import ConfigError
 from relay.produce import parquet_times
-from relay.produce.arrow_columns import BadValue, BatchOrigin, check_names, repeated, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, repeated, row_columns
 from relay.produce.csv_lines import blank_lines_ahead, line_of
 from relay.produce.file_options import FileOptions, advise, is_date, time_of, with_dates
 from relay.produce.json_lines import TOO_DEEP, ArrayLines, are_objects, is_array, parse_object
 from relay.produce.nested_conversion import holds_infinity
 from relay.produce.row_encoder import unknown_columns
-from relay.program.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from relay.produce.row_encoder import RowEncoder
@@ -52,6 +51,7 @@ SUFFIXES = {
     ".json": "jsonl",
 }
 """Formats by suffix; jsonl is JSON Lines or an array of objects, whichever the file begins with."""
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class Piece(NamedTuple):
@@ -84,14 +84,14 @@ class RowFile:
         """
         if not path.is_file():
             raise ConfigError(f"{path} is not a file", "name a Parquet, CSV or JSON file")
-        suffixes = [s for s in path.suffixes if s not in {".gz", ".bz2", ".zst"}]
-        found = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
-        if found is None:
+        suffixes = [suffix for suffix in path.suffixes if suffix not in _PACKED]
+        format_ = format_ or SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+        if format_ is None:
             raise ConfigError(
                 f"{path}: the suffix does not say the format (known: {', '.join(SUFFIXES)})",
                 "name the format with --format",
             )
-        return cls(path, found, options or FileOptions())
+        return cls(path, format_, options or FileOptions())
 
     @property
     def label(self) -> str:
@@ -118,32 +118,11 @@ class RowFile:
             advise(error, self.options, csv=self.format == "csv")
             raise
 
-    def check_names(self, encoder: RowEncoder, names: list[str]) -> None:
-        """Check the file's columns against the table's.
-
-        Raises:
-            ConfigError: a column is unknown, missing, or occurs twice.
-        """
-        absent = [name for name, _ in self.options.columns if name not in names]
-        if absent:
-            raise ConfigError(
-                f"{self.label}: the file has no column {', '.join(map(repr, absent))}, which "
-                f"--column renames{did_you_mean(absent[0], names)}",
-                f"name columns as the file does: {', '.join(names)}",
-            )
-        check_names(
-            encoder.codec.schema,
-            self.options.renamed(names),
-            self.label,
-            allow_missing=self.options.allow_missing,
-            ignore_unknown=self.options.ignore_unknown,
-        )
-
 
 def _parquet(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
     size = source.path.stat().st_size
     with pyarrow.parquet.ParquetFile(source.path) as file:
-        source.check_names(encoder, file.schema_arrow.names)
+        source.options.check_names(encoder.codec.schema, file.schema_arrow.names, source.label)
         row, total = 0, max(file.metadata.num_rows, 1)
         for batch in parquet_times.batches(source.path, file, PARQUET_ROWS, source.label):
             rows = _encode(source, encoder, batch, row)
@@ -159,7 +138,7 @@ def _csv(source: RowFile, encoder: RowEncoder) -> Iterator[Piece]:
         _open_csv(source, text, [], 0) as reader,
     ):
         names = reader.schema.names
-    source.check_names(encoder, names)
+    source.options.check_names(encoder.codec.schema, names, source.label)
     with _stream(source.path) as (_, text):
         blank = blank_lines_ahead(text)
     with (
@@ -180,11 +159,11 @@ def _lines_in_errors(path: Path, columns: int) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
-        found = _CSV_ERROR.match(str(error))
-        if found is None:
+        match = _CSV_ERROR.match(str(error))
+        if match is None:
             raise
-        line = _csv_line(path, columns)(int(found[1]) - 1)
-        raise pa.ArrowInvalid(f"line {line}: {found[2]}") from error
+        line = _csv_line(path, columns)(int(match[1]) - 1)
+        raise pa.ArrowInvalid(f"line {line}: {match[2]}") from error
 
 
 def _csv_line(path: Path, columns: int) -> Callable[[int], int]:
@@ -259,20 +238,20 @@ def _json_block(
 
 def _each_has_a_value(source: RowFile, encoder: RowEncoder, batch: pa.RecordBatch) -> bool:
     """Whether each row has a value in a column of the table; one that has may have a null there."""
-    names = source.options.renamed(batch.schema.names)
-    known = {*encoder.codec.column_names}
-    valid = [pc.is_valid(batch.column(at)) for at, name in enumerate(names) if name in known]
+    table_columns = {*encoder.codec.column_names}
+    columns = zip(source.options.renamed(batch.schema.names), batch.columns, strict=True)
+    valid = [pc.is_valid(column) for name, column in columns if name in table_columns]
     return bool(valid) and bool(pc.all(reduce(pc.or_, valid)).as_py())
 
 
 def _json_columns(block: bytes, pinned: list[Any]) -> pa.RecordBatch:
     """The block as columns; Arrow's guess at texts that look like times is not taken.
 
-    What it guesses is another thing than what the texts mean elsewhere: it knows no format of a
-    person. From then on `pinned` says that these columns are text.
+    Elsewhere such texts mean something else: Arrow knows no --date-format. From then on `pinned`
+    says that these columns are text.
     """
     batch = _read_json(block, pinned)
-    guessed = [one.name for one in batch.schema if pa.types.is_temporal(one.type)]
+    guessed = [field.name for field in batch.schema if pa.types.is_temporal(field.type)]
     if not guessed:
         return batch
     pinned.extend(pa.field(name, pa.string()) for name in guessed)
@@ -299,7 +278,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
         if not line.strip():
             continue
         try:
-            rows.append(encoder.encode(_chosen(source, encoder, parse_object(line))))
+            rows.append(encoder.encode(_table_row(source, encoder, parse_object(line))))
         except (ValueError, RecursionError) as error:
             reason = TOO_DEEP if isinstance(error, RecursionError) else error
             raise ConfigError(
@@ -311,7 +290,7 @@ def _json_rows(source: RowFile, encoder: RowEncoder, block: bytes, first: int) -
     return pa.array(rows, pa.binary())
 
 
-def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
+def _table_row(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dict[str, object]:
     """The row by the table's names, as the person wants it: columns left out, texts as times."""
     options = source.options
     names = options.renamed(row)
@@ -344,7 +323,7 @@ def _chosen(source: RowFile, encoder: RowEncoder, row: dict[str, object]) -> dic
 def _stream(path: Path) -> Iterator[tuple[Any, Any]]:
     """The file as it lies there, whose position shows progress, and its text, unpacked."""
     with pa.OSFile(str(path), "rb") as raw:
-        packed: Any = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix)
+        packed: Any = _PACKED.get(path.suffix)
         yield raw, pa.CompressedInputStream(raw, packed) if packed else raw
 
 
@@ -355,23 +334,22 @@ def _check_first_line(source: RowFile, encoder: RowEncoder, block: bytes) -> Non
     except (ValueError, RecursionError):
         return  # said with its row number when the block is read
     if isinstance(row, dict):
-        source.check_names(encoder, list(row))
+        source.options.check_names(encoder.codec.schema, list(row), source.label)
 
 
 def _json_schema(source: RowFile, encoder: RowEncoder) -> list[Any]:
     """Types that Arrow's reader must not guess; dates and times may be text or numbers."""
     codec = encoder.codec
     file_names = {of_table: of_file for of_file, of_table in source.options.columns}
+    # The file's column of such a name is another one of the table.
     elsewhere = file_names.values() - file_names.keys()
-    pinned = []
-    for of_table, type_ in zip(codec.column_names, codec.types, strict=True):
-        name = file_names.get(of_table, of_table)
-        if of_table in elsewhere:
-            continue  # the file's column of this name is another one of the table
-        if not is_date(type_):
-            kind = pa.string() if type_.wire == pa.binary() else type_.wire
-            pinned.append(pa.field(name, kind))
-    return pinned
+    return [
+        pa.field(
+            file_names.get(name, name), pa.string() if type_.wire == pa.binary() else type_.wire
+        )
+        for name, type_ in zip(codec.column_names, codec.types, strict=True)
+        if name not in elsewhere and not is_date(type_)
+    ]
 
 
 def _encode(

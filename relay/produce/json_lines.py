@@ -35,11 +35,7 @@ def are_objects(block: bytes, lines: int) -> bool:
     Arrow's reader takes null for an object without columns, or ends the process where a block
     begins with it. No valid object has a line end between a closing and an opening brace, so that
     as many rows as lines are then one in each. A text with `} null` in it makes that False, too:
-    such a block is read more slowly.
-
-    Args:
-        block: whole lines; only the last may lack its line end.
-        lines: how many they are.
+    such a block is read more slowly. Only the last of the block's lines may lack its line end.
     """
     return bool(
         _FIRST.match(block)
@@ -82,11 +78,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 class ArrayLines:
-    """A stream of lines in the place of a stream that holds an array.
+    """A stream of lines in the place of a stream of UTF-8 that holds an array.
 
-    Args:
-        stream: with `read`; of UTF-8.
-        name: of the file, for errors.
+    `name` is the file's, for errors.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
@@ -119,7 +113,7 @@ class ArrayLines:
             if sign == ",":
                 sign = self._next_sign("{")
         if self._skip_blanks():
-            raise self._wrong(f"text follows the array: {self._text[self._at : self._at + 40]!r}")
+            raise self._error(f"text follows the array: {self._text[self._at : self._at + 40]!r}")
 
     def _object(self) -> bytes:
         size = 1 << 16
@@ -127,25 +121,25 @@ class ArrayLines:
             try:
                 _, end = _DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if not self._more(size):
-                    raise self._wrong(error.msg) from error
+                if not self._read_more(size):
+                    raise self._error(error.msg) from error
                 size *= 2  # so that a large object is not tried at each small step
                 continue
             except RecursionError as error:
-                raise self._wrong(TOO_DEEP) from error
+                raise self._error(TOO_DEEP) from error
             # Within texts JSON has no line ends: these stand between values.
             line = self._text[self._at : end].replace("\n", " ").replace("\r", " ")
             self._at = end
             return line.encode() + b"\n"
 
     def _next_sign(self, wanted: str) -> str:
-        found = self._text[self._at] if self._skip_blanks() else ""
-        if not found or found not in wanted:
-            wants = " or ".join(repr(sign) for sign in wanted)
-            there = repr(self._text[self._at : self._at + 40]) if found else "the end"
-            raise self._wrong(f"expected {wants}, found {there}")
+        sign = self._text[self._at] if self._skip_blanks() else ""
+        if not sign or sign not in wanted:
+            expected = " or ".join(map(repr, wanted))
+            found = repr(self._text[self._at : self._at + 40]) if sign else "the end"
+            raise self._error(f"expected {expected}, found {found}")
         self._at += 1
-        return found
+        return sign
 
     def _skip_blanks(self) -> bool:
         """Whether anything stands behind the blanks."""
@@ -154,10 +148,10 @@ class ArrayLines:
                 if self._text[self._at] not in _BLANKS:
                     return True
                 self._at += 1
-            if not self._more(1 << 16):
+            if not self._read_more(1 << 16):
                 return False
 
-    def _more(self, size: int) -> bool:
+    def _read_more(self, size: int) -> bool:
         """Whether there was more to read."""
         if self._ended:
             return False
@@ -166,13 +160,13 @@ class ArrayLines:
         try:
             added = self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
-            raise self._wrong(str(error)) from error
+            raise self._error(str(error)) from error
         self._text, self._at = self._text[self._at :] + added, 0
         return not self._ended
 
-    def _wrong(self, reason: str) -> ConfigError:
-        place = f", row {self._row}" if self._row else ""
+    def _error(self, reason: str) -> ConfigError:
+        row = f", row {self._row}" if self._row else ""
         return ConfigError(
-            f"{self._name}{place}: not an array of JSON objects: {reason}",
+            f"{self._name}{row}: not an array of JSON objects: {reason}",
             'write [{"column": value, ...}, ...], or one object in each line',
         )

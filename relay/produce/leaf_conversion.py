@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.produce.date_texts import iso_dates
 from relay.schema.types.exact_cast import (
     DIGITS_MOST,
     as_strings,
@@ -39,6 +38,19 @@ _DIGITS = r"^-?\d+$"
 _DAY = r"^(19|2[0-2])\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(([01]\d|2[0-3])([0-5]\d){2})?$"
 """Digits that are a day, or a second, of the years that ClickHouse holds."""
 
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+_NUMBERS |= {name[:3]: number for name, number in _NUMBERS.items()}
+_NUMBERS["sept"] = 9
+
+_REST = r"(?P<rest>(?:[ T].*)?)$"
+_YEAR_FIRST = rf"^(?P<year>\d{{4}})/(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}}){_REST}"
+_MONTH_FIRST = rf"^(?P<month>[A-Za-z]{{3,9}})\.? (?P<day>\d{{1,2}}),? (?P<year>\d{{4}}){_REST}"
+_DAY_FIRST = rf"^(?P<day>\d{{1,2}})[ -](?P<month>[A-Za-z]{{3,9}})\.?[ -](?P<year>\d{{4}}){_REST}"
+
 
 def leaf(array: Array, kind: Scalar) -> Array:
     """Return a column, or the elements of one, of a type without parts."""
@@ -51,20 +63,20 @@ def leaf(array: Array, kind: Scalar) -> Array:
         return array
     base = base_type(kind.text)
     if base.startswith(("Date", "Time")):
-        return _time(array, base).cast(target)
+        return _to_counts(array, base).cast(target)
     if base.startswith(("Decimal", "Int", "UInt")) and target == pa.string():
         decimal = _SCALE.fullmatch(base)
         if decimal and pa.types.is_floating(array.type):
-            array = _shortest(array, int(decimal[1] or 0))
-        return _digits(array)
+            array = _to_decimals(array, int(decimal[1] or 0))
+        return _to_digits(array)
     if target in (pa.string(), pa.binary()):
         if not is_text(array.type):
             raise pa.ArrowInvalid(f"{array.type} is not text")
         return array.cast(target)
-    return _number(array, target)
+    return _to_numbers(array, target)
 
 
-def _number(array: Array, target: pa.DataType) -> Array:
+def _to_numbers(array: Array, target: pa.DataType) -> Array:
     """Numbers, and texts of some, as those of a number's type."""
     if pa.types.is_temporal(array.type):
         # Its count is of whatever unit its reader chose, and of another in the next row.
@@ -72,11 +84,11 @@ def _number(array: Array, target: pa.DataType) -> Array:
     if target == pa.bool_() and not is_text(array.type):
         refuse_other_than_0_and_1(array)
     if pa.types.is_integer(target) and is_text(array.type):
-        return _whole(array, target)
-    return _nearest(array, target) if pa.types.is_floating(target) else array.cast(target)
+        return _to_integers(array, target)
+    return _to_floats(array, target) if pa.types.is_floating(target) else array.cast(target)
 
 
-def _whole(array: Array, target: pa.DataType) -> Array:
+def _to_integers(array: Array, target: pa.DataType) -> Array:
     """Texts as whole numbers; Arrow reads 0x…, too, and the highest bit as a sign."""
     texts: Any = as_strings(array)
     if pc.any(pc.or_(pc.starts_with(texts, "0x"), pc.starts_with(texts, "0X"))).as_py():
@@ -85,7 +97,7 @@ def _whole(array: Array, target: pa.DataType) -> Array:
     return numbers
 
 
-def _nearest(array: Array, target: pa.DataType) -> Array:
+def _to_floats(array: Array, target: pa.DataType) -> Array:
     """Numbers as the nearest ones that a float holds, as INSERT rounds them.
 
     Raises:
@@ -97,7 +109,7 @@ def _nearest(array: Array, target: pa.DataType) -> Array:
     return numbers
 
 
-def _shortest(array: Array, scale: int) -> Array:
+def _to_decimals(array: Array, scale: int) -> Array:
     """Floats as decimal numbers with so many digits behind the point.
 
     Raises:
@@ -138,7 +150,7 @@ def _out_of_range(array: Array, scale: int) -> Any:
     return pc.or_(tiny, pc.greater_equal(size, most))
 
 
-def _digits(array: Array) -> Array:
+def _to_digits(array: Array) -> Array:
     """Whole and decimal numbers as text, without an exponent."""
     if is_text(array.type) or pa.types.is_integer(array.type):
         return array.cast(pa.string())
@@ -157,7 +169,7 @@ def _refuse_other_than_utf8(array: Array) -> None:
         raise pa.ArrowInvalid("a text is not UTF-8") from error
 
 
-def _time(array: Array, base: str) -> Array:
+def _to_counts(array: Array, base: str) -> Array:
     """Dates and times as the integers on the wire: days, seconds or ticks."""
     if pa.types.is_integer(array.type):
         return array
@@ -167,10 +179,38 @@ def _time(array: Array, base: str) -> Array:
     try:
         return _time_texts(texts, base)
     except pa.ArrowInvalid:
-        dates = iso_dates(texts)
+        dates = _iso_dates(texts)
         if dates.equals(texts):
             raise
         return _time_texts(dates, base)
+
+
+def _iso_dates(texts: Any) -> Any:
+    """Texts in which dates as 2012/1/31, Jan 31 2012, 31-Jan-2012 are 2012-01-31.
+
+    What follows a date, after a blank or T, stays; so does a text in which another day may be
+    meant, as 01/02/2012: it is read by a format that a person names.
+    """
+    dates: Any = texts
+    for pattern in (_YEAR_FIRST, _MONTH_FIRST, _DAY_FIRST):
+        parts: Any = pc.extract_regex(texts, pattern)
+        if parts.null_count == len(parts):
+            continue
+        year, month, day, rest = (
+            pc.struct_field(parts, name) for name in ("year", "month", "day", "rest")
+        )
+        number = month if pattern is _YEAR_FIRST else _month_numbers(month)
+        two_digits = [pc.utf8_lpad(part, 2, "0") for part in (number, day)]
+        date = pc.binary_join_element_wise(year, *two_digits, "-")
+        dates = pc.coalesce(pc.binary_join_element_wise(date, rest, ""), dates)
+    return dates
+
+
+def _month_numbers(names: Any) -> Any:
+    """Numbers of months by their English names and abbreviations; null of others."""
+    known = pa.array(list(_NUMBERS))
+    numbers = pa.array([str(number) for number in _NUMBERS.values()])
+    return numbers.take(pc.index_in(pc.utf8_lower(names), value_set=known))
 
 
 def _time_texts(texts: Any, base: str) -> Array:
@@ -180,18 +220,18 @@ def _time_texts(texts: Any, base: str) -> Array:
     plain: Any = pc.invert(pc.or_(digits, zoned))
     none = pa.scalar(None, pa.string())
     if base.startswith("Time"):
-        return _whole(texts, pa.int64())
+        return _to_integers(texts, pa.int64())
     if pc.any(digits).as_py():
         _refuse_days(texts)
     counts: Array = pc.coalesce(
         pc.if_else(digits, texts, none).cast(pa.int64()),
-        _moments(pc.if_else(zoned, texts, none), "UTC", base),
-        _moments(pc.if_else(plain, texts, none), None, base),
+        _iso_counts(pc.if_else(zoned, texts, none), "UTC", base),
+        _iso_counts(pc.if_else(plain, texts, none), None, base),
     )
     return counts
 
 
-def _moments(texts: Any, zone: str | None, base: str) -> Any:
+def _iso_counts(texts: Any, zone: str | None, base: str) -> Any:
     """ISO 8601 as counts of the type's unit."""
     micro: Any = pa.timestamp("us", zone)
     if not base.startswith(_NANOSECONDS):

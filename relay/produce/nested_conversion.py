@@ -2,36 +2,30 @@
 
 Receives Arrow arrays as a reader chose them and the kind they are meant for; gives wire
 arrays. Names of a Tuple's elements and of a Variant's alternatives are those of the `.proto`.
-Leaves are relay.produce.arrow_columns' to convert. Never guesses: what has no place is an
+Leaves are relay.produce.leaf_conversion's. Never guesses: what has no place is an
 ArrowInvalid, and so is a null where the type has none. Only an element of a Tuple that no row of
 the array has is left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.produce.leaf_conversion import leaf
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Map, Tuple, Wrapped, list_lengths, list_of, struct_of
 from relay.schema.types.variant import NullableTuple, Variant, holds_null
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Leaf = Callable[[pa.Array[Any], Scalar], pa.Array[Any]]
+NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What `to_wire` raises for a value that does not convert."""
 
 
-def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
-    """Return the array in `kind.wire`.
-
-    Args:
-        array: of whatever type its reader chose.
-        kind: what it is meant for.
-        leaf: converts an array meant for a type without parts.
+def to_wire(array: Any, kind: TypeKind) -> pa.Array[Any]:
+    """Return an array, of whatever type its reader chose, in `kind.wire`.
 
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.
@@ -42,15 +36,15 @@ def to_wire(array: Any, kind: TypeKind, leaf: Leaf) -> pa.Array[Any]:
         case Scalar():
             return leaf(array, kind)
         case Nullable(inner=inner) | NullableTuple(inner=inner):
-            return to_wire(array, inner, leaf)
+            return to_wire(array, inner)
         case Wrapped(inner=inner):
-            column = to_wire(array, inner, leaf)
+            column = to_wire(array, inner)
             single: pa.Array[Any] = struct_of(kind.wire, [column])
             return single
         case Array():
-            return _list(array, kind, leaf)
+            return _list(array, kind)
         case Tuple() | Variant():
-            return _struct(array, kind, leaf)
+            return _struct(array, kind)
     raise AssertionError(f"no conversion for {kind.text}")
 
 
@@ -63,7 +57,7 @@ def holds_infinity(array: Any) -> bool:
     return bool(pa.types.is_floating(array.type) and pc.any(pc.is_inf(array)).as_py())
 
 
-def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
+def _list(array: Any, kind: Array) -> pa.Array[Any]:
     if pa.types.is_null(array.type):
         array = array.cast(pa.list_(pa.null()))
     if pa.types.is_map(array.type) and isinstance(kind, Map):
@@ -80,11 +74,11 @@ def _list(array: Any, kind: Array, leaf: Leaf) -> pa.Array[Any]:
     if isinstance(kind, Map) and pa.types.is_struct(items.type) and items.type.num_fields < 2:
         raise pa.ArrowInvalid(f"an entry of {kind.text} without key or value")
     offsets = np.concatenate([[0], np.cumsum(list_lengths(array))])
-    lists: pa.Array[Any] = list_of(offsets, to_wire(items, kind.items, leaf), kind.wire)
+    lists: pa.Array[Any] = list_of(offsets, to_wire(items, kind.items), kind.wire)
     return lists
 
 
-def _struct(array: Any, kind: Tuple | Variant, leaf: Leaf) -> pa.Array[Any]:
+def _struct(array: Any, kind: Tuple | Variant) -> pa.Array[Any]:
     if pa.types.is_null(array.type):
         array = array.cast(pa.struct([(name, pa.null()) for name in kind.names]))
     if not pa.types.is_struct(array.type):
@@ -98,7 +92,7 @@ def _struct(array: Any, kind: Tuple | Variant, leaf: Leaf) -> pa.Array[Any]:
         column = given.get(name, pa.nulls(len(array)))
         if name in given and isinstance(kind, Tuple) and not holds_null(part):
             _refuse_nulls(array, column, f"{name} is null, and {part.text} is not Nullable")
-        wire: Any = to_wire(column, part, leaf)
+        wire: Any = to_wire(column, part)
         if isinstance(part, Wrapped) and isinstance(kind, Variant):
             # Here the message is what says that the alternative is given.
             wire = struct_of(part.wire, wire.flatten(), column.is_null())

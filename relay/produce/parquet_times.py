@@ -28,22 +28,16 @@ _NANOSECONDS = 1_000
 def batches(
     path: Path, file: pa.parquet.ParquetFile, rows: int, label: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield so many rows at a time.
-
-    Args:
-        path: of the file.
-        file: open.
-        rows: of a batch; the last ones have fewer.
-        label: what errors call the file.
+    """Yield `rows` of the open file at a time, of the last ones fewer; errors call it `label`.
 
     Raises:
         ConfigError: a column has times that neither nanoseconds nor microseconds hold together.
     """
-    leaves = [file.schema.column(at) for at in range(len(file.schema.names))]
+    leaves = [file.schema.column(index) for index in range(len(file.schema.names))]
     paths = [f"{leaf.path}." for leaf in leaves if leaf.physical_type == "INT96"]
     # A dot may also be part of a name.
     names = [
-        name for name in file.schema_arrow.names if any(one.startswith(f"{name}.") for one in paths)
+        name for name in file.schema_arrow.names if any(p.startswith(f"{name}.") for p in paths)
     ]
     if not names:
         yield from file.iter_batches(batch_size=rows)
@@ -55,22 +49,20 @@ def batches(
             # Of long texts Arrow makes smaller batches, of times alone it does not.
             while coarse.num_rows < batch.num_rows:
                 coarse = pa.concat_tables([coarse, pa.Table.from_batches([next(more)])])
-            whole = batch
+            right = batch
             for name in names:
                 times: Any = coarse.column(name).slice(0, batch.num_rows).combine_chunks()
                 column = exact(f"{label}, column {name!r}", batch.column(name), times)
-                whole = whole.set_column(whole.schema.get_field_index(name), name, column)
-            yield whole
+                right = right.set_column(right.schema.get_field_index(name), name, column)
+            yield right
             coarse = coarse.slice(batch.num_rows)
 
 
 def exact(where: str, fine: pa.Array[Any], coarse: pa.Array[Any]) -> pa.Array[Any]:
     """Return a column's times in nanoseconds if these hold them all, else in microseconds.
 
-    Args:
-        where: which column, for the error.
-        fine: in nanoseconds, of which those beyond 64 bits came out as others.
-        coarse: in microseconds, without further digits.
+    `fine` are nanoseconds, of which those beyond 64 bits came out as others; `coarse` are
+    microseconds, without further digits.
 
     Raises:
         ConfigError: in neither: one is beyond nanoseconds, and one has them.
@@ -79,8 +71,8 @@ def exact(where: str, fine: pa.Array[Any], coarse: pa.Array[Any]) -> pa.Array[An
         coarse.cast(fine.type)
         return fine
     # Also of those that came out as others: both wrap around at 2^64.
-    pairs = zip(_counted(fine), _counted(coarse), strict=True)
-    if any((one - other * _NANOSECONDS).any() for one, other in pairs):
+    pairs = zip(_counts(fine), _counts(coarse), strict=True)
+    if any((ns - us * _NANOSECONDS).any() for ns, us in pairs):
         raise ConfigError(
             f"{where}: some times of the type INT96 are outside of the years 1677 to 2262, and "
             "some have nanoseconds",
@@ -89,16 +81,16 @@ def exact(where: str, fine: pa.Array[Any], coarse: pa.Array[Any]) -> pa.Array[An
     return coarse
 
 
-def _counted(array: Any) -> Iterator[Any]:
+def _counts(array: Any) -> Iterator[Any]:
     """The numbers of all times in a column, be they in lists, structs or maps."""
     kind = array.type
     if pa.types.is_map(kind):
-        yield from (*_counted(array.keys), *_counted(array.items))
+        yield from (*_counts(array.keys), *_counts(array.items))
     elif pa.types.is_struct(kind):
         for part in array.flatten():
-            yield from _counted(part)
+            yield from _counts(part)
     elif pa.types.is_list(kind):
-        yield from _counted(array.flatten())
+        yield from _counts(array.flatten())
     elif pa.types.is_timestamp(kind):
         numbers: Any = pc.fill_null(array.cast(pa.int64()), 0)
         yield numbers.to_numpy().astype(np.int64)

@@ -21,7 +21,8 @@ import pyarrow as pa
 from google.protobuf import message_factory
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import NOT_CONVERTED, BadValue, convert
+from relay.produce.arrow_columns import bad_value
+from relay.produce.nested_conversion import NOT_CONVERTED, to_wire
 from relay.rows.judgement import LEFT_OUT, UNEVEN
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.kind import Nullable, Scalar, TypeKind, value_text
@@ -32,6 +33,7 @@ from relay.schema.types.variant import NullableTuple, Variant, holds_null
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from relay.produce.arrow_columns import BadValue
     from relay.rows.row_codec import RowCodec
 
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -74,11 +76,7 @@ _DIGITS_BEYOND = 1_000
 
 
 class RowEncoder:
-    """Rows of one table.
-
-    Args:
-        codec: of the table.
-    """
+    """Encodes the rows of one table."""
 
     def __init__(self, codec: RowCodec) -> None:
         self.codec = codec
@@ -118,16 +116,15 @@ class RowEncoder:
                 try:
                     fields[field] = convert_value(value)
                 except _UnfitValue as misfit:
-                    raise self._bad_value(name, value, misfit) from misfit
+                    raise self._bad_value(name, value, str(misfit)) from misfit
                 except UnicodeEncodeError as error:  # half a surrogate pair
-                    no_text = _UnfitValue(f"{value_text(value)}: a text is not UTF-8")
-                    raise self._bad_value(name, value, no_text) from error
+                    reason = f"{value_text(value)}: a text is not UTF-8"
+                    raise self._bad_value(name, value, reason) from error
                 except (OverflowError, TypeError, ValueError) as error:  # Python's own
-                    no_value = _UnfitValue(f"{value_text(value)}: {error}")
-                    raise self._bad_value(name, value, no_value) from error
+                    raise self._bad_value(name, value, f"{value_text(value)}: {error}") from error
         for name in self._needed:
             if self._fields[name][0] not in fields:
-                raise self._bad_value(name, None, _UnfitValue(LEFT_OUT))
+                raise self._bad_value(name, None, LEFT_OUT)
         for names in self._nested:
             self._check_even(names, fields, row)
         data: bytes = self.codec.message_class(**fields).SerializeToString()
@@ -136,20 +133,15 @@ class RowEncoder:
     def _check_even(
         self, names: list[str], fields: Mapping[str, Any], row: Mapping[str, object]
     ) -> None:
-        """As relay.schema.types.nested.align: what is left out is filled up."""
+        """Refuse what relay.schema.types.nested.align does: an array left out is filled up."""
         lengths = {name: len(fields.get(self._fields[name][0], ())) for name in names}
         for name, length in lengths.items():
             if length not in {0, max(lengths.values())}:
-                raise self._bad_value(name, row[name], _UnfitValue(UNEVEN))
+                raise self._bad_value(name, row[name], UNEVEN)
 
-    def _bad_value(self, name: str, value: object, misfit: _UnfitValue) -> BadValue:
-        error = BadValue(
-            f"{self.codec.schema.table}, column {name!r}: {misfit}",
-            "correct the value, or change the column's type in ClickHouse",
-        )
-        error.value = value
-        error.type = self.codec.types[self.codec.column_names.index(name)].clickhouse
-        return error
+    def _bad_value(self, name: str, value: object, reason: str) -> BadValue:
+        type_ = self.codec.types[self.codec.column_names.index(name)]
+        return bad_value(f"{self.codec.schema.table}, column {name!r}", reason, value, type_)
 
 
 def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
@@ -163,6 +155,10 @@ def unknown_columns(codec: RowCodec, unknown: list[str]) -> ConfigError:
 
 class _UnfitValue(ValueError):
     """A value that does not fit; the text says why."""
+
+
+def _unfit(kind: TypeKind, value: object, why: str = "") -> _UnfitValue:
+    return _UnfitValue(f"{value_text(value)} does not fit {kind.text}{why}")
 
 
 def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
@@ -184,32 +180,27 @@ def _encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
 
 
 def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
-    parts = {
-        name: _encoder(part, field.message_type.fields_by_name[name])
-        for name, part in _parts(kind).items()
-    }
+    parts, is_variant = _parts(kind), isinstance(kind, Variant)
+    fields = field.message_type.fields_by_name
+    encoders = {name: _encoder(part, fields[name]) for name, part in parts.items()}
     make = message_factory.GetMessageClass(field.message_type)
     # A Variant's alternative that is null is one that is not given.
-    needed = (
-        ()
-        if isinstance(kind, Variant)
-        else [n for n, p in _parts(kind).items() if not holds_null(p)]
-    )
+    needed = [name for name, part in parts.items() if not (is_variant or holds_null(part))]
 
     def message(value: Any) -> Any:
         if isinstance(kind, Wrapped):
             value = {"value": value}
         elif isinstance(kind, Tuple) and isinstance(value, tuple):
             value = _by_name(kind, value)
-        elif isinstance(kind, Variant) and _is_null(value):
+        elif is_variant and _is_null(value):
             value = {}
-        held = _of_type(kind, value, (dict,))
-        given = {name: one for name, one in held.items() if not _is_null(one)}
-        if any(name in held and name not in given for name in needed):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
-        if not given.keys() <= parts.keys() or (isinstance(kind, Variant) and len(given) > 1):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text} ({', '.join(parts)})")
-        return make(**{name: parts[name](one) for name, one in given.items()})
+        elements = _of_type(kind, value, (dict,))
+        not_null = {name: part for name, part in elements.items() if not _is_null(part)}
+        if any(name in elements and name not in not_null for name in needed):
+            raise _unfit(kind, value, ": a null in it")
+        if not not_null.keys() <= parts.keys() or (is_variant and len(not_null) > 1):
+            raise _unfit(kind, value, f" ({', '.join(parts)})")
+        return make(**{name: encoders[name](part) for name, part in not_null.items()})
 
     return message
 
@@ -217,8 +208,7 @@ def _message_encoder(kind: TypeKind, field: Any) -> Callable[[Any], Any]:
 def _by_name(kind: Tuple, value: tuple[Any, ...]) -> dict[str, Any]:
     """A tuple's elements; only a dict may leave some out, as it says which."""
     if len(value) != len(kind.names):
-        counts = f"{len(value)} elements in place of {len(kind.names)}"
-        raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: {counts}")
+        raise _unfit(kind, value, f": {len(value)} elements in place of {len(kind.names)}")
     return dict(zip(kind.names, value, strict=True))
 
 
@@ -232,14 +222,13 @@ def _parts(kind: TypeKind) -> dict[str, TypeKind]:
 
 
 def _array_encoder(kind: Array, items: TypeKind, field: Any) -> Callable[[Any], Any]:
-    one = _encoder(items, field)
-    nullable = holds_null(items)
+    encode_item, nullable = _encoder(items, field), holds_null(items)
 
     def elements(value: Any) -> list[Any]:
-        given = _of_type(kind, value, (list, tuple))
-        if not nullable and any(map(_is_null, given)):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a null in it")
-        return [one(item) for item in given]
+        array = _of_type(kind, value, (list, tuple))
+        if not nullable and any(map(_is_null, array)):
+            raise _unfit(kind, value, ": a null in it")
+        return [encode_item(item) for item in array]
 
     return elements
 
@@ -249,14 +238,14 @@ def _map_encoder(kind: Map, entry: Tuple, field: Any) -> Callable[[Any], Any]:
     by_key = field.message_type.GetOptions().map_entry
 
     def entries(value: Any) -> Any:
-        given = _of_type(kind, value, (dict, list))
-        pairs = given.items() if isinstance(given, dict) else [_pair(kind, one) for one in given]
-        made = [encode_entry({"key": key, "value": held}) for key, held in pairs]
+        items = _of_type(kind, value, (dict, list))
+        pairs = items.items() if isinstance(items, dict) else [_pair(kind, pair) for pair in items]
+        messages = [encode_entry({"key": key, "value": of_key}) for key, of_key in pairs]
         if not by_key:
-            return made
-        by_keys = {single.key: single.value for single in made}
-        if len(by_keys) < len(made):
-            raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}: a key occurs twice")
+            return messages
+        by_keys = {message.key: message.value for message in messages}
+        if len(by_keys) < len(messages):
+            raise _unfit(kind, value, ": a key occurs twice")
         return by_keys
 
     return entries
@@ -273,7 +262,7 @@ def _pair(kind: Map, entry: Any) -> Any:
 
 def _of_type(kind: TypeKind, value: Any, types: tuple[type, ...]) -> Any:
     if not isinstance(value, types):
-        raise _UnfitValue(f"{value_text(value)} does not fit {kind.text}")
+        raise _unfit(kind, value)
     return value
 
 
@@ -294,7 +283,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
 
     @lru_cache(maxsize=1024)
     def remembered(_: str, value: Any) -> Any:  # the type tells 1 and True apart
-        return _columnar(type_, value)
+        return _through_arrow(type_, value)
 
     def convert_value(value: Any) -> Any:
         if type(value) in direct and (bounds is None or bounds[0] <= value <= bounds[1]):
@@ -308,7 +297,7 @@ def _value_of(type_: ColumnType) -> Callable[[Any], Any]:
             return remembered(type(value).__name__, value)
         if isinstance(value, list | dict):
             raise _UnfitValue(type_.complaint(value))
-        return _columnar(type_, value)
+        return _through_arrow(type_, value)
 
     return convert_value
 
@@ -334,10 +323,10 @@ def _is_exact(type_: ColumnType) -> bool:
     return base_type(type_.clickhouse).startswith(_EXACT)
 
 
-def _columnar(type_: ColumnType, value: Any) -> Any:
+def _through_arrow(type_: ColumnType, value: Any) -> Any:
     """The value through the conversion and the checks of whole columns."""
     try:
-        array: Any = convert(_array_of(value), type_)
+        array: Any = to_wire(_to_arrow(value), type_.kind)
     except (*NOT_CONVERTED, pa.ArrowTypeError, OverflowError) as error:
         raise _UnfitValue(f"{type_.complaint(value)}: {error}") from error
     if type_.narrow(array).bad is not None:
@@ -345,7 +334,7 @@ def _columnar(type_: ColumnType, value: Any) -> Any:
     return array[0].as_py()
 
 
-def _array_of(value: Any) -> Any:
+def _to_arrow(value: Any) -> Any:
     """The value in Arrow, which takes pandas' times for Python's, of microseconds, unless told."""
     array: Any = pa.array([value])
     if getattr(value, "nanosecond", 0):

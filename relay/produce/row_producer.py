@@ -21,8 +21,7 @@ import numpy as np
 from relay.errors import ConfigError, RelayError
 from relay.kafka.counted_producer import Delivery
 from relay.produce.codecs import Encoders, table_codecs
-from relay.produce.gathering import Batching, Gathered
-from relay.produce.message_packing import even_ends, messages
+from relay.produce.gathering import Batching, Gathered, even_ends, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from relay.config.settings import Brokers, Settings
-    from relay.produce.message_packing import Integers
+    from relay.produce.gathering import Integers
     from relay.rows.row_codec import RowCodec
 
 

@@ -2,30 +2,43 @@
 
 Receives files, a table and an app's settings; gives messages of rows to the source topic.
 Every file is read and checked whole before the first row is sent, because a half-sent file
-cannot be sent again without writing rows twice.
+cannot be sent again without writing rows twice. So standard input is kept in a temporary file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from relay.errors import ConfigError, RelayError
 from relay.produce.codecs import codec_unproposed
-from relay.produce.message_packing import random_ends
+from relay.produce.file_rows import RowFile
+from relay.produce.gathering import random_ends
 from relay.produce.row_encoder import RowEncoder
 from relay.produce.row_producer import RowProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import BinaryIO
+
+    import numpy as np
+    import pyarrow as pa
 
     from relay.config.settings import Settings
-    from relay.produce.file_rows import RowFile
+    from relay.produce.file_options import FileOptions
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+STANDARD_INPUT = "standard input"
+_PARQUET = b"PAR1"
+_PEEK_BYTES = 4096
+_NO_ROOM = frozenset({errno.EDQUOT, errno.EFBIG, errno.ENOSPC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +83,8 @@ def produce(
 ) -> SentFiles:
     """Check all files, then send all rows of all files, in order.
 
-    Args:
-        settings: of the app; its source topic is written.
-        table: database.table.
-        sources: the files.
-        cut: rows per message.
-        random: chooses them.
-        progress: called with "check" or "send" and the bytes of the files done so far.
-        dry_run: only check them, and make neither topics nor field numbers.
+    `progress` is called with "check" or "send" and the bytes of the files done so far. A dry run
+    only checks the files, and makes neither topics nor field numbers.
 
     Returns:
         What was sent; with `dry_run` the rows that would be.
@@ -88,54 +95,86 @@ def produce(
             error, as of an interruption, a note does.
     """
     if dry_run:  # no producer: what it asks for a codec fixes the table's field numbers
-        return SentFiles(
-            _check(sources, RowEncoder(codec_unproposed(settings, table)), progress), 0
-        )
+        encoder = RowEncoder(codec_unproposed(settings, table))
+        return SentFiles(sum(map(len, _rows(sources, encoder, "check", progress))), 0)
     producer = RowProducer.from_settings(settings)
     checked: int | None = None
-    rows = messages = 0
+    sent = messages = 0
     try:
         with producer:
             encoder = RowEncoder(producer.codec(table))
-            checked = _check(sources, encoder, progress)
-            for source, before in _with_bytes_before(sources):
-                for piece in source.rows(encoder):
-                    ends = random_ends(len(piece.rows), cut.least, cut.most, random)
-                    messages += producer.write_rows(table, piece.rows, ends)
-                    rows += len(piece.rows)
-                    progress("send", before + piece.done)
+            checked = sum(map(len, _rows(sources, encoder, "check", progress)))
+            for rows in _rows(sources, encoder, "send", progress):
+                ends = random_ends(len(rows), cut.least, cut.most, random)
+                messages += producer.write_rows(table, rows, ends)
+                sent += len(rows)
             producer.flush()
     except BaseException as error:
-        if checked is not None:  # said behind the end, which flushes what was handed over
-            _tell(error, f"{producer.delivered().get(table, 0)} of {checked} rows of {table}")
+        if checked is not None:  # only now: the producer's end flushes what was handed over
+            delivered = producer.delivered().get(table, 0)
+            text = f"{delivered} of {checked} rows of {table} were delivered"
+            if isinstance(error, RelayError):
+                error.message += f" ({text})"
+            else:
+                error.add_note(text)
         raise
-    return SentFiles(rows, messages)
+    return SentFiles(sent, messages)
 
 
-def _tell(error: BaseException, part: str) -> None:
-    if isinstance(error, RelayError):
-        error.message += f" ({part} were delivered)"
-    else:
-        error.add_note(f"{part} were delivered")
-
-
-def _check(
-    sources: Sequence[RowFile], encoder: RowEncoder, progress: Callable[[str, int], None]
-) -> int:
-    """Read all files to their end; how many rows they have."""
-    checked = 0
-    for source, before in _with_bytes_before(sources):
+def _rows(
+    sources: Sequence[RowFile],
+    encoder: RowEncoder,
+    stage: str,
+    progress: Callable[[str, int], None],
+) -> Iterator[pa.BinaryArray]:
+    """Yield the rows of all files; report progress when the caller is done with some."""
+    sizes = [source.path.stat().st_size for source in sources]
+    for source, bytes_before in zip(sources, accumulate(sizes, initial=0), strict=False):
         for piece in source.rows(encoder):
-            checked += len(piece.rows)
-            progress("check", before + piece.done)
-    return checked
+            yield piece.rows
+            progress(stage, bytes_before + piece.done)
 
 
 def total_bytes(sources: Sequence[RowFile]) -> int:
-    """Return size of the files together."""
+    """Return the size of the files together."""
     return sum(source.path.stat().st_size for source in sources)
 
 
-def _with_bytes_before(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
-    sizes = [source.path.stat().st_size for source in sources]
-    return list(zip(sources, np.cumsum([0, *sizes]).tolist(), strict=False))
+@contextlib.contextmanager
+def spooled(stream: BinaryIO, format_: str | None, options: FileOptions) -> Iterator[RowFile]:
+    """Yield what the stream holds as a file; without a format, of that which it begins as.
+
+    Raises:
+        ConfigError: there is no room for it, or it cannot be read.
+    """
+    with tempfile.NamedTemporaryFile(prefix="relay-produce-") as file:
+        try:
+            shutil.copyfileobj(stream, file)
+            file.flush()
+        except OSError as error:
+            with contextlib.suppress(OSError):  # what the file still holds has no room either
+                file.close()
+            raise _spooling_error(error) from error
+        file.seek(0)
+        format_ = format_ or looks_like(file.read(_PEEK_BYTES))
+        yield RowFile(Path(file.name), format_, options, STANDARD_INPUT)
+
+
+def _spooling_error(error: OSError) -> ConfigError:
+    """Say what went wrong: of a stream's error nobody else knows the file."""
+    if error.errno not in _NO_ROOM:
+        return ConfigError(
+            f"cannot read {STANDARD_INPUT}: {error.strerror or error}",
+            "give the rows as a file instead of -",
+        )
+    return ConfigError(
+        f"cannot keep {STANDARD_INPUT} in {tempfile.gettempdir()}: {error.strerror}",
+        "make room there, name a directory with more of it in TMPDIR, or give the rows as a file",
+    )
+
+
+def looks_like(beginning: bytes) -> str:
+    """Return the format of a file that begins so: a Parquet file and JSON say what they are."""
+    if beginning.startswith(_PARQUET):
+        return "parquet"
+    return "jsonl" if beginning.lstrip()[:1] in {b"{", b"["} else "csv"

@@ -85,17 +85,12 @@ log_format_option = click.option(
 """Of the programs that run for long."""
 
 
-def _choose_pipeline(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    context.meta[_PIPELINE] = value
-    return value
-
-
 _PIPELINE = "relay.pipeline"
 pipeline_option = click.option(
     "--pipeline",
     metavar="NAME",
     expose_value=False,
-    callback=_choose_pipeline,
+    callback=lambda context, _, value: context.meta.update({_PIPELINE: value}),
     help="Use only this one of the [pipelines] in the configuration.",
 )
 """Of all commands that read a configuration; `chosen_pipeline` has the value."""
@@ -110,17 +105,12 @@ def chosen_pipeline() -> str | None:
 def one_of(into: str, option: str, value: str, text: str) -> Callable[[F], F]:
     """Return an option that is one of several words, of which a command is given one at most.
 
-    Of click's own options with one name and several `flag_value`, the last wins in silence.
-
-    Args:
-        into: the argument of the command's function, which gets the value; None without any.
-        option: as it is typed.
-        value: that it stands for.
-        text: of the help.
+    Of click's own options with one name and several `flag_value`, the last wins in silence. The
+    argument `into` of the command's function gets `value`, or None without any such option.
     """
 
-    def take(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's
-        if not given:
+    def take(context: click.Context, _: click.Parameter, is_set: bool) -> None:  # noqa: FBT001 - click's
+        if not is_set:
             context.params.setdefault(into, None)
             return
         before = context.meta.setdefault(f"relay.{into}", option)
@@ -132,12 +122,7 @@ def one_of(into: str, option: str, value: str, text: str) -> Callable[[F], F]:
 
 
 def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and turn whatever happens into an exit status.
-
-    Args:
-        command: the command or group.
-        prog_name: as users type it.
-        arguments: instead of the process's own.
+    """Run a command line, the process's own by default, and turn what happens into an exit status.
 
     Returns:
         0 (or the int a command returned) when it ended well; the status of the
@@ -154,15 +139,15 @@ def run_main(command: click.Command, prog_name: str, arguments: Sequence[str] | 
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as wrong:
-        with _saying():
+        with _ignoring_write_errors():
             wrong.show()
         return ConfigError.exit_code
     except RelayError as error:
-        _show_trace()
+        _print_trace()
         show_error(prog_name, error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as ended:
-        _say("; ".join([f"{prog_name}: interrupted", *getattr(ended, "__notes__", ())]))
+        _print_error("; ".join([f"{prog_name}: interrupted", *getattr(ended, "__notes__", ())]))
         return EXIT_INTERRUPTED
     except SystemExit:
         if output is not None and isinstance(output.error, BrokenPipeError):
@@ -198,14 +183,14 @@ def _prepared_output() -> _Output | None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # `>&-`; whatever is opened next would be taken for it
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-    found = sys.stdout
-    if found is sys.__stdout__ and isinstance(found, io.TextIOWrapper):
-        file = _Output(found.fileno(), "wb", closefd=False)
+    stdout = sys.stdout
+    if stdout is sys.__stdout__ and isinstance(stdout, io.TextIOWrapper):
+        file = _Output(stdout.fileno(), "wb", closefd=False)
         sys.stdout = io.TextIOWrapper(
-            file if found.write_through else io.BufferedWriter(file),
-            found.encoding,
-            line_buffering=found.line_buffering,
-            write_through=found.write_through,
+            file if stdout.write_through else io.BufferedWriter(file),
+            stdout.encoding,
+            line_buffering=stdout.line_buffering,
+            write_through=stdout.write_through,
         )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -229,13 +214,13 @@ def end(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _say(text: str) -> None:
-    with _saying():
+def _print_error(text: str) -> None:
+    with _ignoring_write_errors():
         click.echo(text, err=True)
 
 
 @contextlib.contextmanager
-def _saying() -> Iterator[None]:
+def _ignoring_write_errors() -> Iterator[None]:
     """Where stderr cannot be written, the status alone says it."""
     try:
         yield
@@ -254,7 +239,7 @@ def show_error(prog_name: str, error: RelayError) -> None:
         told = {"next": error.next_step, "more": error.more}
         logging.getLogger(prog_name).error(error.message, extra=told)
     else:
-        _say(f"{prog_name}: {error}")
+        _print_error(f"{prog_name}: {error}")
 
 
 def _unwritten(prog_name: str, why: OSError) -> int:
@@ -262,7 +247,7 @@ def _unwritten(prog_name: str, why: OSError) -> int:
     _silence(sys.stdout)
     if isinstance(why, BrokenPipeError):
         return EXIT_PIPE_CLOSED
-    _show_trace()
+    _print_trace()
     wrong = ConfigError(
         f"cannot write the output: {why.strerror}",
         "make room for it, or send it to another file",
@@ -273,22 +258,22 @@ def _unwritten(prog_name: str, why: OSError) -> int:
 
 def _unforeseen(prog_name: str, bug: Exception) -> int:
     """Print an error that is none of ours, with a stack trace if asked for; return its status."""
-    _show_trace()
+    _print_trace()
     if isinstance(bug, OSError) and bug.filename and bug.errno in _OF_A_PATH:
         wrong = ConfigError(f"{os.fsdecode(bug.filename)}: {bug.strerror}", OTHER_PATH)
         show_error(prog_name, wrong)
         return wrong.exit_code
     what = " ".join(str(bug).split()) or "no message"
-    _say(
+    _print_error(
         f"{prog_name}: a bug in block-relay: {type(bug).__name__}: {what} ({TRACEBACK}=1 shows "
         "where)"
     )
     return EXIT_BUG
 
 
-def _show_trace() -> None:
+def _print_trace() -> None:
     if os.environ.get(TRACEBACK) == "1":
-        with _saying():
+        with _ignoring_write_errors():
             traceback.print_exc()
 
 
@@ -301,8 +286,8 @@ class Lazy(NamedTuple):
     """One line in the group's help, so that the help imports no command."""
 
 
-class SuggestingGroup(click.Group):
-    """A group that suggests commands spelled like an unknown one."""
+class WholeGroup(click.Group):
+    """A group that shows summaries in full, and suggests commands spelled like an unknown one."""
 
     command_class = ConfiguredCommand
 
@@ -314,16 +299,12 @@ class SuggestingGroup(click.Group):
         Raises:
             click.UsageError: there is no such command.
         """
-        known, name = self.list_commands(ctx), args[0]
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
-            close = meant(name, known)
+        names, name = self.list_commands(ctx), args[0]
+        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
+            close = meant(name, names)
             hint = f" Did you mean {close}?" if close else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
-
-
-class WholeGroup(SuggestingGroup):
-    """A group whose help shows each summary in full."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first sentence of each command."""
@@ -337,12 +318,10 @@ class WholeGroup(SuggestingGroup):
             formatter.write_dl(rows)
 
 
-class LazyGroup(SuggestingGroup):
+class LazyGroup(WholeGroup):
     """A group whose subcommands are imported one by one: `--help` and completion stay quick.
 
-    Args:
-        commands_at: name to Lazy, in the order of the help.
-        attributes: of click.Group.
+    The help has the order of `commands_at`.
     """
 
     def __init__(self, *, commands_at: Mapping[str, Lazy], **attributes: Any) -> None:
@@ -364,7 +343,7 @@ class LazyGroup(SuggestingGroup):
             return super().get_command(ctx, cmd_name)
         module, attribute = lazy.target.split(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
+            command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as missing:
             top = (missing.name or "").partition(".")[0]
             if top in {"", "relay", "loader"}:
@@ -373,9 +352,9 @@ class LazyGroup(SuggestingGroup):
                 f"`{ctx.info_name} {cmd_name}` needs the Python package {top!r}",
                 install("demo"),
             ) from missing
-        if not isinstance(found, click.Command):
-            raise TypeError(f"{lazy.target} is not a click command but {found!r}")
-        return found
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{lazy.target} is not a click command but {command!r}")
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from their summaries, without importing them."""

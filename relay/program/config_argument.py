@@ -67,7 +67,7 @@ def with_config(command: click.Command, context: click.Context, args: Sequence[s
     Raises:
         click.UsageError: it is named twice, and differently; or as click does.
     """
-    if not any(isinstance(one, ConfigArgument) for one in command.params):
+    if not any(isinstance(param, ConfigArgument) for param in command.params):
         return list(args)
     words, named = _words(command, context, args)
     if _begins_with_config(command, words):
@@ -88,15 +88,18 @@ def _words(
     command: click.Command, context: click.Context, args: Sequence[str]
 ) -> tuple[list[str], str | None]:
     """Return the words that are neither option nor an option's value, and --config's value."""
-    options = [one for one in command.params if not isinstance(one, click.Argument)]
+    options = [param for param in command.params if not isinstance(param, click.Argument)]
     # Not the command's own, which click remembers as it is first asked for.
     options.append(click.Option(context.help_option_names, is_flag=True))
     words = click.Argument(["words"], nargs=-1, required=False)
     scan = click.Command(command.name, params=[*options, words], add_help_option=False)
-    given, _, _ = scan.make_parser(context).parse_args(list(args))
-    found, named = given.get("words"), given.get(_NAMED)  # what is not there has a value, too
+    values, _, _ = scan.make_parser(context).parse_args(list(args))
+    typed, named = (
+        values.get("words"),
+        values.get(_NAMED),
+    )  # what is not there has a value, too
     return (
-        list(found) if isinstance(found, list | tuple) else [],
+        list(typed) if isinstance(typed, list | tuple) else [],
         named if isinstance(named, str) else None,
     )
 
@@ -109,9 +112,9 @@ def _begins_with_config(command: click.Command, words: Sequence[str]) -> bool:
     if not words:
         return False
     others = [
-        one.nargs
-        for one in command.params
-        if isinstance(one, click.Argument) and not isinstance(one, ConfigArgument)
+        param.nargs
+        for param in command.params
+        if isinstance(param, click.Argument) and not isinstance(param, ConfigArgument)
     ]
     if words[0].endswith(".toml"):
         return True
@@ -122,7 +125,7 @@ def _holds_settings(path: Path) -> bool:
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return False
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
-    return "kafka" in found or "pipelines" in found
+    return "kafka" in settings or "pipelines" in settings

@@ -37,11 +37,11 @@ def print_parts(console: Console, parts: Iterable[Table | str]) -> None:
 
 def breaks(text: str, width: int) -> list[int]:
     """Return where the lines after the first begin, each at a word."""
-    found: list[int] = []
-    begun = 0
+    starts: list[int] = []
+    line = 0
     for word in _WORD.finditer(text):
-        before = text[begun : word.start()].strip()
-        if before and cell_len(text[begun : word.end()]) > width:
-            begun = word.start()
-            found.append(begun)
-    return found
+        before = text[line : word.start()].strip()
+        if before and cell_len(text[line : word.end()]) > width:
+            line = word.start()
+            starts.append(line)
+    return starts

@@ -1,10 +1,10 @@
-"""Is this process alive, and is it ready? Pure: facts in, checks out.
+"""Judges whether a relay is alive and ready. Pure: facts in, checks out.
 
-**Alive** means that a restart would not help: so it stays alive while a server is away and it
-tries again, through rebalances and through the restart of a broker. It is not alive where it
-stands still by itself: its loop, its transaction, or one partition among many. **Ready** means that
-it does its work now: it has its partitions, and brokers answer. Not ClickHouse, of which a relay
-reads columns now and then: blocks flow on without, and no pod may be kept from moving for it.
+**Alive** means that a restart would not help. So a relay is alive while it waits for a server,
+through rebalances and through the restart of a broker; it is not while its loop, its transaction or
+one partition among many is stuck. **Ready** means that it works now: it has its partitions, and
+brokers answer. ClickHouse need not: a relay only reads columns there now and then, blocks flow on
+without it, and a rollout must not wait for it.
 
 All times are monotonic seconds of the clock that `now` was read from.
 """
@@ -73,11 +73,7 @@ class RelayHealth:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check.
-
-    Attributes:
-        why: in words with figures, also where it is well.
-    """
+    """The result of one check; `why` has figures, also where it is well."""
 
     check: str
     ok: bool
@@ -86,23 +82,11 @@ class Check:
 
 def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]:
     """Check whether a restart would help; return every check, failed or not."""
-    silent = facts.now - facts.beat_at
-    since = facts.transaction_since
-    open_ = 0.0 if since is None else facts.now - since
+    silent, limit = facts.now - facts.beat_at, limits.poll_seconds
+    why = f"the last poll was {silent:.1f} s ago, limit {limit:g} s"
     return (
-        Check(
-            "poll",
-            silent <= limits.poll_seconds,
-            f"the last poll was {silent:.1f} s ago, limit {limits.poll_seconds:g} s",
-        ),
-        Check(
-            "transaction",
-            open_ <= limits.transaction_seconds,
-            f"the transaction has been open for {open_:.1f} s, limit "
-            f"{limits.transaction_seconds:g} s"
-            if since is not None
-            else "no transaction is open",
-        ),
+        Check("poll", silent <= limit, why),
+        _transaction(facts, limits),
         _assignment(facts, limits),
         _partitions(facts, limits),
         Check("fenced", not facts.fenced, facts.fenced or "no other process has this identity"),
@@ -111,20 +95,26 @@ def liveness(facts: RelayHealth, limits: RelayHealthLimits) -> tuple[Check, ...]
 
 def readiness(facts: RelayHealth) -> tuple[Check, ...]:
     """Check whether the process works now; return every check, failed or not."""
-    whole = facts.assigned and not facts.pending
+    if not facts.assigned:
+        why = "the group has not assigned partitions to this relay yet"
+    elif facts.pending:
+        why = f"{facts.pending} partitions are being taken over"
+    else:
+        why = f"{len(facts.partitions)} partitions"
     kafka = facts.connected is not False and not facts.away
     return (
-        Check(
-            "assigned",
-            whole,
-            f"{len(facts.partitions)} partitions"
-            if whole
-            else f"{facts.pending} partitions are being taken over"
-            if facts.assigned
-            else "the group has not assigned partitions to this relay yet",
-        ),
+        Check("assigned", facts.assigned and not facts.pending, why),
         Check("servers", kafka, facts.away or ("answer" if kafka else "no broker is connected")),
     )
+
+
+def _transaction(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
+    since, limit = facts.transaction_since, limits.transaction_seconds
+    if since is None:
+        return Check("transaction", ok=True, why="no transaction is open")
+    seconds = facts.now - since
+    why = f"the transaction has been open for {seconds:.1f} s, limit {limit:g} s"
+    return Check("transaction", seconds <= limit, why)
 
 
 def _assignment(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
@@ -147,23 +137,19 @@ def _partitions(facts: RelayHealth, limits: RelayHealthLimits) -> Check:
         return Check("partitions", ok=True, why="not judged while a server does not answer")
     limit = limits.partition_seconds
     unread = [
-        one.partition
-        for one in facts.partitions
-        if one.waiting_since is not None and facts.now - one.waiting_since > limit
+        p.partition
+        for p in facts.partitions
+        if p.waiting_since is not None and facts.now - p.waiting_since > limit
     ]
-    unsealed = [one.partition for one in facts.partitions if one.overdue_seconds > limit]
-    if not (unread or unsealed):
-        return Check(
-            "partitions", ok=True, why=f"all {len(facts.partitions)} partitions make progress"
-        )
-    said = [
-        f"messages wait in {_listed(unread)} and none was polled for {limit:g} s" if unread else "",
-        f"buffers of {_listed(unsealed)} are {limit:g} s past the time when they should be in "
-        "blocks"
-        if unsealed
-        else "",
-    ]
-    return Check("partitions", ok=False, why="; ".join(filter(None, said)))
+    unsealed = [p.partition for p in facts.partitions if p.overdue_seconds > limit]
+    reasons = []
+    if unread:
+        reasons.append(f"messages wait in {_listed(unread)} and none was polled for {limit:g} s")
+    if unsealed:
+        past = f"{limit:g} s past the time when they should be in blocks"
+        reasons.append(f"buffers of {_listed(unsealed)} are {past}")
+    progress = f"all {len(facts.partitions)} partitions make progress"
+    return Check("partitions", not reasons, "; ".join(reasons) or progress)
 
 
 def _listed(partitions: Sequence[int]) -> str:
@@ -173,7 +159,7 @@ def _listed(partitions: Sequence[int]) -> str:
 
 def answer(checks: Sequence[Check]) -> tuple[int, str, bytes]:
     """Answer by HTTP: 200, or 503 if a check failed; JSON with the failed checks first."""
-    failed = [one.check for one in checks if not one.ok]
-    body = {"ok": not failed, "failed": failed, "checks": [asdict(one) for one in checks]}
+    failed = [check.check for check in checks if not check.ok]
+    body = {"ok": not failed, "failed": failed, "checks": [asdict(check) for check in checks]}
     text = json.dumps(body, indent=1, ensure_ascii=False)
     return (503 if failed else 200), "application/json", f"{text}\n".encode()

@@ -36,8 +36,8 @@ def require() -> Path:
     # JAVA_TOOL_OPTIONS and the version both go to stderr.
     version = parse_version(answer.stderr + answer.stdout)
     if version is None or version < LEAST_VERSION:
-        found = "says no version" if version is None else f"is Java {version}"
-        raise MissingTool(f"{java} {found}; Java {LEAST_VERSION} or newer is needed", _HOW)
+        version_text = "says no version" if version is None else f"is Java {version}"
+        raise MissingTool(f"{java} {version_text}; Java {LEAST_VERSION} or newer is needed", _HOW)
     return java
 
 
@@ -53,10 +53,10 @@ def find() -> Path:
         if not java.is_file():
             raise MissingTool(f"JAVA_HOME is {home!r}, but {java} is not there", _HOW)
         return java
-    found = shutil.which("java")
-    if found is None:
+    path = shutil.which("java")
+    if path is None:
         raise MissingTool("there is no java in PATH, and JAVA_HOME is not set", _HOW)
-    return Path(found)
+    return Path(path)
 
 
 def parse_version(text: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What a metric is, declared once: made from it are the counter, its help, its row in documents.
+"""What a metric is, declared once: made from it are the counter and its help.
 
 Receives declarations, gives prometheus-client's objects. Labels whose values come from
 producers are bounded here: Prometheus keeps each value it ever saw.
@@ -31,23 +31,18 @@ SIZES = tuple(float(10**power * factor) for power in range(8) for factor in (1, 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
-
-    Attributes:
-        name: as Prometheus shows it; a counter's ends in `_total`.
-        kind: COUNTER, GAUGE or HISTOGRAM.
-        unit: of its values.
-        question: that it answers; also its help text.
-        labels: names of its labels.
-        buckets: upper bounds, of a histogram.
-    """
+    """One metric."""
 
     name: str
+    """As Prometheus shows it; a counter's ends in `_total`."""
     kind: str
+    """COUNTER, GAUGE or HISTOGRAM."""
     unit: str
     question: str
+    """That it answers; also its help text."""
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    """Upper bounds, of a histogram."""
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:
@@ -78,26 +73,18 @@ def registry() -> CollectorRegistry:
 
 def made(metrics: Iterable[Metric], registry: CollectorRegistry) -> dict[str, Any]:
     """Make counters, gauges and histograms in the registry; return them by name."""
-    found: dict[str, Any] = {}
-    for one in metrics:
-        if one.kind == COUNTER:
-            found[one.name] = Counter(one.name, one.question, one.labels, registry=registry)
-        elif one.kind == GAUGE:
-            found[one.name] = Gauge(one.name, one.question, one.labels, registry=registry)
-        else:
-            found[one.name] = Histogram(
-                one.name, one.question, one.labels, registry=registry, buckets=one.buckets
-            )
-    return found
+    classes: dict[str, Any] = {COUNTER: Counter, GAUGE: Gauge, HISTOGRAM: Histogram}
+    by_name = {}
+    for metric in metrics:
+        more = {"buckets": metric.buckets} if metric.kind == HISTOGRAM else {}
+        by_name[metric.name] = classes[metric.kind](
+            metric.name, metric.question, metric.labels, registry=registry, **more
+        )
+    return by_name
 
 
 class OfApp:
-    """Show a registry with the label `app` on each sample: two apps may share a Prometheus.
-
-    Args:
-        registry: of one program.
-        app: whose program it is.
-    """
+    """Show a registry with the label `app` on each sample: two apps may share a Prometheus."""
 
     def __init__(self, registry: CollectorRegistry, app: str) -> None:
         self._registry, self._app = registry, app
@@ -106,7 +93,8 @@ class OfApp:
         """Collect for prometheus-client; families are made anew, so they may be changed."""
         for family in self._registry.collect():
             family.samples = [
-                one._replace(labels={"app": self._app, **one.labels}) for one in family.samples
+                sample._replace(labels={"app": self._app, **sample.labels})
+                for sample in family.samples
             ]
             yield family
 
@@ -117,23 +105,14 @@ Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 
 def families(metrics: Iterable[Metric], samples: Samples) -> Iterable[Any]:
     """Return the families of a collector that answers when asked; none without a sample."""
-    for one in metrics:
-        if one.name not in samples:
+    for metric in metrics:
+        if metric.name not in samples:
             continue
-        of_kind = CounterMetricFamily if one.kind == COUNTER else GaugeMetricFamily
-        family = of_kind(one.name, one.question, labels=one.labels)
-        for labels, value in samples[one.name]:
+        of_kind = CounterMetricFamily if metric.kind == COUNTER else GaugeMetricFamily
+        family = of_kind(metric.name, metric.question, labels=metric.labels)
+        for labels, value in samples[metric.name]:
             family.add_metric(labels, value)
         yield family
-
-
-def rows(metrics: Iterable[Metric]) -> list[str]:
-    """Return the documents' rows: name with labels, unit, question."""
-    return [f"| `{_signed(one)}` | {one.kind}, {one.unit} | {one.question} |" for one in metrics]
-
-
-def _signed(one: Metric) -> str:
-    return f"{one.name}{{{', '.join(one.labels)}}}" if one.labels else one.name
 
 
 OTHERS = "(others)"
@@ -153,13 +132,9 @@ class Bounded:
 
     def __call__(self, value: str) -> str:
         """Return the value, or OTHERS in its place."""
-        known = self._known.get(value)
-        if known is not None:
-            return known
-        if len(self._known) > self._most:
+        if value not in self._known and len(self._known) > self._most:
             return OTHERS
-        self._known[value] = value
-        return value
+        return self._known.setdefault(value, value)
 
 
 Labelled = Mapping[str, Any]

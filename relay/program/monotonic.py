@@ -10,10 +10,6 @@ class Steady:
     """Unix milliseconds as they were when it was made, and what the monotonic clock adds.
 
     Near what records say of themselves, as long as nobody sets the clock; never back, never a leap.
-
-    Args:
-        wall_ms: Unix milliseconds, read once.
-        clock: monotonic seconds.
     """
 
     def __init__(

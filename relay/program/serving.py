@@ -11,10 +11,10 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -37,7 +37,7 @@ _SILENT_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class Serving:
+class Serving(AbstractContextManager["Serving"]):
     """Serve from construction until `close()`.
 
     Args:
@@ -62,13 +62,15 @@ class Serving:
     ) -> None:
         host, port = parsed(listen)
         try:
-            self._server = _server(host)((host, port), _Handler)
+            kind = _HttpServer6 if ":" in host else _HttpServer
+            self._server = kind((host, port), _Handler)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen}: {error.strerror or error}",
                 "choose a free port and an address of this machine",
             ) from error
-        self._server.set_app(_application(routes, headers or {}))
+        self._routes, self._headers = routes, headers or {}
+        self._server.set_app(self._respond)
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._server.server_port}"
         self._thread = threading.Thread(
@@ -82,16 +84,35 @@ class Serving:
         self._thread.join()
         self._server.server_close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _respond(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer one request, as WSGI has it."""
+        status, kind, body = self._answer(environ)
+        headers = [
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *self._headers.items(),
+        ]
+        start(f"{status} {HTTPStatus(status).phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, environ: WSGIEnvironment) -> Answer:
+        if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            return 405, TEXT, b"only GET and HEAD\n"
+        path = str(environ.get("PATH_INFO", "")).rstrip("/") or "/"
+        route = self._routes.get(path)
+        if route is None:
+            return 404, TEXT, ("there is " + ", ".join(sorted(self._routes)) + "\n").encode()
+        query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
+        try:
+            return route(query)
+        except Exception:  # a fault of the page must not end the program that it tells about
+            log.exception("the HTTP server failed to answer a request", extra={"path": path})
+            return 500, TEXT, b"see the log\n"
 
 
 def parsed(listen: str) -> tuple[str, int]:
@@ -102,8 +123,8 @@ def parsed(listen: str) -> tuple[str, int]:
     """
     host, colon, port = listen.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    whole = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
-    if not whole or (":" in host and not bracketed):
+    valid = colon and port.isascii() and port.isdigit() and int(port) < 1 << 16
+    if not valid or (":" in host and not bracketed):
         raise ConfigError(
             f"{listen!r} is not an address to listen on", "write HOST:PORT, as in 127.0.0.1:9464"
         )
@@ -120,42 +141,6 @@ def behind(listen: str | None, index: int) -> str | None:
         return None
     _, port = parsed(listen)
     return f"{listen.rpartition(':')[0]}:{port + index if port else 0}"
-
-
-def _application(
-    routes: Mapping[str, Route], more: Mapping[str, str]
-) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
-    """Return the WSGI application over the routes."""
-
-    def application(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        status, kind, body = _answer(routes, environ)
-        phrase = HTTPStatus(status).phrase
-        headers = [
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            *more.items(),
-        ]
-        start(f"{status} {phrase}", headers)
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
-
-    return application
-
-
-def _answer(routes: Mapping[str, Route], environ: WSGIEnvironment) -> Answer:
-    if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-        return 405, TEXT, b"only GET and HEAD\n"
-    path = str(environ.get("PATH_INFO", "")).rstrip("/") or "/"
-    route = routes.get(path)
-    if route is None:
-        return 404, TEXT, ("there is " + ", ".join(sorted(routes)) + "\n").encode()
-    query = dict(parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True))
-    try:
-        return route(query)
-    except Exception:  # a fault of the page must not end the program that it tells about
-        log.exception("the HTTP server failed to answer a request", extra={"path": path})
-        return 500, TEXT, b"see the log\n"
 
 
 class _HttpServer(ThreadingMixIn, WSGIServer):
@@ -179,12 +164,8 @@ class _HttpServer(ThreadingMixIn, WSGIServer):
         )
 
 
-class _Server6(_HttpServer):
+class _HttpServer6(_HttpServer):
     address_family = socket.AF_INET6
-
-
-def _server(host: str) -> type[_HttpServer]:
-    return _Server6 if ":" in host else _HttpServer
 
 
 class _Handler(WSGIRequestHandler):

@@ -16,13 +16,6 @@ _SHARED = "relay/shared"
 
 
 def path_of(path: str, root: Path = ROOT) -> Path | None:
-    """Return where a file or directory is; None where it is neither here nor installed.
-
-    Args:
-        path: from the repository's root, with slashes.
-        root: instead of ROOT.
-    """
-    for found in (root / path, root / _SHARED / path):
-        if found.exists():
-            return found
-    return None
+    """Return where a file or directory is; None where it is neither here nor installed."""
+    places = (root / path, root / _SHARED / path)
+    return next((place for place in places if place.exists()), None)

@@ -25,10 +25,10 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 def did_you_mean_table(table: str, known: Collection[str]) -> str:
     """Return as did_you_mean, of `database.table`: the same table of another database, too."""
-    tables = {one: one.rpartition(".")[2] for one in known if one != table}
+    tables = {full: full.rpartition(".")[2] for full in known if full != table}
     like = difflib.get_close_matches(
         table.rpartition(".")[2], {*tables.values()}, n=_MOST, cutoff=_LIKE_ENOUGH
     )
-    chosen = sorted(one for one, name in tables.items() if name in like)
+    chosen = sorted(full for full, name in tables.items() if name in like)
     close = difflib.get_close_matches(table, chosen, n=_MOST, cutoff=0.0)
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -32,36 +32,28 @@ _WORST_FIRST = (
 
 
 class Past(NamedTuple):
-    """What is known about earlier ends of a child.
-
-    Attributes:
-        tries: ends in a row, none of them after STEADY_SECONDS.
-        fences: how many of these were with the status of Fenced.
-    """
+    """What is known about earlier ends of a child."""
 
     tries: int = 0
+    """Ends in a row, none of them after STEADY_SECONDS."""
     fences: int = 0
+    """How many of these were with the status of Fenced."""
 
 
 class Verdict(NamedTuple):
-    """What to do about a child that ended.
-
-    Attributes:
-        pause: seconds after which it is started again; None: it stays ended.
-        past: of this child from now on.
-    """
+    """What to do about a child that ended."""
 
     pause: float | None
+    """Seconds after which it is started again; None: it stays ended."""
     past: Past
+    """Of this child from now on."""
 
 
 def after(status: int, ran: float, past: Past) -> Verdict:
-    """Decide what to do about a child that ended unasked.
+    """Decide what to do about a child that ended unasked after `ran` seconds.
 
-    Args:
-        status: its exit status; negative: the signal that killed it.
-        ran: how long it ran, in seconds.
-        past: as the verdict before gave it; Past() at first.
+    `status`: its exit status; negative: the signal that killed it. `past`: as the verdict before
+    gave it; Past() at first.
     """
     before = Past() if ran >= STEADY_SECONDS else past
     now = Past(before.tries + 1, before.fences + (status == Fenced.exit_code))

@@ -43,78 +43,66 @@ def laid_out(
 ) -> Iterator[Table | str]:
     """Lay rows out as one table that fits, or as lines.
 
-    What is left out where there is no room: columns without anything but zeros first, then
-    optional ones, which are named.
-
-    Args:
-        columns: of the rows.
-        rows: a cell for each column.
-        width: of the terminal.
-        whole: leave out nothing.
+    What is left out where there is no room, unless `whole`: columns without anything but zeros
+    first, then optional ones, which are named.
     """
+    cells = _Cells(columns, rows)
     every = list(range(len(columns)))
-    if _needs(columns, rows, every, narrow=False) <= width:
-        yield _table(columns, rows, every, width, narrow=False)
+    if cells.width(every, narrow=False) <= width:
+        yield cells.table(every, width, narrow=False)
         return
-    some = every if whole else [at for at in every if not at or _says(rows, at)]
-    spare = sorted((at for at in some if columns[at].optional), key=lambda at: columns[at].optional)
+    indices = every if whole else [i for i in every if not i or cells.any_but_zero(i)]
+    spare = sorted((i for i in indices if columns[i].optional), key=lambda i: columns[i].optional)
     left_out: list[int] = []
-    while _needs(columns, rows, some, narrow=True) > width and spare and not whole:
+    while cells.width(indices, narrow=True) > width and spare and not whole:
         left_out.append(spare.pop())
-        some = [at for at in some if at != left_out[-1]]
-    if _needs(columns, rows, some, narrow=True) > width:
+        indices.remove(left_out[-1])
+    if cells.width(indices, narrow=True) > width:
         for row in rows:
             yield from _lines(columns, row, width)
         return
-    yield _table(columns, rows, some, width, narrow=True)
+    yield cells.table(indices, width, narrow=True)
     if left_out:
-        names = ", ".join(columns[at].heading for at in sorted(left_out))
+        names = ", ".join(columns[i].heading for i in sorted(left_out))
         yield f"[dim]no room for columns: {escape(names)}[/dim]"
 
 
-def _says(rows: Sequence[Sequence[str]], at: int) -> bool:
-    return any(_ZERO.fullmatch(row[at]) is None for row in rows)
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The rows of a table; its columns are named by their index."""
 
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
 
-def _least(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], at: int, *, narrow: bool
-) -> int:
-    heading = columns[at].heading
-    parts = heading.split() if narrow else [heading]
-    longest = max((cell_len(row[at]) for row in rows), default=0)
-    if columns[at].words:
-        longest = min(longest, _LEAST_WORDS)
-    return max(longest, *map(cell_len, parts))
+    def any_but_zero(self, index: int) -> bool:
+        return any(_ZERO.fullmatch(row[index]) is None for row in self.rows)
 
+    def longest(self, index: int) -> int:
+        return max((cell_len(row[index]) for row in self.rows), default=0)
 
-def _needs(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], some: Sequence[int], *, narrow: bool
-) -> int:
-    """Return the width that a table needs, with its lines and spaces."""
-    return sum(3 + _least(columns, rows, at, narrow=narrow) for at in some) + 1
+    def least(self, index: int, *, narrow: bool) -> int:
+        """Return the smallest width of a column; `narrow`: with its heading in several lines."""
+        column, longest = self.columns[index], self.longest(index)
+        parts = column.heading.split() if narrow else [column.heading]
+        return max(min(longest, _LEAST_WORDS) if column.words else longest, *map(cell_len, parts))
 
+    def width(self, indices: Sequence[int], *, narrow: bool) -> int:
+        """Return the smallest width of a table, with its lines and spaces."""
+        return sum(3 + self.least(index, narrow=narrow) for index in indices) + 1
 
-def _table(
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[str]],
-    some: Sequence[int],
-    width: int,
-    *,
-    narrow: bool,
-) -> Table:
-    table = Table()
-    room = width - _needs(columns, rows, some, narrow=narrow)
-    for at in some:
-        least = _least(columns, rows, at, narrow=narrow)
-        longest = max(map(cell_len, (row[at] for row in rows)), default=0)
-        table.add_column(
-            columns[at].heading,
-            justify="right" if columns[at].right and at else "left",
-            width=min(max(least, longest), least + room) if columns[at].words else least,
-        )
-    for row in rows:
-        table.add_row(*(escape(row[at]) for at in some))
-    return table
+    def table(self, indices: Sequence[int], width: int, *, narrow: bool) -> Table:
+        table = Table()
+        room = width - self.width(indices, narrow=narrow)
+        for index in indices:
+            column, least = self.columns[index], self.least(index, narrow=narrow)
+            table.add_column(
+                column.heading,
+                justify="right" if column.right and index else "left",
+                width=min(max(least, self.longest(index)), least + room) if column.words else least,
+            )
+        for row in self.rows:
+            table.add_row(*(escape(row[index]) for index in indices))
+        return table
 
 
 def _lines(columns: Sequence[Column], row: Sequence[str], width: int) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relay.errors import Unavailable, WrongCredentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -40,10 +40,7 @@ def stopped_by_signal() -> threading.Event:
 def backoff(first: float, longest: float, tries: int) -> float:
     """Return the seconds to wait after a failure: twice as many each time, up to `longest`.
 
-    Args:
-        first: seconds after the first failure.
-        longest: seconds.
-        tries: failures in a row before this one.
+    `tries`: failures in a row before this one.
     """
     return min(first * 2.0 ** min(tries, _DOUBLINGS), longest)
 
@@ -63,48 +60,42 @@ class StoppedWaiting(Exception):
     """Somebody asked for a stop while a server was unavailable."""
 
 
-def until_available(
-    call: Callable[[], T],
-    stop: threading.Event,
-    limit_seconds: float = 0,
-    away: Collection[Callable[[str], None]] = (),
-) -> T:
-    """Call until the server answers, and return the result; a limit of 0 waits for ever.
+class ServerWait:
+    """Wait for a server that does not answer, until stopped, with a log line for each try.
 
-    Args:
-        call: raises Unavailable while the server does not answer.
-        stop: ends the waiting.
-        limit_seconds: of waiting.
-        away: each is called after each failed try with the reason.
-
-    Raises:
-        Unavailable: the last one, after `limit_seconds`.
-        StoppedWaiting: `stop` was set meanwhile.
+    Observers are called with the reason after each failed one.
     """
-    begun, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-    while True:
-        try:
-            return call()
-        except Unavailable as error:
-            if limit_seconds and time.monotonic() - begun >= limit_seconds:
-                raise
-            pause = next(later)
-            log.warning(
-                "a server is unavailable, waiting for it",
-                extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
-            )
-            for told in away:
-                told(error.message)
-            if stop.wait(pause):
-                raise StoppedWaiting from error
+
+    def __init__(self, stop: threading.Event, *observers: Callable[[str], None]) -> None:
+        self._stop, self._observers = stop, observers
+
+    def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
+        """Call until the server answers, and return the result; a limit of 0 waits for ever.
+
+        Raises:
+            Unavailable: the last one, after `limit_seconds`.
+            StoppedWaiting: `stop` was set meanwhile.
+        """
+        start, later = time.monotonic(), pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        while True:
+            try:
+                return call()
+            except Unavailable as error:
+                if limit_seconds and time.monotonic() - start >= limit_seconds:
+                    raise
+                pause = next(later)
+                log.warning(
+                    "a server is unavailable, waiting for it",
+                    extra={"why": error.message, "next": error.next_step, "again_in_s": pause},
+                )
+                for observe in self._observers:
+                    observe(error.message)
+                if self._stop.wait(pause):
+                    raise StoppedWaiting from error
 
 
 class Retry:
-    """When to ask a server again that did not answer, for those who do not wait for it.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """When to ask a server again that did not answer, for those who do not wait for it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -117,10 +108,7 @@ class Retry:
         return self._clock() >= self._at
 
     def failed(self, least: float = 0.0) -> float:
-        """Note that it did not answer; return the seconds until it may be asked again.
-
-        `least`: of them.
-        """
+        """Note that it did not answer; return the seconds, at least `least`, until it is due."""
         pause = max(next(self._later), least)
         self._at = self._clock() + pause
         return pause
@@ -131,13 +119,10 @@ class Retry:
 
 
 class Lateness:
-    """For how long each of several things has been asked about in vain.
+    """For how long each of several things has been missing; after so many seconds it is late.
 
     What was not asked about for ten times as long was dealt with or given up: it begins anew. Who
     asks may pause for minutes.
-
-    Args:
-        seconds: after which it is late.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -158,11 +143,8 @@ class CredentialsWait:
     """How long a program whose credentials were good goes on where they are refused.
 
     Whoever changes a password does so at the brokers first: for a while the file still has the
-    old one. To end would take all programs of an app away at once.
-
-    Args:
-        stop: ends the waiting.
-        renewed: whether the credentials come from files, so that others can come.
+    old one. To end would take all programs of an app away at once. `renewed`: whether the
+    credentials come from files, so that others can come.
     """
 
     def __init__(self, stop: threading.Event, *, renewed: bool) -> None:
@@ -196,15 +178,3 @@ class CredentialsWait:
         )
         if self._stop.wait(RENEWAL_PAUSE_SECONDS):
             raise StoppedWaiting from error
-
-
-class ServerWait:
-    """How a process waits: `until_available` with its `stop` and the observers of each try."""
-
-    def __init__(self, stop: threading.Event, *away: Callable[[str], None]) -> None:
-        self._stop = stop
-        self._away = away
-
-    def __call__(self, call: Callable[[], T], limit_seconds: float = 0) -> T:
-        """What `call` gives, once the server is there; raises as `until_available`."""
-        return until_available(call, self._stop, limit_seconds, self._away)

@@ -253,16 +253,13 @@ def test_an_error_comes_as_the_binding_says_it(
     while not failed and time.monotonic() < deadline:
         batch, failed, _ = queue.poll(MOST, 0.2)
         assert not len(batch.offsets)
-    assert [said(one) for one in failed] == [said(one) for one in expected]
-    assert said(failed[0])[:2] == (0, "_AUTO_OFFSET_RESET")
+    said = [(one.partition, one.error.name(), one.error.str()) for one in failed]
+    by_other = [(one.partition(), one.error().name(), one.error().str()) for one in expected]
+    assert said == by_other
+    assert said[0][:2] == (0, "_AUTO_OFFSET_RESET")
     queue.close()
     reader.close()
     by_binding.close()
-
-
-def said(message: Any) -> tuple[int, str, str]:
-    error = message.error()
-    return message.partition(), error.name(), error.str()
 
 
 def test_a_version_that_is_not_known_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

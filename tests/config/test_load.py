@@ -9,6 +9,7 @@ import pytest
 
 from relay.config import settings_file
 from relay.config.settings import Settings
+from relay.config.validation import dotted
 from relay.errors import ConfigError
 
 GOOD = """
@@ -27,8 +28,8 @@ checkpoint = "checkpoint"
 def problems(text: str) -> dict[str, str]:
     """What is wrong in a file of this text."""
     _, found = settings_file.check(tomllib.loads(text))
-    assert len({p.key for p in found}) == len(found), "one line per key"
-    return {problem.key: problem.reason for problem in found}
+    assert len({path for path, _ in found}) == len(found), "one line per key"
+    return {dotted(path): reason for path, reason in found}
 
 
 def write(directory: Path, text: str) -> Path:

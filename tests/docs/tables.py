@@ -34,7 +34,7 @@ from relay.operate.page.verifier_metrics import METRICS as OF_VERIFIER
 from relay.operate.verify.judge import anomaly
 from relay.produce import Batching, RowProducer
 from relay.program.command import EXIT_STATUSES, HELP
-from relay.program.metric import Metric, rows
+from relay.program.metric import Metric
 from relay.schema.dead_reason import DeadKind
 from tests.docs import api
 from tests.docs.documents import table
@@ -118,8 +118,16 @@ def _dotted(path: Iterable[str]) -> str:
 
 
 def metrics_table(name: str) -> str:
-    return "\n".join(["| metric | kind, unit | question it answers |", "|---|---|---|",
-                      *rows(METRICS[name])])  # fmt: skip
+    rows = [
+        f"| `{_metric_signature(one)}` | {one.kind}, {one.unit} | {one.question} |"
+        for one in METRICS[name]
+    ]
+    return "\n".join(["| metric | kind, unit | question it answers |", "|---|---|---|", *rows])
+
+
+def _metric_signature(one: Metric) -> str:
+    """Its name, with its labels."""
+    return f"{one.name}{{{', '.join(one.labels)}}}" if one.labels else one.name
 
 
 def alerts_table() -> str:

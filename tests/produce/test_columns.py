@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from relay.errors import ConfigError
-from relay.produce.arrow_columns import BadValue, BatchOrigin, is_required, row_columns
+from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
+from relay.produce.file_options import is_required
 from relay.produce.row_encoder import RowEncoder
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec

@@ -20,7 +20,7 @@ from relay.produce.arrow_columns import BadValue
 from relay.produce.codecs import codec_unproposed
 from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import BLOCK_BYTES, RowFile
-from relay.produce.standard_input import looks_like, spooled
+from relay.produce.send_files import looks_like, spooled
 from relay.rows.codecs_of_tables import table_refused, unknown_table, unsupported
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import ColumnDef

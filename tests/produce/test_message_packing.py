@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay.produce.message_packing import cut_long, even_ends, pack, random_ends
+from relay.produce.gathering import cut_long, even_ends, pack, random_ends
 from relay.rows.envelope import open_messages
 
 

@@ -75,7 +75,7 @@ WAYS = {
     "relay.program.serving.parsed ConfigError": SETTING,
     "relay.kafka.group_offsets.read Unavailable": SERVER,
     "relay.intake.source._as_error Fenced": APP,
-    "relay.intake.broker_limits.session_refused Refused": SETTING,
+    "relay.intake.membership.session_refused Refused": SETTING,
     "relay.intake.source._look_at ContractBroken": PARTITION,
     "relay.kafka.admin.until_listed Unavailable": SERVER,
     "relay.kafka.topics._fitted ConfigError": "the app's topics; a block topic's is caught",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 
-from relay.intake.membership import MemberFenced, concerns_member, is_own_past
+from relay.intake import membership
+from relay.intake.membership import MemberFenced, concerns_member
 from relay.intake.source import SourceMember
+from relay.program.waiting import ServerWait
 
 FATAL = "Fatal error: Broker: Static consumer fenced by other consumer with same group.instance.id"
 
@@ -23,10 +28,12 @@ FATAL = "Fatal error: Broker: Static consumer fenced by other consumer with same
     ],
 )
 def test_only_an_id_that_it_had_is_its_own_past(
-    holder: str | None, mine: set[str], own: bool
+    holder: str | None, mine: set[str], own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A twin has an id that this process never had."""
-    assert is_own_past(holder, mine) is own
+    monkeypatch.setattr(membership, "holder", lambda _: holder)
+    anything: Any = None
+    assert membership.nobody_else(anything, mine, ServerWait(threading.Event())) is own
 
 
 @pytest.mark.parametrize(

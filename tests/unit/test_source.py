@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import PartitionTruth
 from relay.errors import ContractBroken, ErrorPage, Fenced, Refused
-from relay.intake import broker_limits
+from relay.intake import membership
+from relay.intake.bulk import PolledError
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced
 from relay.intake.read_errors import AGAIN_SECONDS, OF_GROUP, Troubles
@@ -60,6 +61,10 @@ class Heard:
         return self._offset
 
 
+def polled(heard: Heard) -> PolledError:
+    return PolledError(heard.error(), heard.topic(), heard.partition(), heard.offset())
+
+
 def source() -> Any:
     made = SourceMember.__new__(SourceMember)
     made._topic, made._group, made._fatal, made._over = "rows", "shop.relay", None, None
@@ -77,14 +82,14 @@ def test_a_fatal_error_comes_as_a_message_and_ends_the_member() -> None:
     assert not heard.error().fatal()
 
     with pytest.raises(Fenced):
-        source()._look_at(heard)
+        source()._look_at(polled(heard))
 
 
 def test_what_may_pass_by_itself_does_not_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """The client tries again for ever, so the same error comes many times a second."""
     made = source()
     for offset in (7, 7, 7, 8):
-        made._look_at(Heard(KafkaError._BAD_COMPRESSION, offset))
+        made._look_at(polled(Heard(KafkaError._BAD_COMPRESSION, offset)))
     assert made.heard == [(0, "_BAD_COMPRESSION")] * 4
     told = [vars(record) for record in caplog.records]
     assert [(line["topic"], line["partition"], line["offset"]) for line in told] == [
@@ -126,7 +131,7 @@ def test_what_the_group_says_is_no_partitions(name: str, caplog: pytest.LogCaptu
     """Others are in it: a person is told how to see them, once for a while."""
     made, code = source(), getattr(KafkaError, name)
     for _ in range(3):
-        made._look_at(Heard(code, 0, topic=None))
+        made._look_at(polled(Heard(code, 0, topic=None)))
 
     assert made.heard == [(OF_GROUP, name)] * 3
     (line,) = (vars(record) for record in caplog.records)
@@ -140,8 +145,8 @@ def test_what_the_group_says_beside_what_a_partition_says(
 ) -> None:
     made = source()
     timed_out, corrupt = KafkaError._MAX_POLL_EXCEEDED, KafkaError._BAD_MSG
-    made._look_at(Heard(timed_out, 0, topic=None))
-    made._look_at(Heard(corrupt))
+    made._look_at(polled(Heard(timed_out, 0, topic=None)))
+    made._look_at(polled(Heard(corrupt)))
 
     assert made.heard == [(OF_GROUP, "_MAX_POLL_EXCEEDED"), (0, "_BAD_MSG")]
     of_group, of_partition = (vars(record) for record in caplog.records)
@@ -165,10 +170,10 @@ def test_a_session_that_the_brokers_do_not_allow_ends_the_relay(
     relay = SimpleNamespace(session_timeout_seconds=5.0)
     made._settings = SimpleNamespace(relay=relay, source_kafka=None)
     found = {f"group.{which}.session.timeout.ms": values for which, values in limits.items()}
-    monkeypatch.setattr(broker_limits, "read_limits", lambda *_: found)
+    monkeypatch.setattr(membership, "read_limits", lambda *_: found)
 
     with pytest.raises(Refused) as raised:
-        made._look_at(Heard(KafkaError.INVALID_SESSION_TIMEOUT, 0, topic=None))
+        made._look_at(polled(Heard(KafkaError.INVALID_SESSION_TIMEOUT, 0, topic=None)))
 
     assert "relay.session_timeout_seconds is 5000 ms" in raised.value.message
     assert said in raised.value.message
@@ -177,16 +182,16 @@ def test_a_session_that_the_brokers_do_not_allow_ends_the_relay(
 
 def test_a_refusal_is_one() -> None:
     with pytest.raises(Refused):
-        source()._look_at(Heard(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        source()._look_at(polled(Heard(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
 
 
 def test_a_log_that_lost_its_end_is_told_from_one_whose_offset_was_deleted() -> None:
     reset = KafkaError._AUTO_OFFSET_RESET
     with pytest.raises(ContractBroken, match="lost its end") as lost:
-        source()._look_at(Heard(reset, text=TRUNCATED))
+        source()._look_at(polled(Heard(reset, text=TRUNCATED)))
     assert lost.value.page == ErrorPage.ACCEPT
     with pytest.raises(ContractBroken, match="cannot continue reading") as gone:
-        source()._look_at(Heard(reset, text=OUT_OF_RANGE))
+        source()._look_at(polled(Heard(reset, text=OUT_OF_RANGE)))
     assert gone.value.page == ErrorPage.GAP
 
 

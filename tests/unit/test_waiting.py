@@ -15,10 +15,10 @@ from relay.program.waiting import (
     CredentialsWait,
     Lateness,
     Retry,
+    ServerWait,
     StoppedWaiting,
     backoff,
     pauses,
-    until_available,
 )
 
 
@@ -51,15 +51,15 @@ def away_until(clock: Clock, comes_at: float) -> str:
 @pytest.mark.parametrize("limit", [0.0, 100.0])
 def test_a_server_that_comes_back_is_used(clock: Clock, limit: float) -> None:
     """Within the limit, and without one after any time."""
-    assert until_available(lambda: away_until(clock, 60.0), clock, limit) == "there"
+    assert ServerWait(clock)(lambda: away_until(clock, 60.0), limit) == "there"
     if not limit:
-        assert until_available(lambda: away_until(clock, 1e4), clock, limit) == "there"
+        assert ServerWait(clock)(lambda: away_until(clock, 1e4), limit) == "there"
 
 
 def test_the_limit_ends_the_waiting(clock: Clock) -> None:
     """With the server's last error; not before the limit, nor a pause later than it must be."""
     with pytest.raises(Unavailable, match="away"):
-        until_available(lambda: away_until(clock, 1e6), clock, 20.0)
+        ServerWait(clock)(lambda: away_until(clock, 1e6), 20.0)
     assert 20.0 <= clock.now <= 20.0 + waiting.LONGEST_PAUSE_SECONDS
 
 
@@ -67,7 +67,7 @@ def test_a_stop_ends_the_waiting(clock: Clock) -> None:
     """Without a limit too."""
     clock.stops_at = 30.0
     with pytest.raises(StoppedWaiting):
-        until_available(lambda: away_until(clock, 1e6), clock)
+        ServerWait(clock)(lambda: away_until(clock, 1e6))
 
 
 def test_a_no_is_not_waited_for(clock: Clock) -> None:
@@ -77,7 +77,7 @@ def test_a_no_is_not_waited_for(clock: Clock) -> None:
         raise Refused("no", "grant")
 
     with pytest.raises(Refused):
-        until_available(refuse, clock)
+        ServerWait(clock)(refuse)
     assert clock.now == 0.0
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relay.produce.arrow_columns import BatchOrigin, row_columns
-from relay.produce.message_packing import random_ends
+from relay.produce.gathering import random_ends
 
 if TYPE_CHECKING:
     import pyarrow as pa

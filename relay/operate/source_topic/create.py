@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Decided:
-    """Make the source topic, if it is not there.
-
-    Args:
-        settings: of the app.
-        wanted: what a person asked for.
-        dry_run: the brokers only say whether they would make it.
+    """Make the source topic, if it is not there; in a dry run the brokers only check that they may.
 
     Returns:
         The topic that was made, or that was there.
@@ -36,7 +31,7 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
         Unavailable: they do not answer.
     """
     brokers = Admin(settings.source_kafka)
-    decided = decide(wanted, _look(settings, wanted.topic, brokers))
+    decided = decide(wanted, _read_cluster(settings, wanted.topic, brokers))
     if not decided.made:
         return decided
     new = NewTopic(
@@ -56,18 +51,17 @@ def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Deci
     if dry_run:
         return decided
     # Of two that make it at one time the later one finds it there, perhaps otherwise.
-    there = decide(
-        wanted, until_listed(wanted.topic, lambda: _listed(settings, wanted.topic, brokers))
-    )
+    listed = until_listed(wanted.topic, lambda: _listed(settings, wanted.topic, brokers))
+    there = decide(wanted, listed)
     return replace(there, made=True, settings=decided.settings, notes=decided.notes)
 
 
 def _listed(settings: Settings, topic: str, brokers: Admin) -> Cluster | None:
-    found = _look(settings, topic, brokers)
-    return None if found.partitions is None else found
+    cluster = _read_cluster(settings, topic, brokers)
+    return None if cluster.partitions is None else cluster
 
 
-def _look(settings: Settings, topic: str, brokers: Admin) -> Cluster:
+def _read_cluster(settings: Settings, topic: str, brokers: Admin) -> Cluster:
     cluster = brokers.answer(
         "describe the cluster",
         brokers.client.describe_cluster(request_timeout=REQUEST_SECONDS),

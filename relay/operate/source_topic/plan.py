@@ -44,34 +44,23 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the brokers have.
-
-    Attributes:
-        brokers: how many are up.
-        partitions: of the source topic; None: it is not there.
-        replication: of the source topic.
-        journal: partitions of the app's journal; None: no relay of this app has run.
-    """
+    """The brokers that are up, and what they have."""
 
     brokers: int
     partitions: int | None = None
+    """The source topic's; None: it is not there."""
     replication: int = 0
+    """The source topic's."""
     journal: int | None = None
+    """Partitions of the app's journal; None: no relay of this app has run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The topic.
-
-    Attributes:
-        made: whether it has to be made; otherwise it is there.
-        partitions: how many.
-        replication: copies of each.
-        settings: of the topic, beside the brokers' own defaults.
-        notes: what a person should know of it.
-    """
+    """The topic; its settings are those beside the brokers' own defaults."""
 
     made: bool
+    """Whether it has to be made; otherwise it is there."""
     partitions: int
     replication: int
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -86,9 +75,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
         ContractBroken: the app has read another topic of this name.
     """
     if cluster.partitions is not None:
-        return _there(wanted, cluster.partitions, cluster.replication)
-    usual = min(SAFE_COPIES, cluster.brokers)
-    replication = wanted.replication or wanted.configured or usual
+        return _check_existing(wanted, cluster.partitions, cluster.replication)
+    replication = wanted.replication or wanted.configured or min(SAFE_COPIES, cluster.brokers)
     if replication > cluster.brokers:
         origin = "--replication" if wanted.replication else "kafka.replication"
         up = several(cluster.brokers, "broker is up", "brokers are up")
@@ -106,7 +94,8 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
             "deleted on purpose, create it with --anew, then run `relay accept`",
             page=ErrorPage.ACCEPT,
         )
-    partitions = wanted.partitions or cluster.journal or _usual(cluster.brokers)
+    by_brokers = MANY_PARTITIONS if cluster.brokers > 1 else FEW_PARTITIONS
+    partitions = wanted.partitions or cluster.journal or by_brokers
     if cluster.journal is not None and partitions < cluster.journal:
         raise ConfigError(
             f"--partitions is {partitions}, but the journal of app {wanted.app} has "
@@ -118,7 +107,7 @@ def decide(wanted: Wanted, cluster: Cluster) -> Decided:
     return Decided(True, partitions, replication, settings, notes)
 
 
-def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
+def _check_existing(wanted: Wanted, partitions: int, replication: int) -> Decided:
     """It is left as it is: what was asked for explicitly has to be so already."""
     if wanted.partitions not in {None, partitions}:
         grows = (wanted.partitions or 0) > partitions
@@ -136,10 +125,6 @@ def _there(wanted: Wanted, partitions: int, replication: int) -> Decided:
             "leave --replication out, or change it with kafka-reassign-partitions",
         )
     return Decided(False, partitions, replication)
-
-
-def _usual(brokers: int) -> int:
-    return MANY_PARTITIONS if brokers > 1 else FEW_PARTITIONS
 
 
 def _notes(replication: int, brokers: int) -> Iterator[str]:

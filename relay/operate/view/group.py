@@ -14,7 +14,7 @@ from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.view.facts import ConsumerGroup, GroupMember
-from relay.program.waiting import until_available
+from relay.program.waiting import ServerWait
 
 if TYPE_CHECKING:
     from relay.config.settings import Settings
@@ -44,7 +44,7 @@ class GroupReader:
             Unavailable: the brokers did not answer, or have no coordinator for it.
             Refused: they answered no.
         """
-        return until_available(self._described, threading.Event(), _MOVING_SECONDS)
+        return ServerWait(threading.Event())(self._described, _MOVING_SECONDS)
 
     def close(self) -> None:
         """End what asks."""
