@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from relay.config.settings import Settings
     from relay.errors import RelayError
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.record import UnplacedAnomaly
+    from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
     from relay.records_pb2 import Block, Commit
 
 _Found = TypeVar("_Found", "Anomaly", "UnplacedAnomaly")

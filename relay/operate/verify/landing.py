@@ -14,7 +14,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.errors import RelayError
 from relay.names import BlockId, sealed
-from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
 from relay.operate.verify.judge.contents import given_up, landed, left_out
 from relay.operate.verify.judge.ledger_history import claims, impossible
 from relay.operate.verify.judge.missing_rows import Missing
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from relay.operate.verify.judge.contents import RefusedMessages
     from relay.operate.verify.judge.ledger_history import WaitingBlock
     from relay.operate.verify.judge.operator_records import Superseded
-    from relay.operate.verify.judge.record import UnplacedAnomaly
     from relay.records_pb2 import Block
 
 LATE_SECONDS = 60.0

@@ -15,9 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap
 from relay.operate.verify.judge.operator_records import Superseded
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.program.plural import several
 from relay.records_pb2 import Commit, DeadLetters
 
@@ -118,8 +117,7 @@ def _superseded(commits: Iterable[Commit], live: Iterable[Commit]) -> dict[str, 
 
 
 def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:
-    return UnplacedAnomaly(
-        AnomalyKind.GAP,
+    return gap(
         f"{dead.table!r} from offset {dead.first_source_offset} to {dead.next_source_offset}: "
         f"record n={commit.n} lists {several(dead.messages, 'dead letter')}, but the topic has "
         f"{count}",

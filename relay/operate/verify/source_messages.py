@@ -13,10 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.beginning import ToldFrom, told_from
 from relay.operate.verify.judge.operator_records import Superseded, by_person
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.program.plural import several
 from relay.records_pb2 import Block, Commit, DeadLetters
 
@@ -74,10 +73,9 @@ class SourceJudge:
     def judge(self) -> Iterator[UnplacedAnomaly]:
         """Yield what is wrong, after the last message."""
         if self._passed_over and self._later:
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP,
+            yield gap(
                 f"{self._begun()}: the messages before were passed over, although the partition is "
-                "newer than the app, which begins such a one with its first message",
+                "newer than the app, which begins such a one with its first message"
             )
         sealed = _sealed(self._live)
         for table in {**sealed, **self._offsets}:
@@ -109,8 +107,8 @@ class SourceJudge:
             self._fewer[table] += 1
             return
         untold = fewer and self._compacted is None
-        yield UnplacedAnomaly(
-            AnomalyKind.OVERLAP if fewer else AnomalyKind.GAP,
+        finding = overlap if fewer else gap
+        yield finding(
             f"{table!r} from offset {first} to {following}: the journal lists "
             f"{messages} messages, but the source topic has {there}{_UNTOLD if untold else ''}",
         )
@@ -162,10 +160,7 @@ def _told_from(commits: Sequence[Commit]) -> ToldFrom:
 
 def _nowhere(table: str, offsets: Sequence[int]) -> Iterator[UnplacedAnomaly]:
     for offset in offsets:
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
-            f"source message {offset} of {table!r} is in no block and no dead letter",
-        )
+        yield gap(f"source message {offset} of {table!r} is in no block and no dead letter")
 
 
 def _sealed(commits: Sequence[Commit]) -> dict[str, list[_Stretch]]:

@@ -16,10 +16,16 @@ import google_crc32c
 
 from relay.blocks.placement import key
 from relay.names import LEFT_OUT, sealed
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import (
+    AnomalyKind,
+    UnplacedAnomaly,
+    gap,
+    late,
+    overlap,
+    torn,
+)
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.unlisted_blocks import source_partition
 from relay.program.plural import several
 from relay.records_pb2 import Block
@@ -76,9 +82,8 @@ class BlockTopic:
         if seen is None:
             seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
         elif block != self._last:
-            yield UnplacedAnomaly(
-                AnomalyKind.TORN,
-                f"block {block} continues at offset {offset}, after chunks of block {self._last}",
+            yield torn(
+                f"block {block} continues at offset {offset}, after chunks of block {self._last}"
             )
         self._last = block
         seen.next = offset + 1
@@ -92,9 +97,7 @@ class BlockTopic:
         stretches = {source: self._stretch(source) for source in sources}
         for name, offset in self._unlisted.items():
             if offset in stretches[source_partition(name)]:
-                yield UnplacedAnomaly(
-                    AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
-                )
+                yield torn(f"no journal record lists block {name} at offset {offset}")
         for block in self._listed():
             yield from _as_listed(block, self._seen.get(key(block)))
         for name, blocks in self._expected.items():
@@ -127,47 +130,38 @@ class BlockTopic:
         for block in sorted(blocks, key=lambda one: one.share.first_row):
             first = block.share.first_row
             if first < done:
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
+                yield overlap(
                     f"block {block.id} has rows from {first} on of chunk {name}, of which "
-                    f"another block has those before {done}",
+                    f"another block has those before {done}"
                 )
             elif first > done:
                 yield from self._of_no_block(name, done, first)
             done = max(done, first + block.rows)
         rows = self._seen[name].rows
         if done > rows:
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP, f"chunk {name} has {rows} rows, but its blocks have {done}"
-            )
+            yield gap(f"chunk {name} has {rows} rows, but its blocks have {done}")
         elif done < rows:
             yield from self._of_no_block(name, done, rows)
 
     def _of_no_block(self, name: str, first: int, end: int) -> Iterator[UnplacedAnomaly]:
         """Yield rows that no listed block has, where all blocks of their transaction are listed."""
         if max(block.sealed_at_ms for block in self._expected[name]) < self._whole_until():
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP, f"rows {first} to {end} of chunk {name} are of no block"
-            )
+            yield gap(f"rows {first} to {end} of chunk {name} are of no block")
 
 
 def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
     """Judge a block's chunks; which rows of a shared one are its own, `_shares` judges."""
     if seen is None:
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
-            f"block {block.id}: none of its {block.chunks} chunks is in the block topic",
-        )
+        yield gap(f"block {block.id}: none of its {block.chunks} chunks is in the block topic")
         return
     rows = seen.rows if block.HasField("share") else block.rows
     found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
     journal = (block.chunks, rows, block.crc32c, block.first_offset, block.next_offset)
     if found != journal:
-        kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
-        yield UnplacedAnomaly(
-            kind,
+        finding = gap if found[:2] < journal[:2] else torn
+        yield finding(
             f"block {block.id}: (chunks, rows, CRC-32C, first offset, next offset) are {found}, "
-            f"but the journal says {journal}",
+            f"but the journal says {journal}"
         )
 
 
@@ -183,8 +177,7 @@ def beyond(blocks: Iterable[Block], stable: int, log_end: int) -> Iterator[Unpla
     """
     for block in blocks:
         if block.next_offset > max(stable, log_end):
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP,
+            yield gap(
                 f"block {block.id}: its chunks are before offset {block.next_offset} of the block "
                 f"topic, which ends at {log_end}: they are lost, or the topic was made anew",
                 block.partition,
@@ -231,20 +224,19 @@ def landed(
         whole = (made or {}).get(block.id, block.rows)
         if rows > whole and extra:
             text = f"block {block.id}: the table has {rows} of its rows, but the block has {whole}"
-            yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
+            yield overlap(text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
                 but = "" if missing is None else f"; {missing.unexplained(block)}"
                 text = (
                     f"block {block.id} is loaded, but the table has {rows} of its {whole} rows{but}"
                 )
-                yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
+                yield gap(text, block.partition)
         elif (
             state not in {"loaded", "parked", "aside", "discarded", "dead"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
-            yield UnplacedAnomaly(
-                AnomalyKind.LATE,
+            yield late(
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
                 block.partition,
@@ -395,6 +387,5 @@ class LetterJudge:
     ) -> UnplacedAnomaly:
         first = ", ".join(map(str, messages[:_SHOWN]))
         more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
-        return UnplacedAnomaly(
-            kind, f"block {block}: messages {first}{more} {what}", self._partition
-        )
+        text = f"block {block}: messages {first}{more} {what}"
+        return UnplacedAnomaly(kind, text, self._partition)

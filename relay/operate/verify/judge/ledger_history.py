@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from relay.blocks.placement import place
 from relay.operate.verify.judge.acknowledgements import utc
-from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, foreign, gap
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
@@ -60,8 +59,7 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
     for block in blocks:
         loaded = ledger.get(block.id, NOTHING).loaded_ms
         if loaded and loaded < block.sealed_at_ms - SKEW_MS:
-            yield UnplacedAnomaly(
-                AnomalyKind.FOREIGN,
+            yield foreign(
                 f"block {block.id}: the ledger says that it was loaded at {utc(loaded)}, before "
                 f"it was sealed at {utc(block.sealed_at_ms)}: the entry belongs to an earlier "
                 "block of the same name, or no loader wrote it",
@@ -132,8 +130,7 @@ def lost(
             now = f"ends at offset {log[1]} now"
         else:
             continue
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
+        yield gap(
             f"block {block.id} of {block.rows} rows is {one.where}, not loaded, and its records "
             f"from offset {block.first_offset} on are gone: {topic}[{partition}] {now} (`loader "
             "parked resolve` takes note of what is given up)",

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING
 
 from relay.names import sealed
 from relay.operate.verify.judge.acknowledgements import ACCEPTED
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import (
+    UnplacedAnomaly,
+    backward,
+    foreign,
+    gap,
+    overlap,
+    torn,
+)
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
@@ -62,16 +68,14 @@ def _starts(rewind: Commit) -> dict[str, int]:
 def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Yield a rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
-        yield UnplacedAnomaly(
-            AnomalyKind.TORN, "a person's record comes before the rewind has ended"
-        )
+        yield torn("a person's record comes before the rewind has ended")
     elif not by_person(commit) and commit.rewound != head.rewinding:
         what = (
             "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
         )
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
+        yield torn(f"the record {what}")
     if commit.rewound and (commit.blocks or commit.dead):
-        yield UnplacedAnomaly(AnomalyKind.TORN, "the record that ends a rewind lists messages")
+        yield torn("the record that ends a rewind lists messages")
 
 
 def shortens(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> bool:
@@ -86,9 +90,7 @@ def shortened(
     """Yield each place is one between those of the rewind and those that it found."""
     if (commit.position, commit.reference, commit.count) != (commit.floor, commit.floor, 0):
         text = f"position {commit.position}, reference {commit.reference}, count {commit.count}"
-        yield UnplacedAnomaly(
-            AnomalyKind.TORN, f"a rewind that ends at floor {commit.floor} counts anew: {text}"
-        )
+        yield torn(f"a rewind that ends at floor {commit.floor} counts anew: {text}")
     if head.before_rewind is None:
         return
     floor, done = head.before_rewind
@@ -97,33 +99,29 @@ def shortened(
         least = max(head.marks.get(table, 0), head.floor)
         most = max(done.get(table, 0), floor)
         if not least <= place <= most:
-            kind = AnomalyKind.GAP if place > most else AnomalyKind.BACKWARD
-            yield UnplacedAnomaly(
-                kind, f"a rewind ends with {table} at {place}, expected {least} to {most}"
-            )
+            finding = gap if place > most else backward
+            yield finding(f"a rewind ends with {table} at {place}, expected {least} to {most}")
     if not head.floor <= commit.floor <= floor:
-        kind = AnomalyKind.GAP if commit.floor > floor else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(
-            kind, f"a rewind ends with floor {commit.floor}, expected {head.floor} to {floor}"
-        )
+        finding = gap if commit.floor > floor else backward
+        yield finding(f"a rewind ends with floor {commit.floor}, expected {head.floor} to {floor}")
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     """Yield a person's record after another record."""
     if commit.HasField("rewind") and commit.HasField("accept"):
-        yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
+        yield torn("a rewind and an accept in one record")
     if commit.blocks or commit.dead:
-        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record lists messages")
+        yield torn("a person's record lists messages")
     if commit.epoch != head.epoch + 1:
-        kind = AnomalyKind.BACKWARD if commit.epoch <= head.epoch else AnomalyKind.TORN
-        yield UnplacedAnomaly(
-            kind, f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
+        finding = backward if commit.epoch <= head.epoch else torn
+        yield finding(
+            f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
         )
     if commit.position != commit.floor:
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"position {commit.position}, floor {commit.floor}")
+        yield torn(f"position {commit.position}, floor {commit.floor}")
     if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
         text = f"reference {commit.reference}, count {commit.count}, floor {commit.floor}"
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"a person's record counts anew: {text}")
+        yield torn(f"a person's record counts anew: {text}")
     if commit.HasField("rewind"):
         yield from _rewind(head, commit, marks)
     else:
@@ -133,35 +131,32 @@ def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator
 def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     starts = _starts(commit)
     if commit.source_topic_id != head.topic_id:
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}"
-        )
+        yield foreign(f"topic id {commit.source_topic_id}, before {head.topic_id}")
     expected = min([head.floor, *starts.values()])
     if not starts or commit.floor != expected:
-        kind = AnomalyKind.GAP if commit.floor > expected else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(kind, f"rewound to {commit.floor}, its tables start at {expected}")
+        finding = gap if commit.floor > expected else backward
+        yield finding(f"rewound to {commit.floor}, its tables start at {expected}")
     for table, start in starts.items():
         done = max(head.marks.get(table, 0), head.floor)
         if start > done:
-            yield UnplacedAnomaly(AnomalyKind.GAP, f"{table} rewound to {start}, done up to {done}")
+            yield gap(f"{table} rewound to {start}, done up to {done}")
     for table in sorted({*marks, *starts, *head.marks}):
         done = max(head.marks.get(table, 0), head.floor)
         right = starts.get(table, done)
         found = marks.get(table, 0)
         if found != (right if right > commit.floor else 0):
-            kind = AnomalyKind.GAP if found > right else AnomalyKind.OVERLAP
-            yield UnplacedAnomaly(kind, f"mark of {table} is {found or 'none'}, expected {right}")
+            finding = gap if found > right else overlap
+            yield finding(f"mark of {table} is {found or 'none'}, expected {right}")
 
 
 def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     kinds = set(commit.accept.kinds)
     if not kinds or kinds - KINDS:
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"accepted: {sorted(kinds) or 'nothing'}")
+        yield torn(f"accepted: {sorted(kinds) or 'nothing'}")
     if (commit.source_topic_id != head.topic_id) != ("topic" in kinds):
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN,
+        yield foreign(
             f"source topic id {commit.source_topic_id}, before {head.topic_id}; accepted: "
-            f"{', '.join(sorted(kinds))}",
+            f"{', '.join(sorted(kinds))}"
         )
     moved = (commit.floor > head.floor) - (commit.floor < head.floor)
     # Where the log lost its end behind the floor, only marks go back.
@@ -170,18 +165,15 @@ def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
     behind = {-1, 0} if shortened else {-1}
     allowed = {1} if "retention" in kinds else behind if "truncated" in kinds else {0}
     if "topic" not in kinds and moved not in allowed:
-        kind = AnomalyKind.GAP if moved > 0 else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(
-            kind,
-            f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}",
+        finding = gap if moved > 0 else backward
+        yield finding(
+            f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}"
         )
     kept: Mapping[str, int] = {} if "topic" in kinds else head.marks
     if "truncated" in kinds:
         kept = {table: min(mark, new_from) for table, mark in kept.items()}
     if marks != {table: mark for table, mark in kept.items() if mark > commit.floor}:
-        yield UnplacedAnomaly(
-            AnomalyKind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}"
-        )
+        yield overlap(f"marks {dict(marks)}, before {dict(head.marks)}")
 
 
 class SealedStarts:
@@ -262,19 +254,16 @@ class _PartitionStarts:
         marked = {mark.table for mark in commit.marks}
         for table, latest in self._latest.items():
             if latest > commit.floor and table not in starts and table not in marked:
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
+                yield overlap(
                     f"{table} has blocks up to offset {latest}, but is read again from "
-                    f"{commit.floor}",
+                    f"{commit.floor}"
                 )
         self._gone = {}
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
             at = bisect_left(firsts, start)
             if firsts and firsts[0] <= start and (at == len(firsts) or firsts[at] != start):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
-                )
+                yield overlap(f"{table} rewound to {start}, where no block of it begins")
             latest = self._latest.get(table, start)
             self._gone[table] = firsts[at:], latest
             del firsts[at:]
@@ -291,10 +280,7 @@ class _PartitionStarts:
             at = bisect_left(firsts, start)
             inside = bool(firsts) and firsts[0] <= start < latest
             if inside and (at == len(firsts) or firsts[at] != start):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
-                    f"a rewind ends with {table} at {start}, where no block of it begins",
-                )
+                yield overlap(f"a rewind ends with {table} at {start}, where no block of it begins")
             self._firsts.setdefault(table, array("q")).extend(firsts[:at])
             self._latest[table] = min(start, latest)
         self._gone = {}
@@ -365,14 +351,12 @@ def replaced(
         whole = (made or {}).get(name, block.rows)
         allowed = whole if sealed(name) in superseded.kept else 0
         if rows > allowed:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
-                f"a rewind superseded block {name}, but {rows} of its rows are in the table",
+            yield overlap(
+                f"a rewind superseded block {name}, but {rows} of its rows are in the table"
             )
         state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded", "dead"}:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
+            yield overlap(
                 f"a rewind superseded block {name}, but it may still be loaded: its state is "
-                f"{state or 'not touched'}",
+                f"{state or 'not touched'}"
             )

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relay.names import BlockId
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, foreign
 from relay.operate.verify.judge.beginning import ToldFrom, told_from
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Commit
@@ -105,8 +104,7 @@ def unlisted(
         if known.elsewhere(name):
             tally.add("it belongs to another journal, so its rows are not judged", name, count)
             continue
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN,
+        yield foreign(
             f"{count} rows carry block id {name!r}, which no journal record lists",
             source_partition(name),
         )

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relay.operate.verify.judge.acknowledgements import utc
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import (
     Recorded,
     StatementGroup,
@@ -109,9 +108,7 @@ class Writes:
                     f"{limit}"
                 )
             if not self._excused(group, table, written, limit):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP, f"{_named(group)}: {text}", self._partition(group)
-                )
+                yield overlap(f"{_named(group)}: {text}", self._partition(group))
             return  # a view that got rows twice when its table did is no second finding
 
     def _limit(self, group: StatementGroup, most: int) -> int | None:
@@ -176,7 +173,7 @@ class Writes:
         lack = self._lacking(group, self._tally)
         if lack:
             text = f"{_named(group)} is loaded, but {lack.text}"
-            yield UnplacedAnomaly(AnomalyKind.GAP, text, self._partition(group))
+            yield gap(text, self._partition(group))
 
     def _lacking(self, group: StatementGroup, tally: UnjudgedTally) -> _Lack | None:
         """Fewer rows in parts than the blocks have, or a view that got none of them."""
