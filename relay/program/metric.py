@@ -7,7 +7,7 @@ producers are bounded here: Prometheus keeps each value it ever saw.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prometheus_client import (
@@ -48,6 +48,10 @@ class Metric:
     question: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+
+    def labelled(self, *labels: str) -> Metric:
+        """Return it with these labels behind its own."""
+        return replace(self, labels=(*self.labels, *labels))
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:
