@@ -1,7 +1,4 @@
-"""Judges the messages of a source partition against what its journal says was sealed.
-
-Receives the journal's records and the messages that a re-read finds, gives findings. Pure.
-"""
+"""Judges the messages of a source partition against what its journal says was sealed. Pure."""
 
 # pure
 
@@ -16,8 +13,9 @@ from functools import partial
 from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.beginning import ToldFrom, told_from
 from relay.operate.verify.judge.operator_records import Superseded, by_person
+from relay.operate.verify.judge.record import sealed_parts
 from relay.program.plural import several
-from relay.records_pb2 import Block, Commit, DeadLetters
+from relay.records_pb2 import Commit
 
 _Stretch = tuple[int, int, int]
 """First and next source offset of a table's sealed buffer, and how many messages it had."""
@@ -114,11 +112,7 @@ class SourceJudge:
         )
 
     def not_judged(self, partition: int) -> Iterator[str]:
-        """Yield what cannot be known, after `judge`.
-
-        Args:
-            partition: of the source.
-        """
+        """Yield what cannot be known, after `judge`."""
         if self._passed_over and not self._later:
             yield (
                 f"partition {partition}: {self._begun()}: whether the messages before were to be "
@@ -168,8 +162,7 @@ def _sealed(commits: Sequence[Commit]) -> dict[str, list[_Stretch]]:
     sealed: dict[str, list[_Stretch]] = defaultdict(list)
     for commit in commits:
         messages: dict[tuple[str, int, int], int] = defaultdict(int)
-        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
-        for part in parts:
+        for part in sealed_parts(commit):
             place = part.table, part.first_source_offset, part.next_source_offset
             messages[place] += part.messages
         for (table, first, following), count in messages.items():

@@ -1,8 +1,4 @@
-"""Where the history that was audited begins, and what lay before it. Pure.
-
-Receives the oldest record that is retained of each journal partition, offsets of the logs, and how
-far the ledger has settled; gives sentences, and which records went before anybody had settled them.
-"""
+"""Where the history that was audited begins, and what lay before it. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.verify.judge.acknowledgements import utc
+from relay.operate.verify.judge.record import sealed_parts
 from relay.program.plural import several
 
 if TYPE_CHECKING:
-    from relay.records_pb2 import Block, Commit, DeadLetters
+    from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +178,12 @@ def told_from(oldest: Commit) -> ToldFrom:
     Tables are sealed at different times, so a busy one was sealed far beyond the floor that a quiet
     one holds. What was done before a record shows in the record: of a table that it seals, all
     before what it seals; of another, all before its mark, or before the floor where it has none.
-
-    Args:
-        oldest: the oldest record that is retained, or from which on records count.
     """
     if oldest.n <= 1:
         return ToldFrom(oldest.previous_floor, {})
     tables = {mark.table: mark.offset for mark in oldest.marks}
     sealed: dict[str, int] = {}
-    parts: list[Block | DeadLetters] = [*oldest.blocks, *oldest.dead]
-    for part in parts:
+    for part in sealed_parts(oldest):
         first = part.first_source_offset
         sealed[part.table] = min(first, sealed.get(part.table, first))
     return ToldFrom(oldest.floor, tables | sealed)
@@ -199,12 +192,10 @@ def told_from(oldest: Commit) -> ToldFrom:
 def came_later(partition: int, oldest: Iterable[Commit]) -> bool:
     """Return whether a source partition is newer than its app.
 
-    Args:
-        partition: of the source.
-        oldest: the oldest record that is retained of each journal partition. It says how many
-            partitions the source had when its writer took it over; 0: an older version wrote it.
+    The oldest record of each journal partition says how many partitions the source had when the
+    record's writer took it over; 0: an older version wrote it.
     """
-    return any(0 < one.source_partitions <= partition for one in oldest)
+    return any(0 < record.source_partitions <= partition for record in oldest)
 
 
 def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:

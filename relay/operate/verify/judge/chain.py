@@ -27,6 +27,7 @@ from relay.operate.verify.judge.record import (
     judge_blocks,
     judge_fields,
     judge_place,
+    sealed_parts,
 )
 from relay.records_pb2 import Commit
 
@@ -124,8 +125,10 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
     """
-    seals = {(b.table, b.first_source_offset, b.next_source_offset) for b in commit.blocks}
-    seals |= {(d.table, d.first_source_offset, d.next_source_offset) for d in commit.dead}
+    seals = {
+        (part.table, part.first_source_offset, part.next_source_offset)
+        for part in sealed_parts(commit)
+    }
     moved: dict[str, int] = {}
     for table, first, following in seals:
         done = max(head.marks.get(table, 0), head.floor)

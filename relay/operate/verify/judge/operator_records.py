@@ -1,8 +1,8 @@
 """Judges what a person recorded: rewinds and accepts. Pure.
 
-Receives such a journal record and what the journal said before, gives findings. A person's record
-may do what no relay's may: move a floor back, skip messages, name another source topic. It may do
-only that, and only so that no message comes twice or is left out beyond what it says.
+A person's record may do what no relay's may: move a floor back, skip messages, name another source
+topic. It may do only that, and only so that no message comes twice or is left out beyond what it
+says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from relay.operate.verify.judge.anomaly import (
     torn,
 )
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.records_pb2 import Block, Commit
+from relay.operate.verify.judge.record import sealed_parts
+from relay.records_pb2 import Block, Commit, DeadLetters
 
 if TYPE_CHECKING:
     from relay.operate.verify.judge.head import ChainHead
@@ -238,16 +239,12 @@ class _PartitionStarts:
             self._begun = commit
         elif commit.rewound and begun is not None:
             yield from self._ended(begun, commit)
-        for block in commit.blocks:
-            self._seal(block.table, block.first_source_offset, block.next_source_offset)
-        for dead in commit.dead:
-            self._seal(dead.table, dead.first_source_offset, dead.next_source_offset)
-
-    def _seal(self, table: str, first: int, following: int) -> None:
-        firsts = self._firsts.setdefault(table, array("q"))
-        if not firsts or first > firsts[-1]:
-            firsts.append(first)
-        self._latest[table] = max(following, self._latest.get(table, 0))
+        for part in sealed_parts(commit):
+            table, first = part.table, part.first_source_offset
+            firsts = self._firsts.setdefault(table, array("q"))
+            if not firsts or first > firsts[-1]:
+                firsts.append(first)
+            self._latest[table] = max(part.next_source_offset, self._latest.get(table, 0))
 
     def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         starts = _starts(commit)
@@ -309,23 +306,22 @@ class Superseded:
         starts = _starts(rewind)
         kept = set(rewind.rewind.kept)
         for at, commit in enumerate(self.live):
-            gone = [b for b in commit.blocks if _from(starts, b)]
-            if not gone and not any(_from(starts, d) for d in commit.dead):
+            if not any(_from(starts, part) for part in sealed_parts(commit)):
                 continue
-            for block in gone:
-                (self.kept if block.table in kept else self.removed).add(block.id)
-            left = Commit()
-            left.CopyFrom(commit)
-            del left.blocks[:], left.dead[:]
-            left.blocks.extend(b for b in commit.blocks if not _from(starts, b))
-            left.dead.extend(d for d in commit.dead if not _from(starts, d))
-            self.live[at] = left
+            remaining = Commit()
+            remaining.CopyFrom(commit)
+            del remaining.blocks[:], remaining.dead[:]
+            remaining.dead.extend(dead for dead in commit.dead if not _from(starts, dead))
+            for block in commit.blocks:
+                if not _from(starts, block):
+                    remaining.blocks.append(block)
+                else:
+                    (self.kept if block.table in kept else self.removed).add(block.id)
+            self.live[at] = remaining
 
 
-def _from(starts: Mapping[str, int], part: Block | object) -> bool:
-    table: str = part.table  # type: ignore[union-attr]
-    first: int = part.first_source_offset  # type: ignore[union-attr]
-    return table in starts and first >= starts[table]
+def _from(starts: Mapping[str, int], part: Block | DeadLetters) -> bool:
+    return part.table in starts and part.first_source_offset >= starts[part.table]
 
 
 def replaced(
@@ -337,12 +333,7 @@ def replaced(
 ) -> Iterator[UnplacedAnomaly]:
     """Judge superseded blocks of one table and partition by ledger and rows.
 
-    Args:
-        blocks: by id, those of the table.
-        superseded: of the partition.
-        counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        ledger: of the blocks.
-        made: rows by block id, of blocks whose rows went through loader.transform.
+    Blocks are by id; `counted`, `ledger` and `made` are those of `contents.landed`.
     """
     if superseded.unfinished:
         return

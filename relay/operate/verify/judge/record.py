@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relay.operate.verify.judge.anomaly import UnplacedAnomaly, backward, foreign, overlap, torn
 from relay.program.plural import several
-from relay.records_pb2 import Commit
+from relay.records_pb2 import Block, Commit, DeadLetters
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,13 @@ def judge_blocks(commit: Commit) -> Iterator[UnplacedAnomaly]:
 
 def count_messages(commit: Commit) -> int:
     """Count the source messages whose fate the record tells."""
-    # Loops: a generator for each record would cost more than what it gives.
+    # A loop: a generator for each record would cost more than what it gives.
     messages = 0
-    for block in commit.blocks:
-        messages += block.messages
-    for dead in commit.dead:
-        messages += dead.messages
+    for part in sealed_parts(commit):
+        messages += part.messages
     return messages
+
+
+def sealed_parts(commit: Commit) -> list[Block | DeadLetters]:
+    """Return blocks and dead letters: a buffer that is sealed becomes one of each at most."""
+    return [*commit.blocks, *commit.dead]
