@@ -1,7 +1,6 @@
 """Shows a dead letter's value: its bytes, and its rows as far as they can be decoded.
 
-Receives a value and the codec of the table it was meant for, gives lines and rows. Where the
-relay refuses a message whole, this shows whatever can be read of it. Pure.
+Where the relay refuses a message whole, this shows whatever can be read of it. Pure.
 """
 
 # pure

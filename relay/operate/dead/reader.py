@@ -1,7 +1,4 @@
-"""Reads an app's dead letters, and the marks of those that were replayed.
-
-Receives settings, gives dead letters and marks as a read_committed reader sees them now.
-"""
+"""Reads an app's dead letters, and the marks of those that were replayed."""
 
 from __future__ import annotations
 
@@ -37,10 +34,9 @@ _DESPITE = (
 
 
 class DeadReader:
-    """Dead letters and marks of one app.
+    """Dead letters and marks of one app, as a read_committed reader sees them now.
 
     Args:
-        settings: of the app.
         incomplete: whether to give the marks that are left where some were deleted.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Sends dead letters' messages to the source topic again, each exactly once.
 
-Receives messages in batches, gives them and a mark for each to the brokers in one transaction
-per batch. A replay that dies leaves whole batches: sent and marked, or neither.
+Each batch of messages, with a mark for each message, is one transaction. A replay that dies leaves
+whole batches: sent and marked, or neither.
 
 Two replays at once: the transactional id is one for the whole app, so the second one's start
 ends what the first has open and refuses it all else. The marks are read after that start, and
@@ -45,8 +45,6 @@ class Replay:
     """The one replay of an app.
 
     Args:
-        settings: of the app.
-        reader: of its dead letters.
         left_out: those of these letters that rewinds forbid to send, as of now, each with why.
 
     Raises (every method):

@@ -1,7 +1,6 @@
 """Decides what a replay does with each dead letter: send it, refuse it, or skip it as done.
 
-Receives dead letters and the marks of those that were replayed, gives the messages that go
-to the source topic again. Pure: it knows no client and no clock.
+Pure: it knows no client and no clock.
 
 A dead letter is replayed at most once for ever. If its message becomes a dead letter again,
 that is another one, with coordinates and a mark of its own.

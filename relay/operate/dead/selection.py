@@ -1,8 +1,4 @@
-"""Selects dead letters, and counts them by table and kind.
-
-Receives dead letters and what a person asked for, gives those that were meant, and their
-counts by table and kind of reason. Pure: the time of now is an argument.
-"""
+"""Selects dead letters, and counts them by table and kind. Pure: the time of now is an argument."""
 
 # pure
 
@@ -96,8 +92,7 @@ class LetterGroup:
 def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
     """Return groups by table, kind of reason and field, the largest first.
 
-    Args:
-        letters: each with whether it was replayed.
+    Each letter comes with whether it was replayed.
     """
     groups: dict[tuple[str, DeadKind, str], LetterGroup] = {}
     for letter, replayed in letters:

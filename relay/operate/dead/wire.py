@@ -1,7 +1,6 @@
 """The fields of a serialized protobuf message, one level deep, without its definition.
 
-Receives bytes, gives where each field begins and ends. Stops where the bytes make no sense,
-and says at which: a parser only says that they do not.
+Stops where the bytes make no sense, and says at which: a parser only says that they do not.
 """
 
 from __future__ import annotations
@@ -16,12 +15,7 @@ _LONGEST_VARINT = 10
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf from here on.
-
-    Args:
-        at: where the field begins that cannot be read.
-        what: is wrong with it.
-    """
+    """The bytes are no protobuf from `at` on, where the field begins that cannot be read."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(f"byte {at}: {what}")

@@ -1,7 +1,4 @@
-"""`relay run --http`: /metrics, /healthz and /readyz of one relay.
-
-Receives settings, gives an observer for the relay and routes for relay.program.serving.
-"""
+"""`relay run --http`: /metrics, /healthz and /readyz of one relay."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ PARTITION_SECONDS = 300.0
 
 
 class RelayMonitor:
-    """Everything that is known of one relay while it runs.
-
-    Attributes:
-        observer: for the relay.
-    """
+    """Everything that is known of one relay while it runs; the relay tells it to `observer`."""
 
     def __init__(self, settings: Settings) -> None:
         self._registry, self._app = registry(), settings.app

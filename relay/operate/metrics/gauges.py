@@ -1,6 +1,6 @@
 """Makes gauges of the present state from the core's state when Prometheus asks.
 
-Receives vitals and statistics, gives samples: what nobody asks for costs nothing.
+What nobody asks for costs nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ class RelayGauges(Collector):
 
     Args:
         info: values of the labels of `relay_info`.
-        vitals: the state, and when what happened last.
-        statistics: of its clients.
-        checks: as /healthz and /readyz say them now.
+        checks: returns them as /healthz and /readyz say them now.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""Counts what the open transaction holds, and adds it to the totals on commit.
-
-Receives what buffers became and the core's steps, gives counts of blocks, rows, dead letters.
-"""
+"""Counts what the open transaction holds, and adds it to the totals on commit."""
 
 from __future__ import annotations
 
@@ -20,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class Holding:
-    """Of one relay.
-
-    Args:
-        metrics: by name.
-        table: bounds the names of tables.
-        wall_ms: Unix milliseconds.
-    """
+    """Blocks, rows and dead letters of one relay's open transaction."""
 
     def __init__(self, metrics: Labelled, table: Bounded, wall_ms: Callable[[], int]) -> None:
         self._m = metrics

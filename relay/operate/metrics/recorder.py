@@ -1,7 +1,4 @@
-"""Counts what a relay does, as its steps tell: the observer behind `relay run --http`.
-
-Receives the core's steps and what the shell measures, gives counters and histograms.
-"""
+"""Counts what a relay does, as its steps tell: the observer behind `relay run --http`."""
 
 from __future__ import annotations
 
@@ -38,13 +35,7 @@ OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *sorted({*_FAILED.va
 
 
 class RelayRecorder(RelayObserver):
-    """Of one relay.
-
-    Args:
-        vitals: hears the same.
-        statistics: of its clients.
-        registry: shows the metrics.
-    """
+    """Counts in a registry what one relay does, and passes it on to the vitals."""
 
     def __init__(self, vitals: Vitals, statistics: Statistics, registry: CollectorRegistry) -> None:
         self._vitals = vitals

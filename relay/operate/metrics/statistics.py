@@ -1,8 +1,7 @@
 """librdkafka's statistics, as it gives them every interval, read when Prometheus asks.
 
-Receives its JSON (the client calls back while it is polled), gives samples, and for each
-source partition how far it could be read. Nothing is computed between two scrapes but the
-parsing of one JSON text per client and interval.
+The client calls back with its JSON while it is polled. Nothing is computed between two scrapes but
+the parsing of one JSON text per client and interval.
 """
 
 from __future__ import annotations
@@ -42,12 +41,7 @@ class Readable:
 
 
 class Statistics:
-    """The latest of each client.
-
-    Args:
-        topic: the source topic.
-        clock: monotonic seconds.
-    """
+    """The latest of each client, and how far each partition of the source topic could be read."""
 
     def __init__(self, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._topic = topic

@@ -1,6 +1,6 @@
 """When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
-Receives what an observer hears, gives RelayHealth. Written by the relay's thread, read by those of
+Written by the relay's thread, read by those of
 the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
 """
 
@@ -26,8 +26,6 @@ class Vitals:
     """Of one relay.
 
     Args:
-        statistics: of its clients.
-        clock: monotonic seconds.
         now_ms: as the core's, which no setting of the wall clock moves.
         wall_ms: Unix milliseconds, to compare with the times of messages.
 

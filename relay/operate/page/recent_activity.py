@@ -1,7 +1,4 @@
-"""Computes the last minutes' rates and the latest blocks from the journal. Pure.
-
-Receives records as they are audited, gives what the page plots and lists. Any thread may look.
-"""
+"""Computes the last minutes' rates and the latest blocks from the journal. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ BLOCKS = 300
 
 
 class Trail:
-    """Of all source partitions together."""
+    """Rates and blocks of all source partitions together. Any thread may look."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

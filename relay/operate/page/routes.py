@@ -1,7 +1,4 @@
-"""Answers the browser: the page, its data, and one block's story.
-
-Receives what is known now, gives routes for relay.program.serving.
-"""
+"""Answers the browser: the page, its data, and one block's story."""
 
 from __future__ import annotations
 
@@ -57,15 +54,7 @@ def content_security_policy(page: str) -> str:
 
 
 class Page:
-    """Answers from what is known now.
-
-    Args:
-        progress: of the audit under way.
-        audit: that audit.
-        trail: of the same records.
-        samples: the screens.
-        story: tells of one block.
-    """
+    """Answers from what is known now."""
 
     def __init__(
         self,

@@ -1,7 +1,4 @@
-"""What the plots need of screens: lag, and the age of what cannot be queried. Pure.
-
-Receives the objects that `relay status --json` prints, gives points.
-"""
+"""What the plots need of screens: lag, and the age of what cannot be queried. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class Point(NamedTuple):
 
 
 def point(screen: Mapping[str, Any]) -> Point:
-    """Return the point of one screen."""
+    """Return the point of one screen, as `relay status --json` prints it."""
     lags = [row["lag"] for row in screen["partitions"]]
     ages = [row["lag_seconds"] for row in screen["tables"]]
     # Of a source that may not be read the ages are not known, and tell of nothing else.

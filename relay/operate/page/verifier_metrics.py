@@ -1,7 +1,4 @@
-"""The verifier's metrics and health, read from where they stand when somebody asks.
-
-Receives what is known now, gives what Prometheus and Kubernetes read.
-"""
+"""The verifier's metrics and health, read from where they stand when somebody asks."""
 
 from __future__ import annotations
 
@@ -119,16 +116,7 @@ METRICS = (
 
 
 class VerifierMetrics(Collector):
-    """All of them.
-
-    Args:
-        progress: of the audit under way.
-        totals: of the same audit.
-        reader: how far it is behind.
-        webhook: None where there is none.
-        app: whose.
-        samples: the screens.
-    """
+    """METRICS of the audit under way, and those of its process."""
 
     def __init__(
         self,

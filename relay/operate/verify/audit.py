@@ -1,7 +1,6 @@
 """One audit over all source partitions: the journal's chain, the group's offsets, what moves.
 
-Receives records, committed offsets and topic ends as they were read, with the time; gives
-anomalies, each once. Pure: relay.operate.verify.rounds reads, and asks again.
+Gives each anomaly once. Pure: relay.operate.verify.rounds reads, and asks again.
 """
 
 # pure

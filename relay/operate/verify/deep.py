@@ -1,7 +1,7 @@
 """`relay verify --deep`: block topics, ClickHouse and source topic against the journal.
 
-Receives settings and the journal's commits, gives anomalies. Reads each topic once, from the
-oldest record retained; holds the journal's blocks in memory (about 1 kB each).
+Reads each topic once, from the oldest record retained; holds the journal's blocks in memory (about
+1 kB each).
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Deep:
     """What `--deep` adds to an audit of the journal.
 
     Args:
-        settings: of the app.
         removed: tables of which a person removed rows.
     """
 

@@ -1,7 +1,4 @@
-"""Compares blocks with ClickHouse, table by table: rows, ledger, and the server's logs.
-
-Receives the journal's blocks, gives anomalies, and sentences about what cannot be judged.
-"""
+"""Compares blocks with ClickHouse, table by table: rows, ledger, and the server's logs."""
 
 from __future__ import annotations
 
@@ -44,7 +41,6 @@ class Landing:
     """The judgement of an app's blocks in ClickHouse.
 
     Args:
-        settings: of the app.
         superseded: what rewinds replaced, by source partition.
         removed: tables of which a person removed rows, as they say.
         known: what the journal can know; default: everything.

@@ -1,8 +1,7 @@
 """Judges the dead letters that relays wrote against what the journal says was sealed.
 
-Receives the journal's records of a source partition and the letters that its partition of the dead
-letter topic shows, gives findings. Pure. Only what is missing is judged: a letter names no epoch,
-so one too many cannot be told from one that a rewind superseded, or that is older than the journal.
+Pure. Only what is missing is judged: a letter names no epoch, so one too many cannot be told from
+one that a rewind superseded, or that is older than the journal.
 """
 
 # pure
@@ -27,9 +26,6 @@ class RelayLetterJudge:
     Args:
         commits: all retained journal records of the partition, in order.
         begin: of the dead letter topic's partition: retention took what was before.
-
-    Attributes:
-        not_judged: sentences about what cannot be known; complete after `judge`.
     """
 
     def __init__(self, commits: Sequence[Commit], begin: int) -> None:
@@ -38,6 +34,7 @@ class RelayLetterJudge:
         # 8 bytes a letter.
         self._offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))
         self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
 
     def letter(self, table: str, message: int) -> None:
         """Take a letter: the table that its message named, and that message's source offset."""

@@ -1,6 +1,6 @@
 """Posts anomalies to an operator's URL as JSON, without delaying the audit.
 
-Receives anomalies as they are found; a thread of its own sends them, again where that may help.
+A thread of its own sends them, again where that may help.
 What cannot be delivered is counted and logged, without the URL's path, which may be a secret.
 """
 
@@ -60,16 +60,10 @@ class Counts(NamedTuple):
 
 
 def body(app: str, anomaly: Anomaly, at_ms: int) -> dict[str, Any]:
-    """Return the JSON document that is posted for an anomaly.
+    """Return the JSON document that is posted for an anomaly: its fields, `app`, `at_ms` and `id`.
 
-    Args:
-        app: whose journal it is.
-        anomaly: what was found.
-        at_ms: Unix time when it was found.
-
-    Returns:
-        The anomaly's fields, `app`, `at_ms`, and `id`: the same whenever the same anomaly is
-        told again, as a verifier does that was started again.
+    The id is the same whenever the same anomaly is told again, as a verifier does that was started
+    again.
     """
     fields = {"app": app, **anomaly.as_json()}
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -81,8 +75,6 @@ class Webhook:
 
     Args:
         url: http or https; user and password in it become basic authentication.
-        app: whose journal it is.
-        patience: how long one anomaly is tried.
 
     Raises:
         ConfigError: it is no such URL.

@@ -1,7 +1,4 @@
-"""What a person recorded by `relay rewind` or `relay accept`: its kinds, and in words. Pure.
-
-Receives a journal record of theirs, gives what is shown of it for as long as it is retained.
-"""
+"""What a person recorded by `relay rewind` or `relay accept`: its kinds, and in words. Pure."""
 
 from __future__ import annotations
 

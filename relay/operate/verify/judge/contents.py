@@ -1,8 +1,7 @@
 """Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
 
-Receives the journal's blocks and what was found, gives findings; likewise of the dead letters that
-loaders wrote, against the ledger. A block topic is taken in one
-pass, record by record, so that its size does not matter.
+So are the dead letters that loaders wrote, against the ledger. A block topic is taken in one pass,
+record by record, so that its size does not matter.
 """
 
 from __future__ import annotations
@@ -246,9 +245,7 @@ def landed(
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
     """Yield blocks that messages make which a loader left out of others: judged as any other.
 
-    Args:
-        blocks: the journal's, of one table.
-        rows: of each such block that the ledger has, by its id.
+    Blocks are the journal's, of one table; rows are those of each such block in the ledger, by id.
     """
     for block in blocks:
         name = f"{block.id}{LEFT_OUT}"
@@ -264,10 +261,7 @@ def given_up(
 ) -> Iterator[str]:
     """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
-    Args:
-        blocks: the journal's.
-        counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        reasons: of the discarded blocks, by id.
+    Rows are `counted` as for `landed`; `reasons` are those of the discarded blocks, by id.
     """
     for block in blocks:
         if block.id in reasons:
@@ -315,14 +309,12 @@ class LetterJudge:
         partition: theirs.
         begin: of the topic's partition: retention took what was before.
         known: blocks that the journal retains, by id; of others the ledger need not have anything.
-
-    Attributes:
-        not_judged: sentences about what cannot be known; complete after `judge`.
     """
 
     def __init__(self, partition: int, begin: int, known: Collection[str]) -> None:
         self._partition, self._begin, self._known = partition, begin, known
         self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
 
     def judge(
         self,

@@ -1,8 +1,4 @@
-"""Judges a block's way through the ledger: what in it cannot be true, and what waits in it. Pure.
-
-Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
-findings.
-"""
+"""Judges a block's way through the ledger: what cannot be true, and what waits in it. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ _MANY = 2
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One block in the ledger.
+    """One block in the ledger, as relay.operate.verify.read.landed_rows sums up its rows.
 
     Attributes:
         state: prepared, loaded, aside, parked, discarded or dead.

@@ -1,8 +1,6 @@
 """What the server's own logs say of INSERTs: statements, the parts they wrote, their views. Pure.
 
-Receives rows of system.query_log, part_log and query_views_log as
-relay.operate.verify.read.server_logs read them; gives statements in groups that share blocks, and
-whether the logs could have missed one.
+relay.operate.verify.read.server_logs makes them of system.query_log, part_log and query_views_log.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ class ViewRun:
         done: it wrote what it had to.
         code: ClickHouse's error code, where it did not.
         there: there is a view of this name now.
-        rows: that it wrote.
     """
 
     done: bool
@@ -124,12 +121,7 @@ NO_LOGS = "the server keeps no system.query_log or no system.part_log"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """All INSERTs of a table's blocks that the server recorded.
-
-    Attributes:
-        statements: in order of time.
-        reach: of the logs.
-    """
+    """All INSERTs of a table's blocks that the server recorded, in order of time."""
 
     statements: tuple[Statement, ...] = ()
     reach: Reach = Reach(but=NO_LOGS)

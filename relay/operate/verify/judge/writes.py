@@ -1,8 +1,7 @@
 """Judges what the server recorded of each block's INSERTs against the block. Pure.
 
-Receives the journal's blocks, the ledger and relay.operate.verify.judge.server_records's statements
-of one table; gives findings. It needs no block-id column and no row that is still there: the parts
-that the statements wrote are compared with the block, and so is what its views got.
+This needs no block-id column and no row that is still there: the parts that the statements wrote
+are compared with the block, and so is what its views got.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics.
-
-Receives settings, gives records and offsets as a read_committed reader sees them.
-"""
+"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics."""
 
 from __future__ import annotations
 
@@ -77,10 +74,9 @@ def overtaken(partition: int, at: int, low: int) -> Unavailable:
 
 
 class Reader:
-    """The journal from its beginning on, and what stands beside it.
+    """The journal from its beginning on, and what stands beside it, as read_committed shows them.
 
     Args:
-        settings: of the app.
         begin: where, in a partition that was not there before.
         lasting: as of relay.kafka.group_queries.
 

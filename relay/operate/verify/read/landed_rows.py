@@ -1,6 +1,6 @@
 """Reads what ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
 
-Receives table names, gives counts and histories by block id. Never writes.
+Never writes.
 """
 
 from __future__ import annotations
@@ -185,9 +185,7 @@ class LandedRows:
     def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
         """Return the messages that were left out of blocks, by the id of the block that they make.
 
-        Args:
-            table: theirs.
-            counted: its rows by block id; None where they are not counted.
+        The table's rows are `counted` by block id; None where they are not.
         """
         if not self.left_out(table):
             return {}  # the ledger may be of an earlier version, without some of the columns

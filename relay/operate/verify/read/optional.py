@@ -1,6 +1,6 @@
 """Questions to ClickHouse that may be refused: the lack of an answer is an answer.
 
-Receives a client and SQL, gives rows, or the reason for which there are none. Never writes.
+Never writes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ _DENIED = re.compile(r"\bgrant SELECT\b.* ON (system\.\w+)")
 
 
 class Optional:
-    """Questions through one client.
-
-    Args:
-        client: of the server.
-        user: that asks, for the advice.
-    """
+    """Questions through one client, by a user whom the advice names."""
 
     def __init__(self, client: Client, user: str) -> None:
         self._client, self._user = client, user
@@ -41,10 +36,7 @@ class Optional:
     def ask(self, what: str, sql: str, **parameters: Any) -> list[Any] | None:
         """Return the answer's rows; None where the server gave none.
 
-        Args:
-            what: was asked, as `system.part_log`.
-            sql: that asks.
-            parameters: of the statement.
+        `what` is asked, as `system.part_log`, is the key in `unanswered` then.
 
         Raises:
             ClickHouseError: the server did not answer at all.

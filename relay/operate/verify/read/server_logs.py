@@ -1,7 +1,6 @@
 """Reads what the server's own logs have of a table's blocks: statements, parts, views.
 
-Receives a table and a time, gives relay.operate.verify.judge.server_records's values. Each log is
-optional.
+Each log is optional.
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ class ServerLogs:
     """The logs of the server that answers.
 
     Args:
-        optional: asks.
-        app: whose blocks are meant.
         several: the configuration names more than one replica.
 
     Raises (every method):
@@ -79,13 +76,7 @@ class ServerLogs:
         self._reach: Reach | None = None
 
     def recorded(self, table: str, facts: TableFacts, since_ms: int) -> Recorded:
-        """Return all INSERTs of the table's blocks that are in the logs.
-
-        Args:
-            table: its name.
-            facts: that were asked of it.
-            since_ms: no block of it is older.
-        """
+        """Return all INSERTs of the table's blocks, none older than `since_ms`, in the logs."""
         if self._reach is None:
             self._reach = self._asked_reach()
         reach = self._reach

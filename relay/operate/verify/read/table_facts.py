@@ -1,6 +1,6 @@
 """Reads what a table is, and which rows of it were removed.
 
-Receives a table's name. All but the table's own definition is optional, as a user may lack the
+All but the table's own definition is optional, as a user may lack the
 rights and a server the logs. Never writes.
 """
 
@@ -101,10 +101,6 @@ _RECORDS = ("system.mutations", "system.query_log (statements)", "system.part_lo
 class TableAsking:
     """Questions about tables.
 
-    Args:
-        optional: asks.
-        block_column: that holds block ids.
-
     Raises (every method):
         ClickHouseError: the server did not answer at all.
     """
@@ -113,13 +109,7 @@ class TableAsking:
         self._optional, self._block_column = optional, block_column
 
     def facts(self, table: str, since_ms: int, *, acknowledged: bool = False) -> TableFacts:
-        """Return what the server says of a table.
-
-        Args:
-            table: its name.
-            since_ms: removals before that touched no block.
-            acknowledged: a person said that rows of it were removed.
-        """
+        """Return what the server says of a table; removals before `since_ms` touched no block."""
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         rows = self._optional.ask("system.tables", _TABLE, **place)

@@ -1,7 +1,4 @@
-"""Reads a stretch of one partition of a topic, as a read_committed reader sees it.
-
-Receives topic, partition and offsets, gives messages in order.
-"""
+"""Reads a stretch of one partition of a topic, as a read_committed reader sees it."""
 
 from __future__ import annotations
 
@@ -42,7 +39,6 @@ class TopicReader:
     """One consumer for one stretch after the other.
 
     Args:
-        settings: of the app.
         brokers: of the topics to read; default: of all that the app writes.
 
     Raises (every method):
