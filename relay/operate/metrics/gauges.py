@@ -6,7 +6,7 @@ What nobody asks for costs nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
@@ -38,7 +38,7 @@ class RelayGauges(Collector):
         info: tuple[str, ...],
         vitals: Vitals,
         statistics: Statistics,
-        checks: Any,
+        checks: Callable[[], Sequence[Check]],
     ) -> None:
         self._info = info
         self._vitals = vitals
@@ -67,8 +67,7 @@ class RelayGauges(Collector):
         if vitals.committed_at is not None:
             one("relay_last_commit_seconds", now - vitals.committed_at)
         one("relay_server_away", bool(vitals.away))
-        checks: Sequence[Check] = self._checks()
-        samples["relay_check"] = [((check.check,), float(check.ok)) for check in checks]
+        samples["relay_check"] = [((check.check,), float(check.ok)) for check in self._checks()]
         state = vitals.state
         if state is not None:
             samples["relay_phase"] = [
