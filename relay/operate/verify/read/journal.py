@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -29,7 +29,6 @@ from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
-from relay.operate.verify.read.question import answer_of, away
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -47,6 +46,10 @@ UNSTABLE_SECONDS = 0.5
 AT_ONCE = 5_000
 POLL_SECONDS = 0.05
 
+Offsets = dict[tuple[str, int], int]
+"""By topic and partition."""
+Silent = dict[tuple[str, int], Unavailable]
+"""Why there is no offset, by topic and partition."""
 Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 """The offset to begin at in a journal partition, between log start and last stable offset."""
 Deleted = Callable[[int, int, int], None]
@@ -107,7 +110,7 @@ class Reader:
         """By partition: offsets that were visible when this was last looked at, and not read."""
         self.epochs: dict[int, int] = {}
         """Leader epochs of the source, with what `committed` last returned; -1: none."""
-        self.silent: dict[tuple[str, int], Unavailable] = {}
+        self.silent: Silent = {}
         """Partitions that `ends` or `source_ends` last left out, and why."""
 
     def grow(self) -> None:
@@ -128,10 +131,10 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, high = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, high = _answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
             self.starts[place.partition] = low
             bounds = self._consumer, place, low, high
-            first = answer_of(lambda all_of=bounds: self._begin(*all_of))
+            first = _answer_of(lambda all_of=bounds: self._begin(*all_of))
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
@@ -150,7 +153,7 @@ class Reader:
                         "correct user, password or certificate in kafka.client",
                     ) from error
                 if time.monotonic() > begun + SECONDS:
-                    raise away(self._heard.explained(error.args[0], begun)) from error
+                    raise _unavailable(self._heard.explained(error.args[0], begun)) from error
 
     def records(
         self, deleted: Deleted | None = None, foreign: Foreign | None = None
@@ -165,7 +168,8 @@ class Reader:
             ContractBroken: there is such a message, and nobody is told of it.
             Unavailable: nothing came for SECONDS; records were deleted, and nobody is told of it.
         """
-        stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
+        places = [self._place(index) for index in self._at]
+        stable = _all_of(_list_offsets(self._admin, places, IsolationLevel.READ_COMMITTED))
         deadline = time.monotonic() + SECONDS
         self.behind = self._behind(stable)
         while any(self.behind.values()):
@@ -185,7 +189,7 @@ class Reader:
                     "check the brokers that lead the journal",
                 )
 
-    def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    def _behind(self, stable: Offsets) -> dict[int, int]:
         return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
 
     def _read(
@@ -223,7 +227,7 @@ class Reader:
         moved = False
         for index in sorted(self._out_of_range):
             place, at = self._place(index), self._at[index]
-            low, _ = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, _ = _answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
             if low > at:
                 if deleted is not None:
                     deleted(index, at, low)
@@ -273,106 +277,67 @@ class Reader:
 
     def _offsets_of_group(self) -> list[GroupOffset]:
         group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[GroupOffset] = answer_of(lambda: self._groups.committed(group, topic, self._at))
+        found: list[GroupOffset] = _answer_of(
+            lambda: self._groups.committed(group, topic, self._at)
+        )
         return found
 
-    def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def ends(self) -> tuple[Offsets, Offsets]:
         """Return (last stable offsets, ends) of journal, dead letters and block topics.
 
         Without those whose leader gives none, which are in `silent`: one says nothing of others.
         """
-        prefix = f"{self._settings.app}."
-        topics = answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        topics = _answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
         places = [
             TopicPartition(name, index)
             for name, topic in topics.items()
             if name in (self._journal, names.dead_topic(self._settings.app))
-            or name.startswith(f"{prefix}blocks.")
+            or name.startswith(f"{self._settings.app}.blocks.")
             for index in topic.partitions
         ]
         # Stable ones first: what is written between the two questions is no transaction's fault,
         # and is stable by the next round.
         order = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-        stable, ends = self._told(places, order, self._admin)
+        stable, ends = self._ends(places, order, self._admin)
         return stable, ends
 
-    def every_end(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def every_end(self) -> tuple[Offsets, Offsets]:
         """Return the same of all of them.
 
         Raises:
             Unavailable: a leader gives none.
         """
-        found = self.ends()
+        ends = self.ends()
         for (topic, _), error in self.silent.items():
             if topic != self._settings.source.topic:
                 raise error
-        return found
+        return ends
 
     def source_ends(self) -> tuple[dict[int, int], dict[int, int]]:
         """Return the same of the source partitions that the journal has, as `ends` does."""
-        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         # Ends first, here: what is written between the two questions is behind no transaction.
         order = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
-        ends, stable = self._told(places, order, self._source_admin)
+        ends, stable = self._ends(self._source_places(), order, self._source_admin)
         return _by_partition(stable), _by_partition(ends)
 
     def source_starts(self) -> dict[int, int]:
         """Return the oldest offset of each source partition that the journal has."""
-        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
-        isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
-        found = self._offsets(places, isolation, admin, oldest)
-        return _by_partition(found)
+        places, isolation = self._source_places(), IsolationLevel.READ_UNCOMMITTED
+        return _by_partition(_all_of(_list_offsets(self._source_admin, places, isolation, oldest)))
 
-    def _told(
-        self, places: Sequence[TopicPartition], order: Iterable[IsolationLevel], admin: AdminClient
-    ) -> list[dict[tuple[str, int], int]]:
+    def _source_places(self) -> list[TopicPartition]:
+        return [TopicPartition(self._settings.source.topic, index) for index in self._at]
+
+    def _ends(
+        self, places: list[TopicPartition], order: Iterable[IsolationLevel], admin: AdminClient
+    ) -> list[Offsets]:
         """Return the ends at each isolation, in this order, of partitions that gave all of them."""
-        asked = [self._asked(places, isolation, admin) for isolation in order]
-        silent = {at: error for _, errors in asked for at, error in errors.items()}
-        old = {(one.topic, one.partition) for one in places}
-        self.silent = {at: e for at, e in self.silent.items() if at not in old} | silent
-        return [{at: o for at, o in found.items() if at not in silent} for found, _ in asked]
-
-    def _offsets(
-        self,
-        places: Iterable[TopicPartition],
-        isolation: IsolationLevel,
-        admin: AdminClient | None = None,
-        spec: OffsetSpec | None = None,
-    ) -> dict[tuple[str, int], int]:
-        found, silent = self._asked(places, isolation, admin, spec)
-        for error in silent.values():
-            raise error
-        return found
-
-    def _asked(
-        self,
-        places: Iterable[TopicPartition],
-        isolation: IsolationLevel,
-        admin: AdminClient | None = None,
-        spec: OffsetSpec | None = None,
-    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], Unavailable]]:
-        """Return offsets, and why there is none of the other partitions."""
-        latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
-        admin = self._admin if admin is None else admin  # one with nothing queued is falsy
-        futures = admin.list_offsets(
-            dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
-        )
-        found: dict[tuple[str, int], int] = {}
-        silent: dict[tuple[str, int], Unavailable] = {}
-        for at, future in futures.items():
-            try:
-                found[at.topic, at.partition] = answer_of(
-                    lambda at=at, of=future: listed_offset(at, of.result())
-                )
-            except Unavailable as error:
-                silent[at.topic, at.partition] = error
-        if silent:
-            # The next try learns of the leaders of now: see relay.process.truth.
-            with contextlib.suppress(KafkaException):
-                admin.list_topics(timeout=SECONDS)
-        return found, silent
+        answers = [_list_offsets(admin, places, isolation) for isolation in order]
+        silent = {at: error for _, errors in answers for at, error in errors.items()}
+        asked = {(place.topic, place.partition) for place in places}
+        self.silent = {at: e for at, e in self.silent.items() if at not in asked} | silent
+        return [{at: o for at, o in offsets.items() if at not in silent} for offsets, _ in answers]
 
     def close(self) -> None:
         """Let go of the consumer, and of what asks about the group."""
@@ -380,5 +345,58 @@ class Reader:
         self._consumer.close()
 
 
-def _by_partition(offsets: Mapping[tuple[str, int], int]) -> dict[int, int]:
+def _list_offsets(
+    admin: AdminClient,
+    places: list[TopicPartition],
+    isolation: IsolationLevel,
+    spec: OffsetSpec | None = None,
+) -> tuple[Offsets, Silent]:
+    """Return offsets, the latest by default, and why there is none of the other partitions."""
+    latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+    futures = admin.list_offsets(
+        dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
+    )
+    offsets: Offsets = {}
+    silent: Silent = {}
+    for at, future in futures.items():
+        try:
+            offsets[at.topic, at.partition] = _answer_of(
+                lambda at=at, of=future: listed_offset(at, of.result())
+            )
+        except Unavailable as error:
+            silent[at.topic, at.partition] = error
+    if silent:
+        # The next try learns of the leaders of now: see relay.process.truth.
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(timeout=SECONDS)
+    return offsets, silent
+
+
+def _all_of(answer: tuple[Offsets, Silent]) -> Offsets:
+    """Return the offsets, or raise why there is none of a partition."""
+    for error in answer[1].values():
+        raise error
+    return answer[0]
+
+
+def _answer_of(question: Any) -> Any:
+    """Return the brokers' answer.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    try:
+        return question()
+    except KafkaException as error:
+        raise _unavailable(error.args[0]) from error
+
+
+def _unavailable(cause: KafkaError) -> Unavailable:
+    return Unavailable(
+        f"the brokers did not answer: {cause.str()} ({cause.name()})",
+        "check kafka.bootstrap and that the brokers are up",
+    )
+
+
+def _by_partition(offsets: Offsets) -> dict[int, int]:
     return {partition: offset for (_, partition), offset in offsets.items()}

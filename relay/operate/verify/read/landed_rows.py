@@ -159,15 +159,14 @@ class LandedRows:
     def waiting(self) -> dict[str, list[WaitingBlock]]:
         """Return by table the blocks that are parked or set aside, the journal's and older ones."""
         found: dict[str, list[WaitingBlock]] = {}
-        rows = self._ask(_WAITING, self._ledger()) if self.has_ledger() else ()
-        for table, name, record, state in rows:
+        for table, name, record, state in self._ask_ledger(_WAITING):
             block = Block.FromString(base64.b64decode(record)) if record else Block(id=name)
             found.setdefault(table, []).append(WaitingBlock(block, state))
         return found
 
     def discarded(self, table: str) -> dict[str, str]:
         """Return the reason of each block that a person gave up."""
-        return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
+        return dict(self._ask_ledger(_DISCARDED, table=table))
 
     def made(self, table: str) -> dict[str, int]:
         """Return rows of each block that went through loader.transform: maybe more or fewer.
@@ -180,7 +179,7 @@ class LandedRows:
 
     def left_out(self, table: str) -> dict[str, int]:
         """Return rows of each block that messages make which were left out of another."""
-        return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
+        return dict(self._ask_ledger(_LEFT_OUT, table=table))
 
     def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
         """Return the messages that were left out of blocks, by the id of the block that they make.
@@ -216,6 +215,9 @@ class LandedRows:
         except ClickHouseError as error:
             if getattr(error, "code", None) not in _NOT_THERE:
                 raise translated(error, self._settings.clickhouse, "look at the blocks") from error
+
+    def _ask_ledger(self, sql: str, **parameters: Any) -> Any:
+        return self._ask(sql, self._ledger(**parameters)) if self.has_ledger() else ()
 
     def _ledger(self, **more: Any) -> dict[str, Any]:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}
