@@ -164,7 +164,10 @@ class Audit:
         found = lost + found
         self._heads[partition] = head
         if commit.blocks or commit.dead or commit.rewound or by_person(commit):
-            found += self._decided(place, offset, commit)
+            unplaced = self._sealed.add(partition, commit)
+            found += [Anomaly(one.kind, partition, commit.n, offset, one.text) for one in unplaced]
+        if by_person(commit):
+            self.acknowledged.append(describe(partition, commit))
         if commit.HasField("accept"):
             self._settle(partition)
         entry = NamedRecord(commit.n, commit.floor, offset)
@@ -181,17 +184,6 @@ class Audit:
         text = f"the message at offset {offset} of the journal is no journal record"
         found = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
         self.anomalies += found
-        return found
-
-    def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
-        """What a person recorded, against the places of what was sealed."""
-        partition = place.partition
-        found = [
-            Anomaly(one.kind, partition, commit.n, offset, one.text)
-            for one in self._sealed.add(partition, commit)
-        ]
-        if by_person(commit):
-            self.acknowledged.append(describe(partition, commit))
         return found
 
     def note_deleted(self, partition: int, at: int, start: int) -> None:
@@ -242,7 +234,7 @@ class Audit:
         self, read: Mapping[int, tuple[int, str | None] | None], now: float
     ) -> list[Anomaly]:
         """Return the group's offsets: floor and metadata per partition; None: it has none."""
-        found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
+        found = [one for p, entry in read.items() if (one := self._judge_committed(p, entry, now))]
         for one in found:
             self._passing.add(one.partition, one)
         self.anomalies += found
@@ -252,7 +244,7 @@ class Audit:
         """Return whether an offset names a record that the journal has not shown yet."""
         return bool(self._ahead)
 
-    def _one_committed(
+    def _judge_committed(
         self, partition: int, entry: tuple[int, str | None] | None, now: float
     ) -> Anomaly | None:
         before = self._before.get(partition, NOTHING)

@@ -176,17 +176,11 @@ class Deep:
             chunk = name, rows_of(message), message.value() or b""
             yield from judge.chunk(message.offset() or 0, *chunk)
         yield from judge.end()
-        yield from self._beyond(topic, partition, blocks, stable)
-
-    def _beyond(
-        self, topic: str, partition: int, blocks: list[Block], stable: int
-    ) -> Iterator[UnplacedAnomaly]:
-        """Judge blocks that the log does not show: it ends before them, or something hides them."""
-        if all(block.next_offset <= stable for block in blocks):
-            return
-        log_end = self._topics.end(topic, partition)
-        yield from beyond(blocks, stable, log_end)
-        self.not_judged += hidden(blocks, topic, partition, stable, log_end)
+        if any(block.next_offset > stable for block in blocks):
+            # The log ends before them, or an open transaction hides them.
+            log_end = self._topics.end(topic, partition)
+            yield from beyond(blocks, stable, log_end)
+            self.not_judged += hidden(blocks, topic, partition, stable, log_end)
 
     def _reach(self) -> dict[int, tuple[int, int]]:
         """When the first and the last record of each journal partition were written."""
@@ -242,20 +236,21 @@ class Deep:
     def _logs(
         self, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], tuple[int, int] | None]:
-        """Where partitions of block topics begin and end, without those that cannot be read."""
-        logs = {}
+        """Where partitions of block topics begin and end; None: it is not there.
+
+        Without those that cannot be read.
+        """
+        logs: dict[tuple[str, int], tuple[int, int] | None] = {}
         for topic, partition in sorted({*places} - self._silent):
             try:
-                logs[topic, partition] = self._log(topic, partition)
+                if partition not in self._topics.partitions(topic):
+                    logs[topic, partition] = None
+                    continue
+                begin = self._topics.bounds(topic, partition)[0]
+                logs[topic, partition] = begin, self._topics.end(topic, partition)
             except Unavailable as error:
                 self._pass_over(self._topics, topic, partition, error)
         return logs
-
-    def _log(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Where a partition of a block topic begins and ends; None where it is not there."""
-        if partition not in self._topics.partitions(topic):
-            return None
-        return self._topics.bounds(topic, partition)[0], self._topics.end(topic, partition)
 
     def _dead_letters(
         self,

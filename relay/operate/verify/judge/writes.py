@@ -243,15 +243,15 @@ class Writes:
         )
 
     def _doubt(self, group: StatementGroup, *, marked_after_start: bool = False) -> str:
-        for block in group.blocks:
-            doubt = self._table.recorded.reach.doubt(
+        doubts = (
+            self._table.recorded.reach.doubt(
                 self._table.blocks[block].sealed_at_ms,
                 self._table.history(block).loaded_ms,
                 marked_after_start=marked_after_start,
             )
-            if doubt:
-                return doubt
-        return ""
+            for block in group.blocks
+        )
+        return next(filter(None, doubts), "")
 
     def _partition(self, group: StatementGroup) -> int:
         found = {self._table.blocks[block].partition for block in group.blocks}
