@@ -8,7 +8,7 @@ Where the relay refuses a message whole, this shows whatever can be read of it. 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf import json_format, text_format, unknown_fields
@@ -16,9 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from relay.operate.dead.wire import WireError, WireField, fields
 from relay.rows.decode import decode
-
-if TYPE_CHECKING:
-    from relay.rows.row_codec import RowCodec
+from relay.rows.row_codec import RowCodec
 
 _LINE = 16
 _LENGTH_DELIMITED = 2
@@ -62,12 +60,9 @@ def hexdump(data: bytes, most: int) -> list[str]:
 
 
 def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
-    """Return the rows of a message's value.
+    """Return the rows of a source message's value, as the codec's table may have them.
 
-    Args:
-        value: of the source message.
-        codec: of the table whose rows these may be.
-        framing: "batch" or "row", as in settings.source.
+    Framing is "batch" or "row", as in settings.source.
     """
     if value is None:
         return Rows([], "null value")

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from relay import names
 from relay.blocks import dead_letter as letters
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError, ContractBroken, ErrorPage
 from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.replay_plan import ReplayMark, mark_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request, and for the next record to come."""

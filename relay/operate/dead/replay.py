@@ -12,30 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
 from relay import names
-from relay.blocks.dead_letter import RecordPlace
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.events import Failure
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TOO_LARGE, TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, Why, mark_key
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from relay.blocks.dead_letter import DeadLetter
-    from relay.config.settings import Settings
-    from relay.operate.dead.reader import DeadReader
-
-    LeftOut = Callable[[Sequence[DeadLetter]], Mapping[RecordPlace, Why]]
+LeftOut = Callable[[Sequence[DeadLetter]], Mapping[RecordPlace, Why]]
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: a replay sends no offsets."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import confluent_kafka
 from prometheus_client import ProcessCollector
 
+from relay.config.settings import Settings
 from relay.operate.metrics.gauges import RelayGauges
 from relay.operate.metrics.recorder import RelayRecorder
 from relay.operate.metrics.statistics import Statistics
 from relay.operate.metrics.vitals import Vitals
 from relay.program.health import Check, RelayHealthLimits, answer, liveness, readiness
 from relay.program.metric import exposition, registry
+from relay.program.serving import Route
 from relay.version import __version__
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.program.serving import Route
 
 POLL_SECONDS = 300.0
 """Without a poll or a try of a server that is away. librdkafka's own limit for a member

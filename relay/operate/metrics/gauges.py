@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client.registry import Collector
 
-from relay.core.state import Phase
+from relay.core.state import Partition, Phase, RelayState
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.metrics.definitions import CURRENT
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
+from relay.program.health import Check
 from relay.program.metric import Bounded, Samples, families
-
-if TYPE_CHECKING:
-    from relay.core.state import Partition, RelayState
-    from relay.operate.metrics.statistics import Statistics
-    from relay.operate.metrics.vitals import Vitals
-    from relay.program.health import Check
 
 _NONE: tuple[str, ...] = ()
 
@@ -87,10 +84,10 @@ class RelayGauges(Collector):
         held = {name: Counter[str]() for name in ("bytes", "messages", "rows")}
         buffers = [one for p in state.partitions.values() for one in p.buffers.items()]
         for table, buffer in buffers:
-            for count, size in zip(
-                held.values(), (buffer.memory, buffer.messages, buffer.rows), strict=True
-            ):
-                count[self._table(table)] += size
+            label = self._table(table)
+            held["bytes"][label] += buffer.memory
+            held["messages"][label] += buffer.messages
+            held["rows"][label] += buffer.rows
         found: Samples = {"relay_buffers": [(_NONE, float(len(buffers)))]}
         for name, count in held.items():
             found[f"relay_buffer_{name}"] = [((t,), float(n)) for t, n in sorted(count.items())]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from relay.blocks.form_block import BlockFacts
 from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import JournalRecord, SealResult
+from relay.core.state import RelayState, Seal
 from relay.program.metric import Bounded, Labelled
-
-if TYPE_CHECKING:
-    from relay.blocks.form_block import BlockFacts
-    from relay.core import events as ev
-    from relay.core.records import JournalRecord, SealResult
-    from relay.core.state import RelayState, Seal
 
 
 class OpenTransaction:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from relay.blocks.form_block import BlockFacts
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Phase
+from relay.core.state import Phase, RelayState, Seal
 from relay.core.step import IN_TRANSACTION
-from relay.errors import Fenced
+from relay.errors import Fenced, RelayError
 from relay.operate.metrics.definitions import RECORDED
 from relay.operate.metrics.observer import RelayObserver
 from relay.operate.metrics.open_transaction import OpenTransaction
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
 from relay.program.metric import Bounded, Labelled, made
-
-if TYPE_CHECKING:
-    from relay.blocks.form_block import BlockFacts
-    from relay.core.state import RelayState, Seal
-    from relay.errors import RelayError
-    from relay.operate.metrics.statistics import Statistics
-    from relay.operate.metrics.vitals import Vitals
 
 _FAILED = {
     ev.Failure.FENCED: "fenced",

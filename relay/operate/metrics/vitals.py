@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from relay.core import events as ev
 from relay.core.sealing import BEHIND_FACTOR, behind
-from relay.core.state import Phase
+from relay.core.state import Partition, Phase, RelayState
 from relay.core.step import IN_TRANSACTION
+from relay.operate.metrics.statistics import Readable, Statistics
 from relay.program.health import PartitionHealth, RelayHealth
 from relay.program.monotonic import steady_ms
-
-if TYPE_CHECKING:
-    from relay.core.state import Partition, RelayState
-    from relay.operate.metrics.statistics import Readable, Statistics
 
 
 class Vitals:

@@ -8,16 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from relay.errors import RelayError
 from relay.operate.page.samples import EVERY_SECONDS, Samples
+from relay.operate.view.ask import StatusReader
 from relay.operate.view.status import as_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from relay.operate.view.ask import StatusReader
 
 log = logging.getLogger(__name__)
 

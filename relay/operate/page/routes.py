@@ -10,18 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
 from relay.operate.page.recent_activity import STEP_SECONDS, Trail
 from relay.operate.page.samples import Samples
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.progress import AuditProgress
 from relay.operate.view.block_story import Story, story_as_json
-
-if TYPE_CHECKING:
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.progress import AuditProgress
-    from relay.program.serving import Answer, Route
+from relay.program.serving import Answer, Route
 
 _JSON = "application/json; charset=utf-8"
 _BUSY_SECONDS = 20.0

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
-from relay.operate.verify.progress import SILENT_SECONDS
+from relay.operate.page.samples import Samples as ScreenSamples
+from relay.operate.verify.audit import AuditTotals
+from relay.operate.verify.progress import SILENT_SECONDS, AuditProgress
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.webhook import Webhook
 from relay.program.health import Check, answer
 from relay.program.metric import Samples, counter, exposition, families, gauge
-
-if TYPE_CHECKING:
-    from relay.operate.page.samples import Samples as ScreenSamples
-    from relay.operate.verify.audit import AuditTotals
-    from relay.operate.verify.progress import AuditProgress
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.webhook import Webhook
-    from relay.program.serving import Answer
+from relay.program.serving import Answer
 
 METRICS = (
     counter(

@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from relay.config.settings import Settings
+from relay.errors import RelayError
 from relay.operate.verify.judge import committed_offset as offsets
 from relay.operate.verify.judge.acknowledgements import describe, kinds
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
+from relay.operate.verify.judge.committed_offset import NOTHING, Committed, NamedRecord
 from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.operator_records import SealedStarts, by_person
 from relay.operate.verify.judge.record import JournalPlace
 from relay.program.plural import several
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
 
 GRACE_SECONDS = 5.0
 """A transaction's markers reach its partitions one after the other, within moments."""
@@ -97,7 +95,6 @@ class Audit:
     """What is known so far, and every anomaly found.
 
     Args:
-        app, source_topic: whose journal it is.
         stuck_seconds: how long an open transaction may hold a topic's last stable offset.
         may_lag: the group is in another cluster than the journal, and told after each commit.
     """
@@ -134,9 +131,7 @@ class Audit:
         """What kept this from being judged whole; what was found all the same holds."""
         self._sealed = SealedStarts()
 
-    def begin_round(
-        self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
-    ) -> None:
+    def begin_round(self, committed: Mapping[int, Committed] | None = None) -> None:
         """Begin a round: offsets that are read from now on name a record from here on.
 
         Args:
@@ -151,7 +146,7 @@ class Audit:
             self._named = {p: record.n for p, record in named.items() if record is not None}
 
     def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
-        """Return the next visible record of a journal partition."""
+        """Judge the next visible record of a journal partition; return what is wrong with it."""
         place = self._places.get(partition)
         if place is None:
             place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
@@ -180,7 +175,7 @@ class Audit:
         return found
 
     def foreign(self, partition: int, offset: int) -> list[Anomaly]:
-        """Return a message of the journal that is no record: another program wrote it."""
+        """Report a message of the journal that is no record: another program wrote it."""
         text = f"the message at offset {offset} of the journal is no journal record"
         found = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
         self.anomalies += found
@@ -200,7 +195,7 @@ class Audit:
     def _begin_anew(
         self, partition: int, gone: UnauditedRecords, last: int, n: int, offset: int
     ) -> Anomaly:
-        """Say at n that records up to `last` are gone; by those before them none can be judged."""
+        """Report at n that records up to `last` are gone; those before them can judge none."""
         self._heads.pop(partition, None)
         self._sealed.forget(partition)
         text = (
@@ -230,13 +225,11 @@ class Audit:
         """Source partitions whose rewind was begun and has not ended: relays wait."""
         return sorted(p for p, head in self._heads.items() if head.rewinding)
 
-    def committed(
-        self, read: Mapping[int, tuple[int, str | None] | None], now: float
-    ) -> list[Anomaly]:
-        """Return the group's offsets: floor and metadata per partition; None: it has none."""
+    def committed(self, read: Mapping[int, Committed], now: float) -> list[Anomaly]:
+        """Judge the group's offsets by source partition; return what is wrong with them."""
         found = [one for p, entry in read.items() if (one := self._judge_committed(p, entry, now))]
-        for one in found:
-            self._passing.add(one.partition, one)
+        for anomaly in found:
+            self._passing.add(anomaly.partition, anomaly)
         self.anomalies += found
         return found
 
@@ -244,9 +237,7 @@ class Audit:
         """Return whether an offset names a record that the journal has not shown yet."""
         return bool(self._ahead)
 
-    def _judge_committed(
-        self, partition: int, entry: tuple[int, str | None] | None, now: float
-    ) -> Anomaly | None:
+    def _judge_committed(self, partition: int, entry: Committed, now: float) -> Anomaly | None:
         before = self._before.get(partition, NOTHING)
         highest = self._highest.get(partition, NOTHING)
         records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
@@ -280,7 +271,7 @@ class Audit:
     def ends(
         self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float
     ) -> list[Anomaly]:
-        """Last stable offsets and ends of the app's topics: does an open transaction hold one?"""
+        """Judge whether an open transaction holds a last stable offset of the app's topics."""
         found = []
         for place, end in ends.items():
             offset = stable.get(place, end)
@@ -317,6 +308,5 @@ class Audit:
 
 def audit_of(settings: Settings) -> Audit:
     """Return an audit that has seen nothing yet."""
-    held_seconds = 2 * settings.relay.transaction_timeout_seconds
-    topic, lags = settings.source.topic, settings.crosses
-    return Audit(settings.app, topic, held_seconds, may_lag=lags)
+    stuck_seconds = 2 * settings.relay.transaction_timeout_seconds
+    return Audit(settings.app, settings.source.topic, stuck_seconds, may_lag=settings.crosses)

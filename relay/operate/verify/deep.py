@@ -9,14 +9,17 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import Message
 
 from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
-from relay.errors import Unavailable
+from relay.config.settings import Settings
+from relay.errors import RelayError, Unavailable
+from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
 from relay.operate.verify.judge.beginning import came_later
 from relay.operate.verify.judge.contents import (
     BlockTopic,
@@ -39,18 +42,8 @@ from relay.operate.verify.read.topic import (
 )
 from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
+from relay.records_pb2 import Block, Commit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
-    from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
-    from relay.records_pb2 import Block, Commit
-
-_Found = TypeVar("_Found", "Anomaly", "UnplacedAnomaly")
 _TRIES = 5
 """At a partition whose records are deleted while they are read; a segment at a time goes."""
 
@@ -130,13 +123,13 @@ class Deep:
         reader: TopicReader,
         topic: str,
         partition: int,
-        judge: Callable[[], Iterator[_Found]],
-    ) -> list[_Found]:
+        judge: Callable[[], Iterator[UnplacedAnomaly]],
+    ) -> list[UnplacedAnomaly]:
         """Return what is found in a partition, as far as its leader answers.
 
         Where retention goes on meanwhile, it is judged once more from its new start.
         """
-        found: list[_Found] = []
+        found: list[UnplacedAnomaly] = []
         for left in range(_TRIES, 0, -1):
             found.clear()
             try:
@@ -231,7 +224,7 @@ class Deep:
         topic = names.dead_topic(self._settings.app)
         for partition in sorted(self._commits):
             judge = partial(self._dead_letters, topic, partition, landing, known)
-            yield from self._read(self._topics, topic, partition, judge)
+            yield from anomalies(self._read(self._topics, topic, partition, judge))
 
     def _logs(
         self, places: Iterable[tuple[str, int]]
@@ -258,8 +251,8 @@ class Deep:
         partition: int,
         landing: Landing,
         known: Collection[str],
-    ) -> Iterator[Anomaly]:
-        """Those of relays, and those that loaders wrote; the ledger was read before."""
+    ) -> Iterator[UnplacedAnomaly]:
+        """Judge those of relays, and those that loaders wrote; the ledger was read before."""
         commits = self._commits[partition]
         there = partition in self._topics.partitions(topic)
         # Asked for first: what comes between the two questions is no open transaction's.
@@ -275,10 +268,10 @@ class Deep:
             else:
                 table = header(message, names.TABLE_HEADER) or b""
                 of_relays.letter(table.decode(errors="replace"), offset)
-        yield from anomalies(judge.judge(letters, landing.refused, landing.refused_by_now))
+        yield from judge.judge(letters, landing.refused, landing.refused_by_now)
         self.not_judged += judge.not_judged
         if there:
-            yield from anomalies(of_relays.judge(end if log_end > end else None))
+            yield from of_relays.judge(end if log_end > end else None)
             self.not_judged += of_relays.not_judged
         elif any(commit.dead for commit in commits):
             self.not_judged.append(

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.config.settings import Settings
 from relay.errors import RelayError
 from relay.names import BlockId, sealed
 from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
-from relay.operate.verify.judge.contents import given_up, landed, left_out
-from relay.operate.verify.judge.ledger_history import claims, impossible
+from relay.operate.verify.judge.contents import RefusedMessages, given_up, landed, left_out
+from relay.operate.verify.judge.ledger_history import WaitingBlock, claims, impossible
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.operator_records import replaced
+from relay.operate.verify.judge.operator_records import Superseded, replaced
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.operate.verify.judge.unlisted_blocks import JournalReach, unlisted
 from relay.operate.verify.judge.writes import TableWrites, Writes
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.verify.read.server_logs import ServerLogs
 from relay.operate.verify.read.table_facts import TableAsking
+from relay.records_pb2 import Block
 from relay.schema.catalogue import translated
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.judge.contents import RefusedMessages
-    from relay.operate.verify.judge.ledger_history import WaitingBlock
-    from relay.operate.verify.judge.operator_records import Superseded
-    from relay.records_pb2 import Block
 
 LATE_SECONDS = 60.0
 """How long a sealed block may take until it is loaded, before it counts as late."""

@@ -45,10 +45,7 @@ class RelayLetterJudge:
 
         Letters lie in the order of the records that list them. Retention takes the first: of what
         is listed behind one that is there, it took nothing. An open transaction hides the last: of
-        what is listed before one that is there, it hides nothing.
-
-        Args:
-            hidden_from: offset of an open transaction in the topic's partition; None: none is.
+        what is listed before one that is there, it hides nothing: `hidden_from` is its offset.
         """
         there = {table: sorted(set(offsets)) for table, offsets in self._offsets.items()}
         counts = [

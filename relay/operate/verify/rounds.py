@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from relay.errors import Unavailable
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
-from relay.operate.verify.read.journal import NoJournal, overtaken
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.progress import AuditProgress
+from relay.operate.verify.read.journal import Deleted, NoJournal, Reader, overtaken
+from relay.records_pb2 import Commit
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.progress import AuditProgress
-    from relay.operate.verify.read.journal import Deleted, Reader
-    from relay.records_pb2 import Commit
-
-    Keep = Callable[[int, int, Commit], None]
+Keep = Callable[[int, int, Commit], None]
 
 log = logging.getLogger(__name__)
 

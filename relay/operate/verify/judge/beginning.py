@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.verify.judge.acknowledgements import utc
 from relay.operate.verify.judge.record import sealed_parts
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,7 @@ class JournalBeginning:
         journal_start: offset at which the journal's partition begins.
         source_start: offset at which the source's partition begins; None: not known.
         floor: of the last record; None: there is none.
-        settled: journal offset before which the ledger has settled all; None: it has none, or
-            was not asked.
-        asked: whether the ledger was asked.
-        began: journal offset at which its first loader began; None: not known, or acknowledged.
+        settled, began: of LedgerReach; None: the ledger has none, or was not asked.
     """
 
     partition: int
@@ -137,22 +132,18 @@ def beginnings(
 ) -> list[JournalBeginning]:
     """Return the beginning of every partition of the journal.
 
-    Args:
-        firsts: the oldest record of each.
-        journal: where each begins.
-        source: where each of the source began, as far as that is known, before the journal was
-            read: what is read of it meanwhile is no gap.
-        floors: of the last record of each.
-        ledger: what it has settled of each; None: it was not asked.
+    `source` says where each of the source began, as far as that is known, before the journal was
+    read: what is read of it meanwhile is no gap. A ledger of None was not asked.
     """
 
-    def of(p: int, start: int) -> JournalBeginning:
-        known, asked = (ledger or {}).get(p), ledger is not None
-        settled, began = (known.settled, known.began) if known is not None else (None, None)
-        places = start, source.get(p), floors.get(p)
-        return JournalBeginning(p, firsts.get(p), *places, settled, asked, began)
+    def begin(partition: int, start: int) -> JournalBeginning:
+        reach = (ledger or {}).get(partition)
+        settled, began = (reach.settled, reach.began) if reach is not None else (None, None)
+        places = start, source.get(partition), floors.get(partition)
+        first, asked = firsts.get(partition), ledger is not None
+        return JournalBeginning(partition, first, *places, settled, asked, began)
 
-    return [of(p, start) for p, start in sorted(journal.items())]
+    return [begin(partition, start) for partition, start in sorted(journal.items())]
 
 
 @dataclass(frozen=True, slots=True)

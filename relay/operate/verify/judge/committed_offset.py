@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 
+Committed = tuple[int, str | None] | None
+"""Floor and metadata of a source partition's offset; None: the group has none."""
+
 
 class NamedRecord(NamedTuple):
     """What an offset names: a journal record."""

@@ -167,12 +167,8 @@ def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
 def beyond(blocks: Iterable[Block], stable: int, log_end: int) -> Iterator[UnplacedAnomaly]:
     """Yield blocks of one partition of a block topic that its log does not reach any more.
 
-    The journal was read before the log was looked at, so all that it lists had been written.
-
-    Args:
-        blocks: the journal's.
-        stable: the last stable offset.
-        log_end: with what is in transactions that are open.
+    The journal was read before the log was looked at, so all that it lists had been written. The
+    log's end includes what is in open transactions.
     """
     for block in blocks:
         if block.next_offset > max(stable, log_end):
@@ -306,7 +302,6 @@ class LetterJudge:
     """The dead letters of one source partition against the ledger.
 
     Args:
-        partition: theirs.
         begin: of the topic's partition: retention took what was before.
         known: blocks that the journal retains, by id; of others the ledger need not have anything.
     """

@@ -24,7 +24,6 @@ class History:
         state: prepared, loaded, aside, parked, discarded or dead.
         claimed_ms: Unix time of the first claim; 0: there is none.
         loaded_ms: Unix time of the first row that has it as loaded; 0: there is none.
-        claims: how many there are.
         asked: it was parked at some time, or is loaded for a reason that a person gave: a person
             may have decided about it.
         said: it is loaded because a person called it so.

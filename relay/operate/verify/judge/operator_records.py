@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from relay.names import sealed
 from relay.operate.verify.judge.acknowledgements import ACCEPTED
@@ -23,14 +22,11 @@ from relay.operate.verify.judge.anomaly import (
     overlap,
     torn,
 )
+from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.record import sealed_parts
 from relay.records_pb2 import Block, Commit, DeadLetters
 
-if TYPE_CHECKING:
-    from relay.operate.verify.judge.head import ChainHead
-
-KINDS = frozenset(ACCEPTED)
 KEPT_PLACES = 4_000_000
 """Of all tables and partitions, 8 bytes each; the oldest are forgotten beyond."""
 
@@ -152,7 +148,7 @@ def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
 
 def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     kinds = set(commit.accept.kinds)
-    if not kinds or kinds - KINDS:
+    if not kinds or kinds - {*ACCEPTED}:
         yield torn(f"accepted: {sorted(kinds) or 'nothing'}")
     if (commit.source_topic_id != head.topic_id) != ("topic" in kinds):
         yield foreign(

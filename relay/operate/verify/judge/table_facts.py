@@ -39,7 +39,6 @@ class TableFacts:
     Attributes:
         engine: system.tables.engine; empty: there is no such table.
         engine_full: with its TTL and settings.
-        create: the CREATE statement.
         filtered: a row policy or filter hides rows from this user; None: it could not be asked.
         views: materialized views that an INSERT reaches directly.
         replicas: of the table; 1 where it is not replicated, None: it could not be asked.

@@ -5,37 +5,35 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     OffsetSpec,
+    TopicMetadata,
 )
 from google.protobuf.message import DecodeError
 
 from relay import names
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
 from relay.kafka.group_queries import GroupOffset, Groups
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
+from relay.operate.verify.judge.committed_offset import Committed
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # as above
-
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request."""
@@ -247,7 +245,7 @@ class Reader:
     def _place(self, index: int) -> TopicPartition:
         return TopicPartition(self._journal, index)
 
-    def committed(self) -> dict[int, tuple[int, str | None] | None]:
+    def committed(self) -> dict[int, Committed]:
         """Floor and metadata of each source partition, None where the group has no offset.
 
         A partition is left out while a transaction with an offset of it is open for longer than

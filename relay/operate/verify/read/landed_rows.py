@@ -6,22 +6,19 @@ Never writes.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.config.settings import Settings
 from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import History, WaitingBlock
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.config.settings import Settings
 
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',

@@ -6,15 +6,13 @@ Never writes.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.quoting import readable_user
 from relay.clickhouse.statement_settings import may_set
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _SECONDS = 25
 """After which the server says that it takes too long, before the client gives up."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay import names
 from relay.clickhouse.table_engine import LISTED_HERE
 from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, ViewRun, Written
-
-if TYPE_CHECKING:
-    from relay.operate.verify.judge.table_facts import TableFacts
-    from relay.operate.verify.read.optional import Optional
+from relay.operate.verify.judge.table_facts import TableFacts
+from relay.operate.verify.read.optional import Optional
 
 _OURS = """
 event_date >= toDate({since:DateTime}) - 1 AND query_kind = 'Insert' AND is_initial_query

@@ -7,7 +7,6 @@ rights and a server the logs. Never writes.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.hidden_rows import PLAN, condition
@@ -17,9 +16,7 @@ from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
-
-if TYPE_CHECKING:
-    from relay.operate.verify.read.optional import Optional
+from relay.operate.verify.read.optional import Optional
 
 _TABLE = """
 SELECT engine, engine_full, create_table_query, toString(uuid),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     ConfigResource,
@@ -16,14 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Brokers, Settings
 from relay.errors import Unavailable
 from relay.kafka.librdkafka import headers
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader, records
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from relay.config.settings import Brokers, Settings
 
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
