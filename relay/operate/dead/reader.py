@@ -34,6 +34,7 @@ class DeadReader:
         incomplete: whether to give the marks that are left where some were deleted.
 
     Attributes:
+        topic_id: of the dead letter topic; part of the marks' keys.
         deleted_marks: what shows, as of the last look at the marks, that some were deleted; empty:
             nothing does.
 
@@ -56,13 +57,8 @@ class DeadReader:
                 f"there is no topic {self._topic}",
                 "check `app` in the configuration; the relay creates the topic when it first runs",
             )
-        self._facts = found
+        self.topic_id, self._partitions = found.topic_id, found.partitions
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
-
-    @property
-    def topic_id(self) -> str:
-        """Of the dead letter topic; part of the marks' keys."""
-        return self._facts.topic_id
 
     def letters(self, places: Iterable[RecordPlace] = ()) -> Iterator[DeadLetter]:
         """Yield those at `places`, or all that are there now: by partition, in order.
@@ -73,7 +69,7 @@ class DeadReader:
         """
         wanted = sorted(set(places))
         if not wanted:
-            for partition in range(self._facts.partitions):
+            for partition in range(self._partitions):
                 place = TopicPartition(self._topic, partition, 0)
                 yield from map(self._letter, self._records(self._consumer, place))
         for at in wanted:
@@ -134,7 +130,7 @@ class DeadReader:
         self._consumer.close()
 
     def _at(self, place: RecordPlace) -> DeadLetter:
-        if place.partition < self._facts.partitions:
+        if place.partition < self._partitions:
             start = TopicPartition(self._topic, place.partition, place.offset)
             for message in self._records(self._consumer, start, place.offset + 1):
                 if message.offset() == place.offset:

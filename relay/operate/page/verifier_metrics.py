@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -167,7 +168,7 @@ class VerifierMetrics(Collector):
             "journal_lag_offsets": self._reader.behind,
         }
         if self._webhook is not None:
-            labelled["webhook_total"] = self._webhook.counts._asdict()
+            labelled["webhook_total"] = asdict(self._webhook.counts)
         found: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
         for name, values in labelled.items():
             found[f"verifier_{name}"] = [((str(one),), n) for one, n in sorted(values.items())]

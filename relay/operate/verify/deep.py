@@ -18,7 +18,8 @@ from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
 from relay.config.settings import Settings
-from relay.errors import RelayError, Unavailable
+from relay.errors import Unavailable
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
 from relay.operate.verify.judge.beginning import came_later
 from relay.operate.verify.judge.contents import (
@@ -52,25 +53,18 @@ class Deep:
     """What `--deep` adds to an audit of the journal.
 
     Args:
+        audit: gets all that `judge` finds beside anomalies.
         removed: tables of which a person removed rows.
     """
 
-    def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
-        self._settings, self._removed = settings, removed
+    def __init__(self, settings: Settings, audit: Audit, removed: Collection[str] = ()) -> None:
+        self._settings, self.audit, self._removed = settings, audit, removed
         self._began_ms = time.time_ns() // 1_000_000
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._last_offsets: dict[int, int] = {}
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
         self.records = 0
-        self.acknowledged: list[str] = []
-        """What a person took note of; complete after `judge`."""
-        self.waiting: list[str] = []
-        """Blocks that are parked or set aside, by table; complete after `judge`."""
-        self.not_judged: list[str] = []
-        """What cannot be known, and why; complete after `judge`."""
-        self.errors: list[RelayError] = []
-        """Of tables and partitions that could not be judged; complete after `judge`."""
         self._silent: set[tuple[str, int]] = set()
 
     def keep(self, partition: int, offset: int, commit: Commit) -> None:
@@ -97,7 +91,7 @@ class Deep:
             progress(f"reading {topic}")
             there = self._topics.partitions(topic)
             if not there:
-                self.not_judged.append(f"{topic} is not there, or this user may not see it")
+                self.audit.not_judged.append(f"{topic} is not there, or this user may not see it")
                 continue
             for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
                 of_partition = chunks[topic, partition]
@@ -151,8 +145,8 @@ class Deep:
         """
         reader.partitions(topic)
         self._silent.add((topic, partition))
-        self.not_judged.append(error.message)
-        self.errors.append(error)
+        self.audit.not_judged.append(error.message)
+        self.audit.errors.append(error)
 
     def _block_topic(
         self, topic: str, partition: int, blocks: list[Block]
@@ -173,7 +167,7 @@ class Deep:
             # The log ends before them, or an open transaction hides them.
             log_end = self._topics.end(topic, partition)
             yield from beyond(blocks, stable, log_end)
-            self.not_judged += hidden(blocks, topic, partition, stable, log_end)
+            self.audit.not_judged += hidden(blocks, topic, partition, stable, log_end)
 
     def _reach(self) -> dict[int, tuple[int, int]]:
         """When the first and the last record of each journal partition were written."""
@@ -213,11 +207,11 @@ class Deep:
         within = all_known(self._began_ms, self._commits)
         landing = Landing(self._settings, superseded, self._removed, within)
         yield from landing.judge(blocks)
-        self.acknowledged += landing.acknowledged
-        self.not_judged += landing.not_judged
-        self.errors += landing.failed.values()
+        self.audit.acknowledged += landing.acknowledged
+        self.audit.not_judged += landing.not_judged
+        self.audit.errors += landing.failed.values()
         for table, waiting in landing.waiting.items():
-            self.waiting += waiting_lines(table, waiting)
+            self.audit.waiting += waiting_lines(table, waiting)
             places = {place(one.block) for one in waiting if one.block.topic}
             yield from anomalies(lost(waiting, self._logs(places)), table)
         known = {block.id for block in blocks if block.table not in landing.failed}
@@ -269,12 +263,12 @@ class Deep:
                 table = header(message, names.TABLE_HEADER) or b""
                 of_relays.letter(table.decode(errors="replace"), offset)
         yield from judge.judge(letters, landing.refused, landing.refused_by_now)
-        self.not_judged += judge.not_judged
+        self.audit.not_judged += judge.not_judged
         if there:
             yield from of_relays.judge(end if log_end > end else None)
-            self.not_judged += of_relays.not_judged
+            self.audit.not_judged += of_relays.not_judged
         elif any(commit.dead for commit in commits):
-            self.not_judged.append(
+            self.audit.not_judged.append(
                 f"{topic}[{partition}] is not there, or this user may not see it: dead letters of "
                 "relays are not judged"
             )
@@ -294,7 +288,7 @@ class Deep:
             self.records += 1
             judge.message(message.offset() or 0, table_of(message))
         yield from judge.judge()
-        self.not_judged += judge.not_judged(partition)
+        self.audit.not_judged += judge.not_judged(partition)
 
 
 def _source_offset(message: Message) -> int:

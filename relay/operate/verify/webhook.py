@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import urllib3
@@ -50,13 +50,14 @@ class Patience:
     end_seconds: float = 5.0
 
 
-class Counts(NamedTuple):
+@dataclass(slots=True)
+class Counts:
     """Anomalies by what became of them; `retries` counts requests."""
 
-    delivered: int
-    failed: int
-    dropped: int
-    retries: int
+    delivered: int = 0
+    failed: int = 0
+    dropped: int = 0
+    retries: int = 0
 
 
 def body(app: str, anomaly: Anomaly, at_ms: int) -> dict[str, Any]:
@@ -89,24 +90,19 @@ class Webhook:
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(self._patience.waiting)
         self._closing = threading.Event()
         self._deadline = float("inf")
-        self._delivered = self._failed = self._dropped = self._retries = 0
+        self.counts = Counts()
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
         self._thread.start()
-
-    @property
-    def counts(self) -> Counts:
-        """Up to now."""
-        return Counts(self._delivered, self._failed, self._dropped, self._retries)
 
     def tell(self, anomaly: Anomaly) -> None:
         """Queue the anomaly for the webhook without waiting; drop it if the queue is full."""
         try:
             self._queue.put_nowait(body(self._app, anomaly, time.time_ns() // 1_000_000))
         except queue.Full:
-            self._dropped += 1
+            self.counts.dropped += 1
             log.warning(
                 "webhook: too many anomalies wait to be posted, dropping some",
-                extra={"dropped": self._dropped},
+                extra={"dropped": self.counts.dropped},
             )
 
     def close(self) -> None:
@@ -126,9 +122,9 @@ class Webhook:
     def _run(self) -> None:
         while (told := self._next()) is not None:
             if self._send(told):
-                self._delivered += 1
+                self.counts.delivered += 1
             else:
-                self._failed += 1
+                self.counts.failed += 1
 
     def _next(self) -> dict[str, Any] | None:
         return None if time.monotonic() > self._deadline else self._queue.get()
@@ -150,7 +146,7 @@ class Webhook:
             )
             if not more or not self._pause(pause):
                 return False
-            self._retries += 1
+            self.counts.retries += 1
         return False
 
     def _pause(self, seconds: float) -> bool:
