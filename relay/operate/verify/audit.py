@@ -20,9 +20,8 @@ from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
 from relay.operate.verify.judge.chain import check
 from relay.operate.verify.judge.committed_offset import NOTHING, Committed, NamedRecord
-from relay.operate.verify.judge.head import ChainHead
-from relay.operate.verify.judge.operator_records import SealedStarts, by_person
-from relay.operate.verify.judge.record import JournalPlace
+from relay.operate.verify.judge.operator_records import SealedStarts
+from relay.operate.verify.judge.record import ChainHead, JournalPlace, by_person
 from relay.program.plural import several
 from relay.records_pb2 import Commit
 

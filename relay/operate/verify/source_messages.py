@@ -12,8 +12,8 @@ from functools import partial
 
 from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.beginning import ToldFrom, told_from
-from relay.operate.verify.judge.operator_records import Superseded, by_person
-from relay.operate.verify.judge.record import sealed_parts
+from relay.operate.verify.judge.operator_records import Superseded
+from relay.operate.verify.judge.record import by_person, sealed_parts
 from relay.program.plural import several
 from relay.records_pb2 import Commit
 

@@ -20,9 +20,10 @@ from relay.operate.verify.judge.anomaly import (
     overlap,
     torn,
 )
-from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.record import (
+    ChainHead,
     JournalPlace,
+    by_person,
     count_messages,
     judge_blocks,
     judge_fields,
@@ -39,7 +40,7 @@ def check(
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
     told = count_messages(commit)
-    person = operator_records.by_person(commit)
+    person = by_person(commit)
     shortened = before is not None and operator_records.shortens(before, commit, marks)
     anew = shortened or (person and operator_records.counts_anew(commit))
     findings = [*judge_place(place, commit)]

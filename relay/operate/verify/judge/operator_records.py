@@ -22,18 +22,12 @@ from relay.operate.verify.judge.anomaly import (
     overlap,
     torn,
 )
-from relay.operate.verify.judge.head import ChainHead
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import sealed_parts
+from relay.operate.verify.judge.record import ChainHead, by_person, sealed_parts
 from relay.records_pb2 import Block, Commit, DeadLetters
 
 KEPT_PLACES = 4_000_000
 """Of all tables and partitions, 8 bytes each; the oldest are forgotten beyond."""
-
-
-def by_person(commit: Commit) -> bool:
-    """Return whether `relay rewind` or `relay accept` wrote it as their decision."""
-    return commit.HasField("rewind") or commit.HasField("accept")
 
 
 def counts_anew(commit: Commit) -> bool:

@@ -1,8 +1,8 @@
-"""Judges a journal record by itself, whatever came before it. Pure."""
+"""A journal record by itself, and what those before it said of its source partition. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relay.operate.verify.judge.anomaly import UnplacedAnomaly, backward, foreign, overlap, torn
@@ -19,6 +19,39 @@ class JournalPlace:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """What the journal has said of one source partition so far.
+
+    Attributes:
+        n, epoch, floor, topic_id: of the last record.
+        position: of the last record; it may go back, to the floor, when a relay takes over.
+        marks: above the floor.
+        reference: the last forced flush point.
+        count: messages before the floor since the reference, as the relay counted its polls.
+        covered: the same messages and those beyond the floor, as blocks and dead letters
+            hold them; None until a flush point is seen, where history was cut by retention.
+        ends: by block topic and its partition, one past the last chunk.
+        offset: of the last record in the journal.
+        rewinding: a rewind was begun and has not ended.
+        before_rewind: floor and marks of the record before the one that began it, where known.
+    """
+
+    n: int
+    epoch: int
+    floor: int
+    topic_id: str
+    marks: Mapping[str, int]
+    reference: int
+    count: int
+    covered: int | None
+    offset: int
+    position: int
+    ends: Mapping[tuple[str, int], int]
+    rewinding: bool = False
+    before_rewind: tuple[int, Mapping[str, int]] | None = None
+
+
 def judge_place(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Yield a record in the wrong place."""
     found = (commit.app, commit.source_topic, commit.partition)
@@ -29,8 +62,7 @@ def judge_place(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly
 
 def judge_fields(commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Yield contradictions between the fields of one record."""
-    person = commit.HasField("rewind") or commit.HasField("accept")
-    if not commit.previous_floor <= commit.floor and not person:
+    if not commit.previous_floor <= commit.floor and not by_person(commit):
         yield backward(f"floor {commit.floor} after {commit.previous_floor}")
     if commit.floor > commit.position:
         yield torn(f"floor {commit.floor} lies beyond the position {commit.position}")
@@ -74,6 +106,11 @@ def judge_blocks(commit: Commit) -> Iterator[UnplacedAnomaly]:
                 f"block {block.id} has {chunks} chunks in offsets {block.first_offset} to "
                 f"{block.next_offset}"
             )
+
+
+def by_person(commit: Commit) -> bool:
+    """Return whether `relay rewind` or `relay accept` wrote it as their decision."""
+    return commit.HasField("rewind") or commit.HasField("accept")
 
 
 def count_messages(commit: Commit) -> int:
