@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from relay.errors import RelayError
-from relay.operate.page.samples import EVERY_SECONDS, Samples
+from relay.operate.page.plots import EVERY_SECONDS, Samples
 from relay.operate.view.ask import StatusReader
 from relay.operate.view.status import as_json
 
@@ -22,12 +22,7 @@ END_SECONDS = 2.0
 
 
 class ScreenRefresher:
-    """Reads a screen every EVERY_SECONDS until `close()`.
-
-    Args:
-        make: makes the reader, in the thread that reads.
-        samples: gets every screen.
-    """
+    """Reads a screen every EVERY_SECONDS until `close()`, by a reader made in its own thread."""
 
     def __init__(self, make: Callable[[], StatusReader], samples: Samples) -> None:
         self._make, self._samples = make, samples

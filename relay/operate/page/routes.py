@@ -14,8 +14,7 @@ from typing import Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
-from relay.operate.page.recent_activity import STEP_SECONDS, Trail
-from relay.operate.page.samples import Samples
+from relay.operate.page.plots import STEP_SECONDS, Samples, Trail
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.progress import AuditProgress
 from relay.operate.view.block_story import Story, story_as_json
@@ -108,8 +107,8 @@ class Page:
                 "plots": {
                     "step_ms": STEP_SECONDS * 1000,
                     "rate": self._trail.rates(now_ms),
-                    "lag": [(one.at_ms, one.lag) for one in points],
-                    "queryable": [(one.at_ms, one.seconds) for one in points],
+                    "lag": [(point.at_ms, point.lag) for point in points],
+                    "queryable": [(point.at_ms, point.seconds) for point in points],
                 },
                 "blocks": self._trail.blocks(),
             },

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
-from relay.operate.page.samples import Samples as ScreenSamples
+from relay.operate.page.plots import Samples as ScreenSamples
 from relay.operate.verify.audit import AuditTotals
 from relay.operate.verify.progress import SILENT_SECONDS, AuditProgress
 from relay.operate.verify.read.journal import Reader
@@ -162,31 +162,31 @@ class VerifierMetrics(Collector):
             "anomalies_open": {
                 kind.value: max(n - totals.settled[kind], 0) for kind, n in progress.kinds().items()
             },
-            "audited_n": {p: one.n for p, one in last.items()},
-            "audited_floor": {p: one.floor for p, one in last.items()},
-            "audited_commit_timestamp_seconds": {p: one.at_ms / 1000 for p, one in last.items()},
+            "audited_n": {p: end.n for p, end in last.items()},
+            "audited_floor": {p: end.floor for p, end in last.items()},
+            "audited_commit_timestamp_seconds": {p: end.at_ms / 1000 for p, end in last.items()},
             "journal_lag_offsets": self._reader.behind,
         }
         if self._webhook is not None:
             labelled["webhook_total"] = asdict(self._webhook.counts)
-        found: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
+        samples: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
         for name, values in labelled.items():
-            found[f"verifier_{name}"] = [((str(one),), n) for one, n in sorted(values.items())]
-        found["verifier_acknowledged_total"] = [
+            samples[f"verifier_{name}"] = [((str(key),), n) for key, n in sorted(values.items())]
+        samples["verifier_acknowledged_total"] = [
             ((kind, str(partition)), n)
             for (kind, partition), n in sorted(dict(totals.by_person).items())
         ]
-        return found | self._group()
+        return samples | self._group()
 
     def _group(self) -> Samples:
         """What the last screen said, and when one was whole; only that where none is of now."""
         screen, problem = self._screens.latest()
         read_at = self._screens.whole_at_ms() / 1000
-        found: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
+        samples: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
         if screen is None or problem:
-            return found
+            return samples
         unowned = sum(not row["member"] for row in screen["partitions"])
-        return found | {
+        return samples | {
             "verifier_group_members": [((), float(len(screen["group"]["members"])))],
             "verifier_partitions_unowned": [((), float(unowned))],
         }
