@@ -135,7 +135,7 @@ class RelayRecorder(RelayObserver):
     def _count_poll(
         self, event: ev.Polled, after: RelayState, effects: Sequence[ef.Effect]
     ) -> None:
-        kept = {
+        skips = {
             (effect.arrival.partition, effect.arrival.table): effect.skip
             for effect in effects
             if isinstance(effect, ef.Keep)
@@ -145,7 +145,7 @@ class RelayRecorder(RelayObserver):
             count = len(arrival.offsets)
             messages.inc(count)
             size.inc(arrival.bytes)
-            if skipped := kept.get((arrival.partition, arrival.table), count):
+            if skipped := skips.get((arrival.partition, arrival.table), count):
                 passed.inc(skipped)
         for index in event.offsets:
             if index in after.partitions:

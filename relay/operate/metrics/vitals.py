@@ -1,7 +1,7 @@
 """When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
-Written by the relay's thread, read by those of
-the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
+Written by the relay's thread, read by those of the HTTP server: each attribute is replaced whole,
+and the core's state never changes in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from relay.program.monotonic import steady_ms
 
 
 class Vitals:
-    """Of one relay.
+    """When what happened last in one relay.
 
     Args:
         now_ms: as the core's, which no setting of the wall clock moves.
@@ -67,7 +67,7 @@ class Vitals:
         """Note that the core has taken a step."""
         now = self.clock()
         self.state = after
-        self._stands(after, now)
+        self._note_phase(after, now)
         match event:
             case ev.Polled():
                 begun = dict.fromkeys(after.reading - before.reading)
@@ -85,8 +85,8 @@ class Vitals:
             case ev.Failed(ev.Failure.FENCED, why):
                 self.fenced = why
 
-    def _stands(self, after: RelayState, now: float) -> None:
-        """Note since when it stands as it does."""
+    def _note_phase(self, after: RelayState, now: float) -> None:
+        """Note since when the relay is behind, takes over, or has a transaction open."""
         if behind(after):
             self._behind_at = now
         self._pending_since = (self._pending_since or now) if after.pending else None
@@ -134,8 +134,8 @@ class Vitals:
         if since is not None:
             since = max(since, self.moved_at.get(index, since))
         overdue = [
-            self._overdue(table, one.opened_at_ms)
-            for table, one in partition.buffers.items()
+            self._overdue(table, buffer.opened_at_ms)
+            for table, buffer in partition.buffers.items()
             if state is None or table not in state.held
         ]
         return PartitionHealth(index, since, max(overdue, default=0.0))
