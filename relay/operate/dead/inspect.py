@@ -70,17 +70,17 @@ def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
         return Rows([_row(value, codec)])
     if not value:
         return Rows([], "empty batch")
-    found: list[WireField] = []
+    row_fields: list[WireField] = []
     problem = ""
     try:
         for field in fields(value):
             if (field.number, field.wire_type) == (1, _LENGTH_DELIMITED):
-                found.append(field)
+                row_fields.append(field)
             elif not problem:
                 problem = f"byte {field.start}: field {field.number} is no row of a RowBatch"
     except WireError as error:
         problem = problem or str(error)
-    return Rows([_row(value[field.payload : field.end], codec) for field in found], problem)
+    return Rows([_row(value[field.payload : field.end], codec) for field in row_fields], problem)
 
 
 def _row(data: bytes, codec: RowCodec) -> InspectedRow:

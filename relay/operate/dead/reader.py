@@ -51,13 +51,13 @@ class DeadReader:
         self._topic = names.dead_topic(settings.app)
         self._marks_topic = names.replayed_topic(settings.app)
         self._topics = Topics(settings)
-        found = self._topics.describe(self._topic, (READ,))
-        if found is None:
+        topic = self._topics.describe(self._topic, (READ,))
+        if topic is None:
             raise ConfigError(
                 f"there is no topic {self._topic}",
                 "check `app` in the configuration; the relay creates the topic when it first runs",
             )
-        self.topic_id, self._partitions = found.topic_id, found.partitions
+        self.topic_id, self._partitions = topic.topic_id, topic.partitions
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
 
     def letters(self, places: Iterable[RecordPlace] = ()) -> Iterator[DeadLetter]:
@@ -111,19 +111,15 @@ class DeadReader:
                 except ValueError as problem:
                     raise self._foreign(message, problem) from problem
                 yield mark, message.key() == mark_key(self.topic_id, mark.dead)
-        self._check_beginning(place.offset)
-
-    def _check_beginning(self, begin: int) -> None:
-        """Check that no marks were deleted: compaction alone moves no topic's beginning."""
         self.deleted_marks = ""
-        if begin == 0:
-            return
-        self.deleted_marks = (
-            f"{self._marks_topic} begins at offset {begin}, but it must begin at 0: marks of "
-            "replays were deleted, so dead letters that were replayed look as if they were not"
-        )
-        if not self._incomplete:
-            raise ContractBroken(self.deleted_marks, _DESPITE, page=ErrorPage.GAP)
+        if place.offset > 0:  # compaction alone moves no topic's beginning
+            self.deleted_marks = (
+                f"{self._marks_topic} begins at offset {place.offset}, but it must begin at 0: "
+                "marks of replays were deleted, so dead letters that were replayed look as if "
+                "they were not"
+            )
+            if not self._incomplete:
+                raise ContractBroken(self.deleted_marks, _DESPITE, page=ErrorPage.GAP)
 
     def close(self) -> None:
         """Close the client."""

@@ -3,9 +3,9 @@
 Each batch of messages, with a mark for each message, is one transaction. A replay that dies leaves
 whole batches: sent and marked, or neither.
 
-Two replays at once: the transactional id is one for the whole app, so the second one's start
-ends what the first has open and refuses it all else. The marks are read after that start, and
-see every batch that the first one committed.
+Two replays at once: the transactional id is one for the whole app, so the second one's start ends
+what the first has open and refuses it all else. The marks are read after that start, and see every
+batch that the first one committed.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class Replay:
         Returns:
             What was not sent, each with why.
         """
-        left = {m.letter.place: Why.DONE for m in batch if m.letter.place in self.marks}
-        left = {**self._left_out([message.letter for message in batch]), **left}
-        not_sent = [(m, left[m.letter.place]) for m in batch if m.letter.place in left]
-        batch = [message for message in batch if message.letter.place not in left]
+        reasons = {m.letter.place: Why.DONE for m in batch if m.letter.place in self.marks}
+        reasons = {**self._left_out([message.letter for message in batch]), **reasons}
+        not_sent = [(m, reasons[m.letter.place]) for m in batch if m.letter.place in reasons]
+        batch = [message for message in batch if message.letter.place not in reasons]
         if not batch or self._send(batch):
             return not_sent
         if len(batch) == 1:

@@ -124,17 +124,14 @@ class Why(Enum):
 
 @dataclass(slots=True)
 class ReplayTally:
-    """What a replay did, or would do.
-
-    Attributes:
-        too_large: bytes that each message needs which the source topic refused, by its letter.
-    """
+    """What a replay did, or would do."""
 
     sent: int = 0
     bytes: int = 0
     left: dict[Why, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     too_large: dict[RecordPlace, int] = field(default_factory=dict)
+    """Bytes that each message needs which the source topic refused, by its letter."""
 
     def take_back(self, message: ReplayMessage, why: Why) -> None:
         """Count a message as left out that was counted as sent."""

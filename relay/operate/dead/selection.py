@@ -64,10 +64,10 @@ def instant_ms(text: str, now_ms: int) -> int:
     if age is not None:
         return now_ms - int(age[1]) * _UNIT_MS[age[2]]
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r} is neither an ISO 8601 time nor an age like 2h or 7d") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @dataclass(slots=True)

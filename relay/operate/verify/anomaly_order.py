@@ -37,11 +37,7 @@ class Merged:
 
 
 class CommitTimes:
-    """When commits were made.
-
-    Args:
-        each: remember it of each record, not only of the last of each partition.
-    """
+    """When commits were made: of the last record of each partition, or of each record."""
 
     def __init__(self, *, each: bool = False) -> None:
         self._each = each

@@ -150,16 +150,16 @@ class Audit:
         if place is None:
             place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
             self.firsts[partition] = first_of(offset, commit)
-        gone = self._deleted.pop(partition, None) if self._deleted else None
+        gap = self._deleted.pop(partition, None) if self._deleted else None
         lost = []
-        if gone is not None and commit.n > gone.n + 1:
-            lost.append(self._begin_anew(partition, gone, commit.n - 1, commit.n, offset))
-        head, found = check(place, self._heads.get(partition), offset, commit)
-        found = lost + found
+        if gap is not None and commit.n > gap.n + 1:
+            lost.append(self._begin_anew(partition, gap, commit.n - 1, commit.n, offset))
+        head, anomalies = check(place, self._heads.get(partition), offset, commit)
+        anomalies = lost + anomalies
         self._heads[partition] = head
         if commit.blocks or commit.dead or commit.rewound or by_person(commit):
             unplaced = self._sealed.add(partition, commit)
-            found += [Anomaly(one.kind, partition, commit.n, offset, one.text) for one in unplaced]
+            anomalies += [finding.at(partition, commit.n, offset) for finding in unplaced]
         if by_person(commit):
             self.acknowledged.append(describe(partition, commit))
         if commit.HasField("accept"):
@@ -170,15 +170,15 @@ class Audit:
         if commit.n >= self._highest.get(partition, NOTHING).n:
             self._highest[partition] = entry
         self.totals.add(commit)
-        self.anomalies += found
-        return found
+        self.anomalies += anomalies
+        return anomalies
 
     def foreign(self, partition: int, offset: int) -> list[Anomaly]:
         """Report a message of the journal that is no record: another program wrote it."""
         text = f"the message at offset {offset} of the journal is no journal record"
-        found = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
-        self.anomalies += found
-        return found
+        anomalies = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
+        self.anomalies += anomalies
+        return anomalies
 
     def note_deleted(self, partition: int, at: int, start: int) -> None:
         """Note that a journal partition begins at `start` since, and was read up to `at`.
@@ -192,15 +192,15 @@ class Audit:
             self._deleted[partition] = before._replace(start=start)
 
     def _begin_anew(
-        self, partition: int, gone: UnauditedRecords, last: int, n: int, offset: int
+        self, partition: int, gap: UnauditedRecords, last: int, n: int, offset: int
     ) -> Anomaly:
         """Report at n that records up to `last` are gone; those before them can judge none."""
         self._heads.pop(partition, None)
         self._sealed.forget(partition)
         text = (
-            f"retention or a person deleted {several(last - gone.n, 'journal record')} "
-            f"(n={gone.n + 1} to n={last}) before they were audited: the verifier stood at offset "
-            f"{gone.at}, and the journal begins at offset {gone.start}. Nothing can audit them any "
+            f"retention or a person deleted {several(last - gap.n, 'journal record')} "
+            f"(n={gap.n + 1} to n={last}) before they were audited: the verifier stood at offset "
+            f"{gap.at}, and the journal begins at offset {gap.start}. Nothing can audit them any "
             "more: run relay verify --deep, then start this verifier again, which begins there"
         )
         return Anomaly(AnomalyKind.GAP, partition, n, offset, text)
@@ -211,14 +211,14 @@ class Audit:
 
     def open(self) -> list[Anomaly]:
         """Give those that are not settled."""
-        return [one for one in self.anomalies if not self.settled(one)]
+        return [anomaly for anomaly in self.anomalies if not self.settled(anomaly)]
 
     def settled(self, anomaly: Anomaly) -> bool:
         """Return whether a person took note of it, or what it was about has passed."""
         return self._passing.over(anomaly)
 
     def _settle(self, place: int | tuple[str, int]) -> None:
-        self.totals.settled.update(one.kind for one in self._passing.end(place))
+        self.totals.settled.update(anomaly.kind for anomaly in self._passing.end(place))
 
     def unfinished(self) -> list[int]:
         """Source partitions whose rewind was begun and has not ended: relays wait."""
@@ -241,14 +241,14 @@ class Audit:
         highest = self._highest.get(partition, NOTHING)
         records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
         named = NOTHING if entry is None else offsets.named(*entry)
-        found = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
-        if found is None and named is not None:
-            found = self._overdue(partition, named, highest.n, now)
-        text = "" if found is None else found.text
+        anomaly = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
+        if anomaly is None and named is not None:
+            anomaly = self._overdue(partition, named, highest.n, now)
+        text = "" if anomaly is None else anomaly.text
         if text == self._said.get(partition, ""):
             return None
         self._said[partition] = text
-        return found
+        return anomaly
 
     def _overdue(self, partition: int, named: NamedRecord, last: int, now: float) -> Anomaly | None:
         if named.n <= last:
@@ -260,18 +260,18 @@ class Audit:
             return None
         if now - since <= GRACE_SECONDS:
             return None
-        gone = self._deleted.pop(partition, None)
-        if gone is None:
+        gap = self._deleted.pop(partition, None)
+        if gap is None:
             return offsets.ahead(partition, last, named)
         self._highest[partition] = named
         del self._ahead[partition]
-        return self._begin_anew(partition, gone, named.n, named.n, named.offset)
+        return self._begin_anew(partition, gap, named.n, named.n, named.offset)
 
     def ends(
         self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float
     ) -> list[Anomaly]:
         """Judge whether an open transaction holds a last stable offset of the app's topics."""
-        found = []
+        anomalies = []
         for place, end in ends.items():
             offset = stable.get(place, end)
             if offset >= end:
@@ -290,10 +290,10 @@ class Audit:
                     f"{place[0]}: an open transaction has held the last stable offset at {offset} "
                     f"for {now - held.since:.0f} s, while the log ends at {end}"
                 )
-                found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
-                self._passing.add(place, found[-1])
-        self.anomalies += found
-        return found
+                anomalies.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
+                self._passing.add(place, anomalies[-1])
+        self.anomalies += anomalies
+        return anomalies
 
     def hidden(self, since: float) -> list[str]:
         """Say what is behind transactions that are open since then: nothing of it was read."""

@@ -89,16 +89,16 @@ class Deep:
             chunks[place(block)].append(block)
         for topic in sorted({topic for topic, _ in chunks}):
             progress(f"reading {topic}")
-            there = self._topics.partitions(topic)
-            if not there:
+            partitions = self._topics.partitions(topic)
+            if not partitions:
                 self.audit.not_judged.append(f"{topic} is not there, or this user may not see it")
                 continue
-            for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
+            for partition in sorted({*partitions, *(p for name, p in chunks if name == topic)}):
                 of_partition = chunks[topic, partition]
                 judge = partial(self._block_topic, topic, partition, of_partition)
                 found = (
                     self._read(self._topics, topic, partition, judge)
-                    if partition in there
+                    if partition in partitions
                     else beyond(of_partition, 0, 0)
                 )
                 yield from anomalies(found, partition=partition)
@@ -123,17 +123,17 @@ class Deep:
 
         Where retention goes on meanwhile, it is judged once more from its new start.
         """
-        found: list[UnplacedAnomaly] = []
-        for left in range(_TRIES, 0, -1):
-            found.clear()
+        findings: list[UnplacedAnomaly] = []
+        for tries_left in range(_TRIES, 0, -1):
+            findings.clear()
             try:
-                found.extend(judge())
+                findings.extend(judge())
             except Unavailable as error:
-                if isinstance(error, DeletedMeanwhile) and left > 1:
+                if isinstance(error, DeletedMeanwhile) and tries_left > 1:
                     continue
                 self._pass_over(reader, topic, partition, error)
             break
-        return found
+        return findings
 
     def _pass_over(
         self, reader: TopicReader, topic: str, partition: int, error: Unavailable
@@ -212,7 +212,7 @@ class Deep:
         self.audit.errors += landing.failed.values()
         for table, waiting in landing.waiting.items():
             self.audit.waiting += waiting_lines(table, waiting)
-            places = {place(one.block) for one in waiting if one.block.topic}
+            places = {place(entry.block) for entry in waiting if entry.block.topic}
             yield from anomalies(lost(waiting, self._logs(places)), table)
         known = {block.id for block in blocks if block.table not in landing.failed}
         topic = names.dead_topic(self._settings.app)

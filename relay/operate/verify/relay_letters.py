@@ -52,16 +52,16 @@ class RelayLetterJudge:
             [(dead, _count(there.get(dead.table, []), dead)) for dead in commit.dead]
             for commit in self._live
         ]
-        last = max((at for at, found in enumerate(counts) if self._shows(found)), default=0)
+        last = max((n for n, letters in enumerate(counts) if self._shows(letters)), default=0)
         gone, hidden, reached = 0, 0, self._begin == 0
-        for at, (commit, found) in enumerate(zip(self._live, counts, strict=True)):
+        for n, (commit, letters) in enumerate(zip(self._live, counts, strict=True)):
             # Of the record itself retention may have taken the first ones, and the transaction may
             # hide the last.
-            begins, reached = reached, reached or any(count for _, count in found)
-            for dead, count in found:
+            begins, reached = reached, reached or any(count for _, count in letters)
+            for dead, count in letters:
                 if count >= dead.messages:
                     continue
-                if hidden_from is not None and at >= last:
+                if hidden_from is not None and n >= last:
                     hidden += dead.messages - count
                 elif not begins:
                     gone += dead.messages - count
@@ -100,14 +100,14 @@ def _superseded(commits: Iterable[Commit], live: Iterable[Commit]) -> dict[str, 
     counting = {
         (commit.n, dead.table, dead.first_source_offset) for commit in live for dead in commit.dead
     }
-    old: dict[str, range] = {}
+    ranges: dict[str, range] = {}
     for commit in commits:
         for dead in commit.dead:
             first, following = dead.first_source_offset, dead.next_source_offset
             if (commit.n, dead.table, first) not in counting:
-                known = old.get(dead.table, range(first, following))
-                old[dead.table] = range(min(known.start, first), max(known.stop, following))
-    return old
+                span = ranges.get(dead.table, range(first, following))
+                ranges[dead.table] = range(min(span.start, first), max(span.stop, following))
+    return ranges
 
 
 def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:

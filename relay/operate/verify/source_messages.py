@@ -33,9 +33,6 @@ class SourceJudge:
         start: of the source partition's log.
         later: the partition is newer than its app, so that no message of it is to be passed over.
         compacted: whether compaction deletes messages of the topic, too; None: nobody says so.
-
-    Attributes:
-        first, next: source offsets from and up to which messages have to be read.
     """
 
     def __init__(
@@ -55,6 +52,7 @@ class SourceJudge:
         whole = oldest.n <= 1 and not by_person(oldest)
         self._passed_over, self._later = range(start, begun if whole else start), later
         self._compacted, self._fewer = compacted, Counter[str]()
+        # Source offsets from and up to which messages have to be read.
         self.first = max(start, begun)
         self.next = commits[-1].floor
         # 8 bytes a message.
@@ -87,15 +85,15 @@ class SourceJudge:
         A stretch that begins before what is judged, or ends after it, has messages that were not
         read: it cannot be counted, but those that were read are in it.
         """
-        begins, at = max(self._start, self._told.of(table)), 0
+        judged_from, end = max(self._start, self._told.of(table)), 0
         for first, following, messages in sealed:
-            here = bisect_left(offsets, first, at)
-            yield from _nowhere(table, offsets[at:here])
-            at = bisect_left(offsets, following, here)
-            if first >= begins and following <= self.next and at - here != messages:
-                yield from self._other_number(table, (first, following, messages), at - here)
+            begin = bisect_left(offsets, first, end)
+            yield from _nowhere(table, offsets[end:begin])
+            end = bisect_left(offsets, following, begin)
+            if first >= judged_from and following <= self.next and end - begin != messages:
+                yield from self._other_number(table, (first, following, messages), end - begin)
         # All that lies before the floor is done.
-        yield from _nowhere(table, offsets[at:])
+        yield from _nowhere(table, offsets[end:])
 
     def _other_number(self, table: str, stretch: _Stretch, there: int) -> Iterator[UnplacedAnomaly]:
         """Judge a stretch of which the source topic has more messages than listed, or fewer."""
@@ -144,12 +142,12 @@ class SourceJudge:
 
 def _told_from(commits: Sequence[Commit]) -> ToldFrom:
     """From where on these records tell of each table: of one that is read again, from there."""
-    told = told_from(commits[0])
-    tables = dict(told.tables)
+    oldest = told_from(commits[0])
+    tables = dict(oldest.tables)
     for commit in commits:
         for start in commit.rewind.starts:
-            tables[start.table] = min(start.offset, tables.get(start.table, told.floor))
-    return ToldFrom(told.floor, tables)
+            tables[start.table] = min(start.offset, tables.get(start.table, oldest.floor))
+    return ToldFrom(oldest.floor, tables)
 
 
 def _nowhere(table: str, offsets: Sequence[int]) -> Iterator[UnplacedAnomaly]:

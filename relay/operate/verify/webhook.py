@@ -1,7 +1,7 @@
 """Posts anomalies to an operator's URL as JSON, without delaying the audit.
 
-A thread of its own sends them, again where that may help.
-What cannot be delivered is counted and logged, without the URL's path, which may be a secret.
+A thread of its own sends them, again where that may help. What cannot be delivered is counted and
+logged, without the URL's path, which may be a secret.
 """
 
 from __future__ import annotations
@@ -113,15 +113,15 @@ class Webhook:
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=self._patience.end_seconds)
         self._thread.join(self._patience.end_seconds + self._patience.timeout_seconds)
-        if left := self._queue.qsize():
+        if waiting := self._queue.qsize():
             log.warning(
                 "webhook: the verifier ended before all anomalies were posted",
-                extra={"anomalies": left},
+                extra={"anomalies": waiting},
             )
 
     def _run(self) -> None:
-        while (told := self._next()) is not None:
-            if self._send(told):
+        while (item := self._next()) is not None:
+            if self._send(item):
                 self.counts.delivered += 1
             else:
                 self.counts.failed += 1
@@ -129,20 +129,20 @@ class Webhook:
     def _next(self) -> dict[str, Any] | None:
         return None if time.monotonic() > self._deadline else self._queue.get()
 
-    def _send(self, told: dict[str, Any]) -> bool:
+    def _send(self, item: dict[str, Any]) -> bool:
         """Whether somebody took it."""
         attempts = range(1, self._patience.attempts + 1)
         for attempt, pause in zip(attempts, pauses(self._patience.backoff_seconds), strict=False):
-            problem, again = self._posted(told)
+            problem, again = self._posted(item)
             if not problem:
                 return True
             more = again and attempt < self._patience.attempts
-            said = {"to": self._shown, "anomaly": told["id"], "attempt": attempt, "why": problem}
+            info = {"to": self._shown, "anomaly": item["id"], "attempt": attempt, "why": problem}
             log.warning(
                 "webhook: the receiver did not accept an anomaly, posting it again"
                 if more
                 else "webhook: gave up posting an anomaly",
-                extra=said,
+                extra=info,
             )
             if not more or not self._pause(pause):
                 return False
@@ -157,13 +157,13 @@ class Webhook:
         self._closing.wait(seconds)
         return True
 
-    def _posted(self, told: dict[str, Any]) -> tuple[str, bool]:
+    def _posted(self, item: dict[str, Any]) -> tuple[str, bool]:
         """(what went wrong, or empty; whether to try again)."""
         try:
             answer = self._pool.request(
                 "POST",
                 self._url,
-                json=told,
+                json=item,
                 headers=self._headers,
                 retries=False,
                 redirect=False,

@@ -61,15 +61,15 @@ class Anomaly:
 
 
 class UnplacedAnomaly(NamedTuple):
-    """An anomaly before its place is known.
-
-    Attributes:
-        partition: of the source topic, where it is known already; -1: it is not.
-    """
+    """An anomaly before its place is known; but for the source partition, unless that is -1."""
 
     kind: AnomalyKind
     text: str
     partition: int = -1
+
+    def at(self, partition: int, n: int, offset: int) -> Anomaly:
+        """Return it as one that shows in a journal record."""
+        return Anomaly(self.kind, partition, n, offset, self.text)
 
 
 backward = partial(UnplacedAnomaly, AnomalyKind.BACKWARD)

@@ -148,11 +148,9 @@ def beginnings(
 
 @dataclass(frozen=True, slots=True)
 class ToldFrom:
-    """From where on retained records tell what became of a source partition's messages.
+    """Source offsets from which on retained records tell what became of messages.
 
-    Attributes:
-        floor: source offset, of all tables but those in `tables`.
-        tables: source offset, by table.
+    By table, and for all other tables the floor.
     """
 
     floor: int

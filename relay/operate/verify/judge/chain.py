@@ -39,7 +39,7 @@ def check(
     """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
-    told = count_messages(commit)
+    sealed = count_messages(commit)
     person = by_person(commit)
     shortened = before is not None and operator_records.shortens(before, commit, marks)
     anew = shortened or (person and operator_records.counts_anew(commit))
@@ -58,10 +58,10 @@ def check(
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)
         if not anew:
-            findings += _counts(before, commit, told)
-    anomalies = [Anomaly(one.kind, place.partition, commit.n, offset, one.text) for one in findings]
+            findings += _counts(before, commit, sealed)
+    anomalies = [finding.at(place.partition, commit.n, offset) for finding in findings]
     # Blocks that still count may hold messages that will be counted again.
-    covered = None if before is None or before.covered is None or anew else before.covered + told
+    covered = None if before is None or before.covered is None or anew else before.covered + sealed
     return _next_head(before, offset, commit, marks, covered), anomalies
 
 
@@ -165,7 +165,7 @@ def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
             )
 
 
-def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnomaly]:
+def _counts(head: ChainHead, commit: Commit, sealed: int) -> Iterator[UnplacedAnomaly]:
     """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
     if commit.reference != head.reference:
         finding = backward if commit.reference < head.reference else gap
@@ -181,7 +181,7 @@ def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnom
         )
     if head.covered is None:
         return
-    covered = head.covered + told
+    covered = head.covered + sealed
     if commit.count > covered:
         yield gap(
             f"the relay counted {commit.count} messages from {commit.reference} to floor "

@@ -110,13 +110,13 @@ class BlockTopic:
         took from it, and what is newer came later.
         """
         listed = list(self._listed())
-        if own := [one for one in listed if one.partition == source]:
-            first = min(one.first_offset for one in own)
-            return range(first, max(one.next_offset for one in own))
+        if own := [block for block in listed if block.partition == source]:
+            first = min(block.first_offset for block in own)
+            return range(first, max(block.next_offset for block in own))
         since_ms, until_ms = self._reach.get(source, (0, sys.maxsize))
-        before = (one.first_offset + 1 for one in listed if one.sealed_at_ms >= since_ms)
+        before = (block.first_offset + 1 for block in listed if block.sealed_at_ms >= since_ms)
         first = min(before, default=sys.maxsize) if since_ms else 0
-        after = (one.next_offset for one in listed if one.sealed_at_ms <= until_ms)
+        after = (block.next_offset for block in listed if block.sealed_at_ms <= until_ms)
         return range(first, max(after, default=0))
 
     def _listed(self) -> Iterator[Block]:
@@ -246,10 +246,10 @@ def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block
     for block in blocks:
         name = f"{block.id}{LEFT_OUT}"
         if name in rows:
-            found = Block()
-            found.CopyFrom(block)
-            found.id, found.rows = name, rows[name]
-            yield found
+            copy = Block()
+            copy.CopyFrom(block)
+            copy.id, copy.rows = name, rows[name]
+            yield copy
 
 
 def given_up(
@@ -322,47 +322,49 @@ class LetterJudge:
         It is asked `again` about blocks that it did not know: what a loader leaves out of a block
         is in the ledger before its letters are in the topic.
         """
-        found: dict[str, Counter[int]] = defaultdict(Counter)
+        by_block: dict[str, Counter[int]] = defaultdict(Counter)
         for letter in letters:
-            found[letter.block][letter.message] += 1
-        mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
-        unknown = [b for b in found if b not in mine and sealed(b) in self._known]
+            by_block[letter.block][letter.message] += 1
+        mine = {b: refused for b, refused in ledger.items() if refused.partition == self._partition}
+        unknown = [b for b in by_block if b not in mine and sealed(b) in self._known]
         later = again(unknown) if unknown else {}
-        known = {b: one for b, one in later.items() if one.partition == self._partition} | mine
-        for block, messages in found.items():
+        known = {
+            b: refused for b, refused in later.items() if refused.partition == self._partition
+        } | mine
+        for block, messages in by_block.items():
             yield from self._of(block, messages, known.get(block))
-        for block, one in mine.items():
-            if one.state == "dead":
-                yield from self._whole(block, one, found.get(block, Counter()))
+        for block, refused in mine.items():
+            if refused.state == "dead":
+                yield from self._whole(block, refused, by_block.get(block, Counter()))
 
     def _of(
-        self, block: str, messages: Counter[int], one: RefusedMessages | None
+        self, block: str, messages: Counter[int], refused: RefusedMessages | None
     ) -> Iterator[UnplacedAnomaly]:
         if twice := sorted(message for message, count in messages.items() if count > 1):
             yield self._finding(
                 AnomalyKind.OVERLAP, block, twice, "are dead letters more than once"
             )
-        if one is None:
+        if refused is None:
             if sealed(block) in self._known:
                 text = "are dead letters, and the ledger knows no such block"
                 yield self._finding(AnomalyKind.FOREIGN, block, sorted(messages), text)
             return
-        if others := sorted(set(messages) - one.messages):
+        if others := sorted(set(messages) - refused.messages):
             text = "are dead letters, and were not left out of it by the ledger"
             yield self._finding(AnomalyKind.TORN, block, others, text)
-        if one.state == "loaded" or one.rows:
-            text = f"are dead letters, and rows as well: the block is {one.state}"
+        if refused.state == "loaded" or refused.rows:
+            text = f"are dead letters, and rows as well: the block is {refused.state}"
             yield self._finding(AnomalyKind.OVERLAP, block, sorted(messages), text)
 
     def _whole(
-        self, block: str, one: RefusedMessages, messages: Counter[int]
+        self, block: str, refused: RefusedMessages, messages: Counter[int]
     ) -> Iterator[UnplacedAnomaly]:
-        if not (missing := sorted(one.messages - set(messages))):
+        if not (missing := sorted(refused.messages - set(messages))):
             return
-        if self._begin > max(one.since, 0):
+        if self._begin > max(refused.since, 0):
             self.not_judged.append(
-                f"block {block}: {len(missing)} of its {len(one.messages)} dead letters may have "
-                f"gone by retention: the topic begins at {self._begin}"
+                f"block {block}: {len(missing)} of its {len(refused.messages)} dead letters may "
+                f"have gone by retention: the topic begins at {self._begin}"
             )
             return
         yield self._finding(

@@ -64,8 +64,8 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
 
 def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
     """Yield a sentence about a table whose blocks were claimed far more often than once."""
-    made = sum(one.claims for one in ledger.values())
-    touched = sum(one.claims > 0 for one in ledger.values())
+    made = sum(history.claims for history in ledger.values())
+    touched = sum(history.claims > 0 for history in ledger.values())
     if made > _MANY * touched:
         yield (
             f"{table}: loaders claimed {touched} blocks {made} times, where one claim for each "
@@ -96,9 +96,9 @@ class WaitingBlock:
 def waiting_lines(table: str, waiting: Iterable[WaitingBlock]) -> Iterator[str]:
     """Yield how many blocks of one table are set aside, and how many are parked."""
     tally = UnjudgedTally(table)
-    for one in waiting:
-        reason = f"{one.where}, not loaded yet (`loader parked ls` says why)"
-        tally.add(reason, one.block.id, one.block.rows)
+    for entry in waiting:
+        reason = f"{entry.where}, not loaded yet (`loader parked ls` says why)"
+        tally.add(reason, entry.block.id, entry.block.rows)
     yield from tally.lines()
 
 

@@ -1,9 +1,8 @@
 """Decides whether rows that counting misses are an anomaly. Pure.
 
-A row that is not there
-proves nothing where a TTL deletes, an engine merges, a policy hides, or somebody removed rows
-after the block was inserted, or where the table had no block-id column then; what cannot be judged
-is tallied, not forgotten.
+A row that is not there proves nothing where a TTL deletes, an engine merges, a policy hides, or
+somebody removed rows after the block was inserted, or where the table had no block-id column then;
+what cannot be judged is tallied, not forgotten.
 """
 
 from __future__ import annotations

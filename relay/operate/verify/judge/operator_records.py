@@ -133,11 +133,11 @@ def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
             yield gap(f"{table} rewound to {start}, done up to {done}")
     for table in sorted({*marks, *starts, *head.marks}):
         done = max(head.marks.get(table, 0), head.floor)
-        right = starts.get(table, done)
-        found = marks.get(table, 0)
-        if found != (right if right > commit.floor else 0):
-            finding = gap if found > right else overlap
-            yield finding(f"mark of {table} is {found or 'none'}, expected {right}")
+        expected_mark = starts.get(table, done)
+        mark = marks.get(table, 0)
+        if mark != (expected_mark if expected_mark > commit.floor else 0):
+            finding = gap if mark > expected_mark else overlap
+            yield finding(f"mark of {table} is {mark or 'none'}, expected {expected_mark}")
 
 
 def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
@@ -180,10 +180,10 @@ class SealedStarts:
 
     def add(self, partition: int, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
-        of = self._of.get(partition)
-        if of is None:
-            of = self._of[partition] = _PartitionStarts()
-        yield from of.add(commit)
+        starts = self._of.get(partition)
+        if starts is None:
+            starts = self._of[partition] = _PartitionStarts()
+        yield from starts.add(commit)
         self._kept += len(commit.blocks) + len(commit.dead)
         if self._kept > KEPT_PLACES:
             self._forget_older()
@@ -194,15 +194,15 @@ class SealedStarts:
 
     def _forget_older(self) -> None:
         """Halve what takes most room: a table of few blocks keeps its places beside busy ones."""
-        every = [places for of in self._of.values() for places in of.places()]
-        self._kept = sum(map(len, every))  # a rewind has taken some
+        tables = [places for partition in self._of.values() for places in partition.places()]
+        self._kept = sum(map(len, tables))  # a rewind has taken some
         if self._kept <= KEPT_PLACES:
             return
         # Those below half the mean have less than half of all: a quarter goes at the least.
-        for places in every:
-            if 2 * len(places) * len(every) >= self._kept:
+        for places in tables:
+            if 2 * len(places) * len(tables) >= self._kept:
                 del places[: len(places) // 2]
-        self._kept = sum(map(len, every))
+        self._kept = sum(map(len, tables))
 
 
 class _PartitionStarts:
@@ -221,14 +221,14 @@ class _PartitionStarts:
 
     def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
-        begun, self._begun = self._begun, None
+        rewind, self._begun = self._begun, None
         if commit.HasField("accept") and renames(commit):
             self._firsts, self._latest = {}, {}
         elif commit.HasField("rewind"):
             yield from self._rewound(commit)
             self._begun = commit
-        elif commit.rewound and begun is not None:
-            yield from self._ended(begun, commit)
+        elif commit.rewound and rewind is not None:
+            yield from self._ended(rewind, commit)
         for part in sealed_parts(commit):
             table, first = part.table, part.first_source_offset
             firsts = self._firsts.setdefault(table, array("q"))
@@ -248,27 +248,27 @@ class _PartitionStarts:
         self._gone = {}
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
-            at = bisect_left(firsts, start)
-            if firsts and firsts[0] <= start and (at == len(firsts) or firsts[at] != start):
+            index = bisect_left(firsts, start)
+            if firsts and firsts[0] <= start and (index == len(firsts) or firsts[index] != start):
                 yield overlap(f"{table} rewound to {start}, where no block of it begins")
             latest = self._latest.get(table, start)
-            self._gone[table] = firsts[at:], latest
-            del firsts[at:]
+            self._gone[table] = firsts[index:], latest
+            del firsts[index:]
             self._latest[table] = min(start, latest)
 
-    def _ended(self, begun: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
+    def _ended(self, rewind: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
         """What begins before the places of the end counts again."""
-        before = _starts(begun)
-        starts = _starts(as_ended(begun, end))
+        before = _starts(rewind)
+        starts = _starts(as_ended(rewind, end))
         for table, start in starts.items():
             firsts, latest = self._gone[table]
             if start == before[table]:
                 continue
-            at = bisect_left(firsts, start)
+            index = bisect_left(firsts, start)
             inside = bool(firsts) and firsts[0] <= start < latest
-            if inside and (at == len(firsts) or firsts[at] != start):
+            if inside and (index == len(firsts) or firsts[index] != start):
                 yield overlap(f"a rewind ends with {table} at {start}, where no block of it begins")
-            self._firsts.setdefault(table, array("q")).extend(firsts[:at])
+            self._firsts.setdefault(table, array("q")).extend(firsts[:index])
             self._latest[table] = min(start, latest)
         self._gone = {}
 
@@ -285,17 +285,17 @@ class Superseded:
             if commit.HasField("accept") and renames(commit):
                 self.live = []
             ends = commit.HasField("rewind") and after is not None and after.rewound
-            found = as_ended(commit, after) if ends else commit
-            if found.HasField("rewind"):
-                self._supersede(found)
-            self.live.append(found)
+            record = as_ended(commit, after) if ends else commit
+            if record.HasField("rewind"):
+                self._supersede(record)
+            self.live.append(record)
         # Until the rewind has ended, some of their rows may be there and some not.
         self.unfinished = bool(commits) and commits[-1].HasField("rewind")
 
     def _supersede(self, rewind: Commit) -> None:
         starts = _starts(rewind)
         kept = set(rewind.rewind.kept)
-        for at, commit in enumerate(self.live):
+        for index, commit in enumerate(self.live):
             if not any(_from(starts, part) for part in sealed_parts(commit)):
                 continue
             remaining = Commit()
@@ -307,7 +307,7 @@ class Superseded:
                     remaining.blocks.append(block)
                 else:
                     (self.kept if block.table in kept else self.removed).add(block.id)
-            self.live[at] = remaining
+            self.live[index] = remaining
 
 
 def _from(starts: Mapping[str, int], part: Block | DeadLetters) -> bool:

@@ -54,10 +54,10 @@ class ChainHead:
 
 def judge_place(place: JournalPlace, commit: Commit) -> Iterator[UnplacedAnomaly]:
     """Yield a record in the wrong place."""
-    found = (commit.app, commit.source_topic, commit.partition)
+    origin = (commit.app, commit.source_topic, commit.partition)
     expected = (place.app, place.source_topic, place.partition)
-    if found != expected:
-        yield foreign(f"the record belongs to {found}, expected {expected}")
+    if origin != expected:
+        yield foreign(f"the record belongs to {origin}, expected {expected}")
 
 
 def judge_fields(commit: Commit) -> Iterator[UnplacedAnomaly]:

@@ -49,17 +49,17 @@ class JournalReach:
         spans = [own] if own is not None else [*self.epochs.values()]
         if not spans:
             return False
-        least, greatest = min(one[0] for one in spans), max(one[1] for one in spans)
+        least, greatest = min(span[0] for span in spans), max(span[1] for span in spans)
         return not least <= block.epoch <= greatest
 
 
 def known(began_ms: int, commits: Mapping[int, Sequence[Commit]]) -> JournalReach:
     """Return what the journal can know, of its retained records in order by source partition."""
     begins, epochs = {}, {}
-    for partition, some in commits.items():
-        if some:
-            oldest = some[0]
-            epochs[partition] = (oldest.epoch, max(commit.epoch for commit in some))
+    for partition, records in commits.items():
+        if records:
+            oldest = records[0]
+            epochs[partition] = (oldest.epoch, max(commit.epoch for commit in records))
             if oldest.n > 1:
                 begins[partition] = (oldest.epoch, told_from(oldest))
     return JournalReach(began_ms, begins, epochs)

@@ -57,12 +57,7 @@ class TableWrites:
 
 
 class _Lack(NamedTuple):
-    """What the record lacks of some blocks.
-
-    Attributes:
-        text: of these.
-        of_any: in words that are the same for blocks of any size, so that one line tells of many.
-    """
+    """What the record lacks of some blocks; `of_any` is the same for blocks of any size."""
 
     text: str
     of_any: str
@@ -199,11 +194,11 @@ class Writes:
         part. The rows that an INSERT brought are counted before they are merged.
         """
         came: set[str] = set()
-        for one in group.statements:
-            written = one.written.get(self._table.name)
-            whole = sum(map(self._table.whole, one.blocks))
-            if (written and written.tried) or (one.finished and one.brought >= whole):
-                came |= one.blocks
+        for insert in group.statements:
+            written = insert.written.get(self._table.name)
+            whole = sum(map(self._table.whole, insert.blocks))
+            if (written and written.tried) or (insert.finished and insert.brought >= whole):
+                came |= insert.blocks
         return came >= {block for block in group.blocks if self._table.whole(block)}
 
     def _were_counted(self, group: StatementGroup) -> bool:
@@ -212,10 +207,10 @@ class Writes:
 
     def _views(self, group: StatementGroup, tally: UnjudgedTally) -> str:
         """Return what a view behind the table lacks; empty: nothing is known to lack."""
-        runs = [one.views for one in group.statements if one.views is not None]
-        for view in sorted({name for one in runs for name in one}):
-            of_view = [one[view] for one in runs if view in one]
-            if any(one.done for one in of_view):
+        runs = [run.views for run in group.statements if run.views is not None]
+        for view in sorted({name for run in runs for name in run}):
+            of_view = [run[view] for run in runs if view in run]
+            if any(run.done for run in of_view):
                 continue
             if _taken_away(view, group):
                 tally.add(
@@ -228,14 +223,14 @@ class Writes:
                     f"view {view} failed with error {of_view[-1].code} and no later INSERT "
                     "brought it the rows"
                 )
-        if any(one.finished and one.rows for one in group.statements):
+        if any(run.finished and run.rows for run in group.statements):
             return ""
         behind = ", ".join(self._table.facts.views)
         doubt = self._doubt(group, marked_after_start=True)
         if doubt:
             tally.add(f"{doubt}: what {behind} got is not judged", min(group.blocks))
             return ""
-        codes = sorted({one.code for one in group.statements if one.code})
+        codes = sorted({run.code for run in group.statements if run.code})
         with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
         return (
             f"the server recorded no finished INSERT of it{with_error}, so {behind} may lack its "
@@ -254,16 +249,16 @@ class Writes:
         return next(filter(None, doubts), "")
 
     def _partition(self, group: StatementGroup) -> int:
-        found = {self._table.blocks[block].partition for block in group.blocks}
-        return found.pop() if len(found) == 1 else -1
+        partitions = {self._table.blocks[block].partition for block in group.blocks}
+        return partitions.pop() if len(partitions) == 1 else -1
 
 
 def _taken_away(view: str, group: StatementGroup) -> bool:
     """Whether a view is there no more, or was not when a later INSERT reached the others."""
     last: ViewRun | None = None
-    for one in sorted(group.statements, key=lambda one: one.at_ms):
-        if one.views and (view in one.views or (one.finished and one.rows)):
-            last = one.views.get(view)
+    for insert in sorted(group.statements, key=lambda insert: insert.at_ms):
+        if insert.views and (view in insert.views or (insert.finished and insert.rows)):
+            last = insert.views.get(view)
     return last is None or not last.there
 
 

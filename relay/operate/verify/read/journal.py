@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -28,7 +28,7 @@ from relay.config import kafka_clients
 from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
-from relay.kafka.group_queries import GroupOffset, Groups
+from relay.kafka.group_queries import Groups
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
@@ -44,6 +44,7 @@ UNSTABLE_SECONDS = 0.5
 AT_ONCE = 5_000
 POLL_SECONDS = 0.05
 
+_Answer = TypeVar("_Answer")
 Offsets = dict[tuple[str, int], int]
 """By topic and partition."""
 Silent = dict[tuple[str, int], Unavailable]
@@ -129,17 +130,16 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, high = _answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, high = _answer_of(self._consumer.get_watermark_offsets, place, SECONDS)
             self.starts[place.partition] = low
-            bounds = self._consumer, place, low, high
-            first = _answer_of(lambda all_of=bounds: self._begin(*all_of))
+            first = _answer_of(self._begin, self._consumer, place, low, high)
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
 
     def _described(self) -> TopicMetadata:
         """The journal, as the brokers know it."""
-        begun = time.monotonic()
+        begun_at = time.monotonic()
         while True:
             try:
                 return self._admin.list_topics(self._journal, LOOK_SECONDS).topics[self._journal]
@@ -150,8 +150,8 @@ class Reader:
                         f"the brokers rejected the credentials: {refused.name()} ({refused.str()})",
                         "correct user, password or certificate in kafka.client",
                     ) from error
-                if time.monotonic() > begun + SECONDS:
-                    raise _unavailable(self._heard.explained(error.args[0], begun)) from error
+                if time.monotonic() > begun_at + SECONDS:
+                    raise _unavailable(self._heard.explained(error.args[0], begun_at)) from error
 
     def records(
         self, deleted: Deleted | None = None, foreign: Foreign | None = None
@@ -225,7 +225,7 @@ class Reader:
         moved = False
         for index in sorted(self._out_of_range):
             place, at = self._place(index), self._at[index]
-            low, _ = _answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, _ = _answer_of(self._consumer.get_watermark_offsets, place, SECONDS)
             if low > at:
                 if deleted is not None:
                     deleted(index, at, low)
@@ -251,10 +251,11 @@ class Reader:
         A partition is left out while a transaction with an offset of it is open for longer than
         UNSTABLE_SECONDS: nobody knows yet what its offset is.
         """
+        group, topic = names.group_id(self._settings.app), self._settings.source.topic
         deadline = time.monotonic() + UNSTABLE_SECONDS
         while True:
-            found = self._offsets_of_group()
-            errors = {place.partition: place for place in found if place.error}
+            offsets = _answer_of(self._groups.committed, group, topic, self._at)
+            errors = {place.partition: place for place in offsets if place.error}
             for partition, place in errors.items():
                 if place.error != KafkaError.UNSTABLE_OFFSET_COMMIT:
                     raise Unavailable(
@@ -264,28 +265,21 @@ class Reader:
             if not errors or time.monotonic() > deadline:
                 break
             time.sleep(0.02)  # the brokers are asked again
-        self.epochs = {place.partition: place.leader_epoch for place in found}
+        self.epochs = {place.partition: place.leader_epoch for place in offsets}
         return {
             place.partition: None
             if place.offset == OFFSET_INVALID
             else (place.offset, place.metadata)
-            for place in found
+            for place in offsets
             if place.partition not in errors
         }
-
-    def _offsets_of_group(self) -> list[GroupOffset]:
-        group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[GroupOffset] = _answer_of(
-            lambda: self._groups.committed(group, topic, self._at)
-        )
-        return found
 
     def ends(self) -> tuple[Offsets, Offsets]:
         """Return (last stable offsets, ends) of journal, dead letters and block topics.
 
         Without those whose leader gives none, which are in `silent`: one says nothing of others.
         """
-        topics = _answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        topics = _answer_of(self._admin.list_topics, timeout=SECONDS).topics
         places = [
             TopicPartition(name, index)
             for name, topic in topics.items()
@@ -358,9 +352,8 @@ def _list_offsets(
     silent: Silent = {}
     for at, future in futures.items():
         try:
-            offsets[at.topic, at.partition] = _answer_of(
-                lambda at=at, of=future: listed_offset(at, of.result())
-            )
+            listed = _answer_of(future.result)
+            offsets[at.topic, at.partition] = _answer_of(listed_offset, at, listed)
         except Unavailable as error:
             silent[at.topic, at.partition] = error
     if silent:
@@ -377,14 +370,14 @@ def _all_of(answer: tuple[Offsets, Silent]) -> Offsets:
     return answer[0]
 
 
-def _answer_of(question: Any) -> Any:
+def _answer_of(ask: Callable[..., _Answer], *arguments: Any, **options: Any) -> _Answer:
     """Return the brokers' answer.
 
     Raises:
         Unavailable: there is none.
     """
     try:
-        return question()
+        return ask(*arguments, **options)
     except KafkaException as error:
         raise _unavailable(error.args[0]) from error
 

@@ -112,13 +112,13 @@ class LandedRows:
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         column = self._settings.loader.block_column
-        there = self._ask(
+        columns = self._ask(
             "SELECT count() FROM system.columns WHERE database = {database:String} "
             "AND table = {name:String} AND name = {column:String} "
             "AND default_kind != 'EPHEMERAL'",
             {**place, "column": column},
         )
-        if not there[0][0]:
+        if not columns[0][0]:
             self._look_into(place)
             return None
         rows = self._ask(
@@ -144,8 +144,8 @@ class LandedRows:
         inserts = _INSERTS if self._has_column("sent") else "1"
         about = self._ledger(table=table, said=names.SAID_LOADED)
         rows = self._ask(_HISTORY.replace("{inserts}", inserts), about)
-        asked = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
-        stamped = {block: frozenset(claims) for block, claims in asked}
+        stamps = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
+        stamped = {block: frozenset(claims) for block, claims in stamps}
         return {
             block: replace(
                 History(*history), unstamped=bool(bare), stamped=stamped.get(block, frozenset())
@@ -155,11 +155,11 @@ class LandedRows:
 
     def waiting(self) -> dict[str, list[WaitingBlock]]:
         """Return by table the blocks that are parked or set aside, the journal's and older ones."""
-        found: dict[str, list[WaitingBlock]] = {}
+        waiting: dict[str, list[WaitingBlock]] = {}
         for table, name, record, state in self._ask_ledger(_WAITING):
             block = Block.FromString(base64.b64decode(record)) if record else Block(id=name)
-            found.setdefault(table, []).append(WaitingBlock(block, state))
-        return found
+            waiting.setdefault(table, []).append(WaitingBlock(block, state))
+        return waiting
 
     def discarded(self, table: str) -> dict[str, str]:
         """Return the reason of each block that a person gave up."""
@@ -185,17 +185,17 @@ class LandedRows:
         """
         if not self.left_out(table):
             return {}  # the ledger may be of an earlier version, without some of the columns
-        found = {}
+        refused = {}
         for name, state, record, since, claims in self._ask(_REFUSED, self._ledger(table=table)):
             block = Block.FromString(base64.b64decode(record))
-            found[name] = RefusedMessages(
+            refused[name] = RefusedMessages(
                 state,
                 block.partition,
-                frozenset(one.offset for one in block.left_out),
+                frozenset(message.offset for message in block.left_out),
                 since if claims else -1,
                 None if counted is None else counted.get(name, 0),
             )
-        return found
+        return refused
 
     def _has_column(self, column: str) -> bool:
         """Whether the ledger has it: one of an earlier version of the program may not, or none."""

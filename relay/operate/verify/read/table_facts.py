@@ -1,7 +1,7 @@
 """Reads what a table is, and which rows of it were removed.
 
-All but the table's own definition is optional, as a user may lack the
-rights and a server the logs. Never writes.
+All but the table's own definition is optional, as a user may lack the rights and a server the logs.
+Never writes.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class TableAsking:
 
     def unasked(self) -> str:
         """Return why removals may not be known; empty: they are, as far as the server knows."""
-        asked = self._optional.unanswered
-        return "; ".join(asked[what] for what in _RECORDS if what in asked)
+        unanswered = self._optional.unanswered
+        return "; ".join(unanswered[what] for what in _RECORDS if what in unanswered)
 
     def _forgotten(
         self, definition: TableEngine, place: dict[str, str], replicas: int | None
@@ -166,21 +166,21 @@ class TableAsking:
     def _removals(
         self, table: str, definition: TableEngine, place: dict[str, object]
     ) -> tuple[Removal, ...]:
-        found: list[Removal | None] = []
+        removals: list[Removal | None] = []
         read = partial(
             removal, block_column=self._block_column, ttl_only_moves=definition.ttl_only_moves
         )
         mutations, statements, parts = _RECORDS
         for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
-            found.append(read(at_ms, command, mutation=name))
+            removals.append(read(at_ms, command, mutation=name))
         asked = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
         this = place["database"], place["name"]
         for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **asked) or ():
             if done or target(text, ran_in) == this:
-                found.append(read(at_ms, text))
+                removals.append(read(at_ms, text))
         for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
             text = f"parts of partition {partition} with {rows} rows were removed"
-            found.append(Removal(at_ms, text))
+            removals.append(Removal(at_ms, text))
         for (at_ms,) in self._optional.ask("system.part_log (TTL)", _EXPIRED, **place) or ():
-            found.append(Removal(at_ms, "rows expired by a TTL"))
-        return tuple(sorted(filter(None, found), key=lambda one: one.at_ms))
+            removals.append(Removal(at_ms, "rows expired by a TTL"))
+        return tuple(sorted(filter(None, removals), key=lambda one: one.at_ms))

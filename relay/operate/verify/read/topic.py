@@ -31,10 +31,7 @@ class DeletedMeanwhile(Unavailable):
 
 
 class TopicReader:
-    """One consumer for one stretch after the other.
-
-    Args:
-        brokers: of the topics to read; default: of all that the app writes.
+    """One consumer for one stretch after the other; by default of what the app writes.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -70,13 +67,13 @@ class TopicReader:
 
     def compacted(self, topic: str) -> bool | None:
         """Return whether compaction deletes messages of the topic; None: no broker says so."""
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         admin = AdminClient(kafka_clients.admin(self._brokers))
         try:
-            told = admin.describe_configs([asked], request_timeout=SECONDS)[asked].result()
+            config = admin.describe_configs([resource], request_timeout=SECONDS)[resource].result()
         except KafkaException:
             return None  # most often for want of the right to ask
-        policy = told.get("cleanup.policy")
+        policy = config.get("cleanup.policy")
         return None if policy is None else "compact" in str(policy.value).split(",")
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
@@ -127,8 +124,8 @@ def rows_of(message: Message) -> int:
 
 def table_of(message: Message) -> str:
     """Return the table that a source message names in exactly one header; else ""."""
-    named = [value for key, value in headers(message) if key == names.TABLE_HEADER]
-    return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
+    tables = [value for key, value in headers(message) if key == names.TABLE_HEADER]
+    return _table(tables[0]) if len(tables) == 1 and tables[0] is not None else ""
 
 
 @lru_cache(10_000)
