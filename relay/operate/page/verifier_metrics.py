@@ -137,8 +137,15 @@ class VerifierMetrics(Collector):
         return exposition(self._registry, self._app)
 
     def health(self, now: float) -> Answer:
-        """Answer as Kubernetes reads it; `now` is monotonic, in seconds."""
-        return health(self._progress, now)
+        """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
+
+        Neither an anomaly nor a server that is away is repaired by a restart.
+        """
+        silent, away = self._progress.silent_seconds(now), self._progress.problem
+        why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
+        return answer((
+            Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
+        ))  # fmt: skip
 
     def collect(self) -> Iterable[Any]:
         """Read the samples; called by `exposition`."""
@@ -190,16 +197,3 @@ class VerifierMetrics(Collector):
             "verifier_group_members": [((), float(len(screen["group"]["members"])))],
             "verifier_partitions_unowned": [((), float(unowned))],
         }
-
-
-def health(progress: AuditProgress, now: float) -> Answer:
-    """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
-
-    Neither an anomaly nor a server that is away is repaired by a restart.
-    """
-    silent = progress.silent_seconds(now)
-    why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
-    away = progress.problem
-    return answer((
-        Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
-    ))  # fmt: skip

@@ -177,7 +177,6 @@ class Deep:
                 commits[-1].written_at_ms,
             )
             for partition, commits in self._commits.items()
-            if commits
         }
 
     @cached_property
@@ -252,7 +251,7 @@ class Deep:
         # Asked for first: what comes between the two questions is no open transaction's.
         log_end = self._topics.end(topic, partition) if there else 0
         begin, end = self._topics.bounds(topic, partition) if there else (0, 0)
-        judge, letters = LetterJudge(partition, begin, known), []
+        of_loaders, letters = LetterJudge(partition, begin, known), []
         of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
             self.records += 1
@@ -262,8 +261,8 @@ class Deep:
             else:
                 table = header(message, names.TABLE_HEADER) or b""
                 of_relays.letter(table.decode(errors="replace"), offset)
-        yield from judge.judge(letters, landing.refused, landing.refused_by_now)
-        self.audit.not_judged += judge.not_judged
+        yield from of_loaders.judge(letters, landing.refused, landing.refused_by_now)
+        self.audit.not_judged += of_loaders.not_judged
         if there:
             yield from of_relays.judge(end if log_end > end else None)
             self.audit.not_judged += of_relays.not_judged

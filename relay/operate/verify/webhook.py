@@ -120,14 +120,11 @@ class Webhook:
             )
 
     def _run(self) -> None:
-        while (item := self._next()) is not None:
+        while time.monotonic() <= self._deadline and (item := self._queue.get()) is not None:
             if self._send(item):
                 self.counts.delivered += 1
             else:
                 self.counts.failed += 1
-
-    def _next(self) -> dict[str, Any] | None:
-        return None if time.monotonic() > self._deadline else self._queue.get()
 
     def _send(self, item: dict[str, Any]) -> bool:
         """Whether somebody took it."""

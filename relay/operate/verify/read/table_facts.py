@@ -6,6 +6,7 @@ Never writes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from relay import names
@@ -116,7 +117,8 @@ class TableAsking:
         defaults = self._optional.ask("system.columns", _DEFAULTS, **place)
         since = {"since": max(since_ms // 1000, _EARLIEST)}
         definition, replicas = TableEngine(engine, full), self._replicas(engine, place)
-        removals = self._removals(table, definition, {**place, "uuid": uuid, **since})
+        found = self._removals(table, definition, {**place, "uuid": uuid, **since})
+        removals = tuple(sorted(filter(None, found), key=lambda removal: removal.at_ms))
         return TableFacts(
             engine,
             full,
@@ -165,22 +167,19 @@ class TableAsking:
 
     def _removals(
         self, table: str, definition: TableEngine, place: dict[str, object]
-    ) -> tuple[Removal, ...]:
-        removals: list[Removal | None] = []
+    ) -> Iterator[Removal | None]:
         read = partial(
             removal, block_column=self._block_column, ttl_only_moves=definition.ttl_only_moves
         )
         mutations, statements, parts = _RECORDS
         for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
-            removals.append(read(at_ms, command, mutation=name))
-        asked = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
+            yield read(at_ms, command, mutation=name)
+        about = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
         this = place["database"], place["name"]
-        for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **asked) or ():
+        for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **about) or ():
             if done or target(text, ran_in) == this:
-                removals.append(read(at_ms, text))
+                yield read(at_ms, text)
         for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
-            text = f"parts of partition {partition} with {rows} rows were removed"
-            removals.append(Removal(at_ms, text))
+            yield Removal(at_ms, f"parts of partition {partition} with {rows} rows were removed")
         for (at_ms,) in self._optional.ask("system.part_log (TTL)", _EXPIRED, **place) or ():
-            removals.append(Removal(at_ms, "rows expired by a TTL"))
-        return tuple(sorted(filter(None, removals), key=lambda one: one.at_ms))
+            yield Removal(at_ms, "rows expired by a TTL")
