@@ -99,7 +99,7 @@ class DeadReader:
         return self._topics.describe(self._marks_topic, (READ,)) is not None
 
     def _marks(self) -> Iterator[tuple[ReplayMark, bool]]:
-        """Each with whether its letter is in this topic, and not in a former one of its name."""
+        """Yield each with whether its letter is in this topic, not in a former one of its name."""
         if not self.has_marks_topic():
             return
         place = TopicPartition(self._marks_topic, 0, 0)

@@ -97,7 +97,7 @@ class Replay:
         return [*not_sent, *self.send(batch[:half]), *self.send(batch[half:])]
 
     def _send(self, batch: Sequence[ReplayMessage]) -> bool:
-        """Whether all was sent; if not, then nothing, since it is too large."""
+        """Return whether all was sent; if not, nothing was, since it is too large."""
         try:
             marks = self._write(batch)
             clean = self._producer.commit()
@@ -160,7 +160,7 @@ class Replay:
         )
 
     def _abort(self) -> None:
-        """So that readers of the source topic need not wait for the transaction's timeout.
+        """Abort, so that readers of the source topic need not wait for the transaction's timeout.
 
         Where that fails as well, the timeout or the next replay's start ends it.
         """

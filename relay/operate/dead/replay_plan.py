@@ -21,7 +21,7 @@ from relay.kafka.record_limits import ROOM, record_bytes
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 8_000_000
-"""Of one transaction: readers of the source topic wait while it is open."""
+"""Limits of one transaction: readers of the source topic wait while it is open."""
 _HEADER_ROOM = 10
 """Bytes that the lengths of a header's name and value take at most."""
 

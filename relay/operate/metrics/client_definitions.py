@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from relay.program.metric import Metric, counter, gauge
 
 MICRO, MILLI = 1e-6, 1e-3
-"""Of librdkafka's units in a second."""
+"""librdkafka's units, in seconds."""
 WINDOW = ("avg", "p99", "max")
 """Of a duration in the last interval: values of the label `of`."""
 

@@ -27,7 +27,7 @@ _FAILED = {
 }
 
 OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *sorted({*_FAILED.values()}))
-"""Of a transaction."""
+"""How transactions end."""
 
 
 class RelayRecorder(RelayObserver):
@@ -207,7 +207,7 @@ def _born(metrics: Labelled) -> None:
 
 
 def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:
-    """How the transaction ended in this step; empty: it did not, or there was none."""
+    """Return how the transaction ended in this step; empty: it did not, or there was none."""
     match event:
         case ev.Committed():
             return "committed"

@@ -136,7 +136,7 @@ class Statistics:
             yield from _plain(listed.TRANSACTIONAL, transactional)
 
     def _partitions(self, given: _Given) -> Iterator[tuple[int, _Given]]:
-        """Those of the source topic that the consumer reads; -1 is librdkafka's own."""
+        """Yield the source topic's partitions that the consumer reads; -1 is librdkafka's own."""
         if given.get("type") != CONSUMER:
             return
         topic = given.get("topics", {}).get(self._topic, {})
@@ -148,12 +148,12 @@ class Statistics:
 def _plain(
     shown: tuple[listed.ClientMetric, ...], given: _Given, *labels: str
 ) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
-    """What this version of librdkafka has."""
+    """Return the metrics that this version of librdkafka has."""
     return ((metric, labels, given[metric.key]) for metric in shown if metric.key in given)
 
 
 def _brokers(given: _Given) -> list[_Given]:
-    """Those known by their id; others are addresses to begin with, and coordinators."""
+    """Return brokers known by their id; others are bootstrap addresses and coordinators."""
     brokers = given.get("brokers", {}).values()
     known = (broker for broker in brokers if broker.get("nodeid", -1) >= 0)
     return [broker for broker in known if broker.get("source") != "logical"]
@@ -164,7 +164,7 @@ def _up(broker: _Given) -> bool:
 
 
 def _batches(given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
-    """Over all topics: librdkafka keeps them by topic, of which there is one per table."""
+    """Sum over all topics: librdkafka keeps them by topic, of which there is one per table."""
     for shown in listed.BATCHES:
         topics = given.get("topics", {}).values()
         windows = [topic[shown.key] for topic in topics if shown.key in topic]

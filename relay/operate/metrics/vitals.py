@@ -141,7 +141,7 @@ class Vitals:
         return PartitionHealth(index, since, max(overdue, default=0.0))
 
     def _overdue(self, table: str, opened_at_ms: int) -> float:
-        """How much longer a buffer waits than it may, in seconds.
+        """Return how many seconds longer a buffer waits than it may.
 
         Until the relay was no longer behind it might grow older. What that left is past its age all
         at once, and is sealed as INSERTs are allowed. Where brokers are too slow for what is due,

@@ -11,9 +11,9 @@ from relay.operate.view.journal_state import Listed
 from relay.records_pb2 import Commit
 
 WINDOW_SECONDS = 600
-"""Of the plots."""
+"""The plots show so much time."""
 STEP_SECONDS = 5
-"""Of the rates: the time one point stands for."""
+"""One point of the rates stands for so much time."""
 BLOCKS = 300
 """The latest so many are plotted and listed."""
 EVERY_SECONDS = 2.0

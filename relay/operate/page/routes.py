@@ -25,7 +25,7 @@ _BUSY_SECONDS = 20.0
 """How long a question about a block waits for the one before; each reads from the journal."""
 
 _SHOWN = 100
-"""Of what people took note of, the latest."""
+"""The page lists the latest so many of what people acknowledged."""
 
 TellStory = Callable[[str, int], Story]
 """Block id, and the journal offset to begin at."""

@@ -186,7 +186,7 @@ class VerifierMetrics(Collector):
         return samples | self._group()
 
     def _group(self) -> Samples:
-        """What the last screen said, and when one was whole; only that where none is of now."""
+        """Return what the last screen said, and when one was whole; without a screen, only that."""
         screen, problem = self._screens.latest()
         read_at = self._screens.whole_at_ms() / 1000
         samples: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}

@@ -170,7 +170,7 @@ class Deep:
             self.audit.not_judged += hidden(blocks, topic, partition, stable, log_end)
 
     def _reach(self) -> dict[int, tuple[int, int]]:
-        """When the first and the last record of each journal partition were written."""
+        """Return when the first and the last record of each journal partition were written."""
         return {
             partition: (
                 0 if commits[0].n <= 1 else commits[0].written_at_ms,
@@ -222,10 +222,7 @@ class Deep:
     def _logs(
         self, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], tuple[int, int] | None]:
-        """Where partitions of block topics begin and end; None: it is not there.
-
-        Without those that cannot be read.
-        """
+        """Return where partitions begin and end, but not of unreadable ones; None: no such."""
         logs: dict[tuple[str, int], tuple[int, int] | None] = {}
         for topic, partition in sorted({*places} - self._silent):
             try:

@@ -104,7 +104,7 @@ class Landing:
         self.not_judged.append(f"{table}: {failure.message}")
 
     def _all_waiting(self, listed: Mapping[str, Block]) -> Iterator[tuple[str, list[WaitingBlock]]]:
-        """Those of the journal's blocks, and those whose journal records are deleted."""
+        """Yield waiting blocks by table, those too whose journal records are deleted."""
         for table, entries in self._rows.waiting().items():
             if table not in self._counted and table not in self.failed:
                 try:
@@ -144,7 +144,8 @@ class Landing:
             yield from anomalies(findings, table, partition)
         live = [block for block in blocks if sealed(block.id) not in old]
         if counted is not None:
-            yield from self._unlisted(table, counted.keys() - {b.id for b in blocks}, counted)
+            unlisted_ids = sorted(counted.keys() - {block.id for block in blocks})
+            yield from self._unlisted(table, {name: counted[name] for name in unlisted_ids})
         self.acknowledged += given_up(live, counted, self._rows.discarded(table))
         since_ms = min((block.sealed_at_ms for block in blocks), default=0)
         facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
@@ -176,13 +177,10 @@ class Landing:
             *claims(table, ledger),
         ]
 
-    def _unlisted(
-        self, table: str, ids: Collection[str], counted: Mapping[str, int]
-    ) -> Iterator[Anomaly]:
-        if not ids:
+    def _unlisted(self, table: str, rows: Mapping[str, int]) -> Iterator[Anomaly]:
+        if not rows:
             return
         tally = UnjudgedTally(table)
-        rows = {name: counted[name] for name in sorted(ids)}
         findings = unlisted(rows, self._rows.ledger(table), self._known, tally)
         yield from anomalies(findings, table)
         self.not_judged += tally.lines()

@@ -93,7 +93,7 @@ class RelayLetterJudge:
 
 
 def _superseded(commits: Iterable[Commit], live: Iterable[Commit]) -> dict[str, range]:
-    """By table: source offsets between which letters are listed that do not count any more.
+    """Return by table the source offsets between which letters do not count any more.
 
     They may still be in the topic, and no letter says of which record it is.
     """
@@ -120,6 +120,6 @@ def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:
 
 
 def _count(offsets: Sequence[int], dead: DeadLetters) -> int:
-    """How many of the messages that a record lists are letters."""
+    """Count the messages that a record lists and that are letters."""
     first = bisect_left(offsets, dead.first_source_offset)
     return bisect_left(offsets, dead.next_source_offset, first) - first

@@ -141,7 +141,7 @@ class SourceJudge:
 
 
 def _told_from(commits: Sequence[Commit]) -> ToldFrom:
-    """From where on these records tell of each table: of one that is read again, from there."""
+    """Return from where on these records tell of each table: if it is read again, from there."""
     oldest = told_from(commits[0])
     tables = dict(oldest.tables)
     for commit in commits:
@@ -156,7 +156,7 @@ def _nowhere(table: str, offsets: Sequence[int]) -> Iterator[UnplacedAnomaly]:
 
 
 def _sealed(commits: Sequence[Commit]) -> dict[str, list[_Stretch]]:
-    """What was sealed of each table, in order; a table's block and dead letters are of one."""
+    """Return each table's stretches in order; block and dead letters of a buffer are one."""
     sealed: dict[str, list[_Stretch]] = defaultdict(list)
     for commit in commits:
         messages: dict[tuple[str, int, int], int] = defaultdict(int)

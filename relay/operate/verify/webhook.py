@@ -127,7 +127,7 @@ class Webhook:
                 self.counts.failed += 1
 
     def _send(self, item: dict[str, Any]) -> bool:
-        """Whether somebody took it."""
+        """Return whether the receiver accepted the anomaly."""
         attempts = range(1, self._patience.attempts + 1)
         for attempt, pause in zip(attempts, pauses(self._patience.backoff_seconds), strict=False):
             problem, again = self._posted(item)

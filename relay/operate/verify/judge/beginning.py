@@ -68,7 +68,7 @@ def reaches(journal: str, rows: Iterable[tuple[str, int, int, int]]) -> dict[int
 
 @dataclass(frozen=True, slots=True)
 class JournalBeginning:
-    """Of one source partition.
+    """How the history of one source partition begins.
 
     Attributes:
         first: None where the journal's partition holds no record.

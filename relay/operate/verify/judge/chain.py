@@ -66,7 +66,7 @@ def check(
 
 
 def _before_first(commit: Commit) -> ChainHead:
-    """Nothing was read before the first record, so its counts can be checked in full."""
+    """Return the state before the first record: its counts can be checked in full."""
     start = commit.previous_floor
     return ChainHead(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
 
@@ -122,7 +122,7 @@ def _sequence(head: ChainHead, commit: Commit, *, person: bool) -> Iterator[Unpl
 
 
 def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
+    """Judge that each sealed buffer begins where its table's last one ended, and moves the mark.
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
     """
@@ -155,7 +155,7 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
 
 
 def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Blocks of a table follow each other in the block topic, partition by partition."""
+    """Judge that blocks of a table follow each other in each partition of the block topic."""
     for block in commit.blocks:
         end = head.ends.get(placement.place(block), 0)
         if block.first_offset < end:
@@ -166,7 +166,7 @@ def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
 
 
 def _counts(head: ChainHead, commit: Commit, sealed: int) -> Iterator[UnplacedAnomaly]:
-    """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
+    """Judge that what was polled before the floor is in blocks or dead letters."""
     if commit.reference != head.reference:
         finding = backward if commit.reference < head.reference else gap
         yield finding(f"the record's reference is {commit.reference}, expected {head.reference}")

@@ -19,7 +19,7 @@ Committed = tuple[int, str | None] | None
 
 
 class NamedRecord(NamedTuple):
-    """What an offset names: a journal record."""
+    """The journal record that an offset names."""
 
     n: int
     floor: int
@@ -27,7 +27,7 @@ class NamedRecord(NamedTuple):
 
 
 NOTHING = NamedRecord(0, -1, -1)
-"""Of a partition that was never committed."""
+"""What a partition names that was never committed."""
 
 
 def named(floor: int, metadata: str | None) -> NamedRecord | None:

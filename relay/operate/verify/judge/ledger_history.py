@@ -89,7 +89,7 @@ class WaitingBlock:
 
     @property
     def where(self) -> str:
-        """What it is, in words."""
+        """The state in words."""
         return "set aside" if self.state == "aside" else "parked"
 
 

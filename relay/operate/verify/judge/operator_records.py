@@ -27,7 +27,7 @@ from relay.operate.verify.judge.record import ChainHead, by_person, sealed_parts
 from relay.records_pb2 import Block, Commit, DeadLetters
 
 KEPT_PLACES = 4_000_000
-"""Of all tables and partitions, 8 bytes each; the oldest are forgotten beyond."""
+"""Places kept of all tables and partitions, 8 bytes each; beyond, the oldest are forgotten."""
 
 
 def counts_anew(commit: Commit) -> bool:
@@ -57,7 +57,7 @@ def _starts(rewind: Commit) -> dict[str, int]:
 
 
 def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Yield a rewind is begun and ended, with nothing in between."""
+    """Judge that a rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
         yield torn("a person's record comes before the rewind has ended")
     elif not by_person(commit) and commit.rewound != head.rewinding:
@@ -78,7 +78,7 @@ def shortens(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> bool:
 def shortened(
     head: ChainHead, commit: Commit, marks: Mapping[str, int]
 ) -> Iterator[UnplacedAnomaly]:
-    """Yield each place is one between those of the rewind and those that it found."""
+    """Judge that each place is between those of the rewind and those that it found."""
     if (commit.position, commit.reference, commit.count) != (commit.floor, commit.floor, 0):
         text = f"position {commit.position}, reference {commit.reference}, count {commit.count}"
         yield torn(f"a rewind that ends at floor {commit.floor} counts anew: {text}")
@@ -98,7 +98,7 @@ def shortened(
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    """Yield a person's record after another record."""
+    """Judge a person's record after another record."""
     if commit.HasField("rewind") and commit.HasField("accept"):
         yield torn("a rewind and an accept in one record")
     if commit.blocks or commit.dead:
@@ -206,7 +206,7 @@ class SealedStarts:
 
 
 class _PartitionStarts:
-    """Those of one source partition, as far as they still count."""
+    """Starts of one source partition, as far as they still count."""
 
     def __init__(self) -> None:
         self._firsts: dict[str, array[int]] = {}
@@ -257,7 +257,7 @@ class _PartitionStarts:
             self._latest[table] = min(start, latest)
 
     def _ended(self, rewind: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
-        """What begins before the places of the end counts again."""
+        """Count again what begins before the places of the rewind's end."""
         before = _starts(rewind)
         starts = _starts(as_ended(rewind, end))
         for table, start in starts.items():

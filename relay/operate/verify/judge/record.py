@@ -12,7 +12,7 @@ from relay.records_pb2 import Block, Commit, DeadLetters
 
 @dataclass(frozen=True, slots=True)
 class JournalPlace:
-    """Where records are expected to be of."""
+    """App, topic and partition that records must name."""
 
     app: str
     source_topic: str

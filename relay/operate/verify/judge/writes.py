@@ -87,7 +87,7 @@ class Writes:
         yield from self._tally.lines()
 
     def _doubled(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """More rows in new parts than the blocks have, or than one statement brings."""
+        """Judge whether new parts have more rows than the blocks, or than one statement brings."""
         for table in sorted(group.tables(), key=lambda one: (one != self._table.name, one)):
             written = group.written(table)
             rows, most = sum(one.rows for one in written), max(one.tried for one in written)
@@ -106,7 +106,7 @@ class Writes:
             return  # a view that got rows twice when its table did is no second finding
 
     def _limit(self, group: StatementGroup, most: int) -> int | None:
-        """Rows that the table may have got; None: any number is right."""
+        """Return how many rows the table may have got; None: any number is right."""
         if not self._table.facts.keeps_repeats:
             return None
         if self._table.facts.definition.merges_rows:  # merges rows of one INSERT already
@@ -116,7 +116,7 @@ class Writes:
     def _excused(
         self, group: StatementGroup, table: str, written: list[Written], limit: int
     ) -> bool:
-        """Whether it was right to write again; says so if it was."""
+        """Return whether it was right to write again; tally it if so."""
         first, again = min(group.blocks), self._between(group, written, limit)
         if again is not None:
             knew = [self._table.history(block) for block in group.blocks]
@@ -139,7 +139,7 @@ class Writes:
         return True
 
     def _between(self, group: StatementGroup, written: list[Written], limit: int) -> Removal | None:
-        """The last removal between two INSERTs, where none of the times in between has too much."""
+        """Return the last removal between two INSERTs, if no span between has too many rows."""
         removals = [
             one
             for one in self._table.facts.removals
@@ -154,7 +154,7 @@ class Writes:
         return removals[-1] if removals else None
 
     def _lost(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """What the record lacks of loaded blocks; of those that a person called so, a line."""
+        """Judge what the record lacks of loaded blocks; tally what only a person calls so."""
         histories = {block: self._table.history(block) for block in group.blocks}
         if any(one.state != "loaded" for one in histories.values()):
             return
@@ -170,7 +170,7 @@ class Writes:
             yield gap(text, self._partition(group))
 
     def _lacking(self, group: StatementGroup, tally: UnjudgedTally) -> _Lack | None:
-        """Fewer rows in parts than the blocks have, or a view that got none of them."""
+        """Return what lacks: parts have fewer rows than the blocks, or a view got none of them."""
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)
@@ -188,7 +188,7 @@ class Writes:
         return None
 
     def _came(self, group: StatementGroup) -> bool:
-        """Whether an INSERT brought each block: as a part, or to be merged into nothing.
+        """Return whether an INSERT brought each block: as a part, or to be merged into nothing.
 
         With optimize_on_insert, the server's default, sums of zero and pairs that cancel make no
         part. The rows that an INSERT brought are counted before they are merged.
@@ -202,7 +202,7 @@ class Writes:
         return came >= {block for block in group.blocks if self._table.whole(block)}
 
     def _were_counted(self, group: StatementGroup) -> bool:
-        """Whether counting has judged all of their rows."""
+        """Return whether counting has judged all rows of the group."""
         return self._table.counted is not None and group.blocks.isdisjoint(self._table.excused)
 
     def _views(self, group: StatementGroup, tally: UnjudgedTally) -> str:
@@ -254,7 +254,7 @@ class Writes:
 
 
 def _taken_away(view: str, group: StatementGroup) -> bool:
-    """Whether a view is there no more, or was not when a later INSERT reached the others."""
+    """Return whether the view is gone, or was when a later INSERT reached the others."""
     last: ViewRun | None = None
     for insert in sorted(group.statements, key=lambda insert: insert.at_ms):
         if insert.views and (view in insert.views or (insert.finished and insert.rows)):

@@ -138,7 +138,7 @@ class Reader:
             self._consumer.incremental_assign(new)
 
     def _described(self) -> TopicMetadata:
-        """The journal, as the brokers know it."""
+        """Return what the brokers know of the journal's topic."""
         begun_at = time.monotonic()
         while True:
             try:
@@ -193,7 +193,7 @@ class Reader:
     def _read(
         self, messages: Sequence[Message], foreign: Foreign | None
     ) -> Iterator[tuple[int, int, Commit]]:
-        """All records first: the client gives none of them a second time."""
+        """Yield all records before an error: the client gives none of them a second time."""
         failed: list[KafkaError] = []
         for message in messages:
             if (error := message.error()) is None:
@@ -246,7 +246,7 @@ class Reader:
         return TopicPartition(self._journal, index)
 
     def committed(self) -> dict[int, Committed]:
-        """Floor and metadata of each source partition, None where the group has no offset.
+        """Return floor and metadata of each source partition, None where the group has no offset.
 
         A partition is left out while a transaction with an offset of it is open for longer than
         UNSTABLE_SECONDS: nobody knows yet what its offset is.

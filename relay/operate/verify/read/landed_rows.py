@@ -198,7 +198,7 @@ class LandedRows:
         return refused
 
     def _has_column(self, column: str) -> bool:
-        """Whether the ledger has it: one of an earlier version of the program may not, or none."""
+        """Return whether the ledger has the column; one of an earlier version may lack it."""
         return bool(self._ask(_HAS_COLUMN, self._ledger(column=column))[0][0])
 
     def _look_into(self, place: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ class ServerLogs:
     def _view_runs(
         self, views: list[Any] | None, facts: TableFacts
     ) -> dict[str, dict[str, ViewRun]] | None:
-        """By query and view; of those that failed it is asked whether they are still there."""
+        """Return what each query did to each view; ask whether a view that failed still exists."""
         if views is None:
             return None
         present = {view for _, view, done, *_ in views if not done}

@@ -23,7 +23,7 @@ from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader, records
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
 _DIGITS = 18
-"""Of a number of rows at most; another program may write anything."""
+"""A number of rows has no more digits; another program may write anything."""
 
 
 class DeletedMeanwhile(Unavailable):
