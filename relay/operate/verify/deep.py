@@ -64,7 +64,6 @@ class Deep:
         self._last_offsets: dict[int, int] = {}
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
-        self.records = 0
         self._silent: set[tuple[str, int]] = set()
 
     def keep(self, partition: int, offset: int, commit: Commit) -> None:
@@ -158,7 +157,6 @@ class Deep:
             blocks, start, end, whole_until=lambda: self._whole_until_ms, reach=self._reach()
         )
         for message in self._topics.read(topic, partition, start, end):
-            self.records += 1
             name = (message.key() or b"").decode(errors="replace")
             chunk = name, rows_of(message), message.value() or b""
             yield from judge.chunk(message.offset() or 0, *chunk)
@@ -251,7 +249,6 @@ class Deep:
         of_loaders, letters = LetterJudge(partition, begin, known), []
         of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
-            self.records += 1
             offset = _source_offset(message)
             if block := header(message, BLOCK):
                 letters.append(LoaderLetter(block.decode(errors="replace"), offset))
@@ -281,7 +278,6 @@ class Deep:
         commits, compacted = self._commits[partition], self._compacted
         judge = SourceJudge(commits, start, later=later, compacted=compacted)
         for message in self._sources.read(topic, partition, judge.first, min(stable, judge.next)):
-            self.records += 1
             judge.message(message.offset() or 0, table_of(message))
         yield from judge.judge()
         self.audit.not_judged += judge.not_judged(partition)
