@@ -7,7 +7,7 @@ producers are bounded here: Prometheus keeps each value it ever saw.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prometheus_client import (
@@ -43,6 +43,10 @@ class Metric:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds, of a histogram."""
+
+    def labelled(self, *labels: str) -> Metric:
+        """Return it with these labels behind its own."""
+        return replace(self, labels=(*self.labels, *labels))
 
 
 def counter(name: str, unit: str, question: str, *labels: str) -> Metric:

@@ -7,7 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from relay.operate.metrics.client_definitions import CLIENTS
-from relay.operate.metrics.definitions import CURRENT, PROCESS
+from relay.operate.metrics.definitions import CURRENT
+from tests.docs.process_metrics import PROCESS
 from tests.metrics.asking import address_in, got, values
 
 if TYPE_CHECKING:

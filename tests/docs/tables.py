@@ -38,6 +38,7 @@ from relay.program.metric import Metric
 from relay.schema.dead_reason import DeadKind
 from tests.docs import api
 from tests.docs.documents import table
+from tests.docs.process_metrics import PROCESS
 from tests.docs.types import spark_table, types_table
 
 METRICS: Mapping[str, tuple[Metric, ...]] = {
@@ -45,7 +46,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
     "clients": CLIENTS,
     "loader": (*of_loader.RECORDED, *of_loader.CURRENT),
     "verifier": OF_VERIFIER,
-    "process": of_relay.PROCESS,
+    "process": PROCESS,
 }
 """By the name of their table."""
 

@@ -13,8 +13,8 @@ from clickhouse_connect.driver.client import Client
 from loader.journal import startup
 from loader.metrics.definitions import CURRENT
 from loader.metrics.ledger_watch import LedgerLook, LedgerWatch
-from relay.operate.metrics.definitions import PROCESS
 from tests.broker.pipeline import wait_until
+from tests.docs.process_metrics import PROCESS
 from tests.loader.blocks import DEADLINE, Journal, batch
 from tests.loader.test_work import copies, make
 from tests.metrics.asking import address_in, got, values

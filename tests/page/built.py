@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relay.errors import ConfigError, Unavailable
-from relay.operate.page.recent_activity import Trail
+from relay.operate.page.plots import Samples, Trail
 from relay.operate.page.routes import Page
-from relay.operate.page.samples import Samples
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.progress import AuditProgress

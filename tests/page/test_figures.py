@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from relay.operate.page.verifier_metrics import METRICS, VerifierMetrics, health
+from relay.operate.page.verifier_metrics import METRICS, VerifierMetrics
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.operate.verify.progress import SILENT_SECONDS
 from relay.operate.verify.webhook import Counts
@@ -18,13 +18,14 @@ from tests.page.built import ANOMALY, Built, built
 NOW_MS = 1_700_000_000_000
 
 
+def figures(made: Built, webhook: Any = None) -> VerifierMetrics:
+    reader: Any = SimpleNamespace(behind={0: 7, 1: 0})
+    return VerifierMetrics(made.standing, made.audit.totals, reader, webhook, "shop", made.samples)
+
+
 def samples(made: Built, webhook: Any = None) -> dict[tuple[str, str], float]:
     """Values by name and label, as Prometheus reads them."""
-    reader: Any = SimpleNamespace(behind={0: 7, 1: 0})
-    figures = VerifierMetrics(
-        made.standing, made.audit.totals, reader, webhook, "shop", made.samples
-    )
-    status, _, body = figures.exposition()
+    status, _, body = figures(made, webhook).exposition()
     assert status == 200
     return {
         (sample.name, *(value for name, value in sample.labels.items() if name != "app")): (
@@ -73,10 +74,10 @@ def test_only_an_audit_that_hangs_is_ill() -> None:
     made = built(NOW_MS)
     made.standing.anomaly(ANOMALY, NOW_MS)
     made.standing.turned(500.0, 1.0, "the brokers did not answer")
-    status, _, body = health(made.standing, 500.0 + SILENT_SECONDS)
+    status, _, body = figures(made).health(500.0 + SILENT_SECONDS)
     assert status == 200
     assert "the brokers did not answer" in json.loads(body)["checks"][0]["why"]
-    assert health(made.standing, 501.0 + SILENT_SECONDS)[0] == 503
+    assert figures(made).health(501.0 + SILENT_SECONDS)[0] == 503
 
 
 def test_what_is_settled_is_open_no_more() -> None:

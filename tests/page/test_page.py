@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 
 from relay.errors import Unavailable
-from relay.operate.page.recent_activity import BLOCKS, STEP_SECONDS, WINDOW_SECONDS, Trail
+from relay.operate.page.plots import (
+    BLOCKS,
+    STEP_SECONDS,
+    WINDOW_SECONDS,
+    Point,
+    Samples,
+    Trail,
+    point,
+)
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import content_security_policy, html
-from relay.operate.page.samples import Point, Samples, point
 from relay.operate.view.facts import ConsumerGroup, LedgerFacts, StatusFacts
 from relay.operate.view.journal_state import JournalState
 from relay.operate.view.status import Screen, assemble

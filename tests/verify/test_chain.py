@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.head import ChainHead
-from relay.operate.verify.judge.record import JournalPlace
+from relay.operate.verify.judge.record import ChainHead, JournalPlace
 from relay.records_pb2 import Commit
 from tests.profiles import is_long
 from tests.verify.histories import APP, SOURCE, History, clean

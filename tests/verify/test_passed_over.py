@@ -9,6 +9,7 @@ import pytest
 
 from relay.config.settings_file import load
 from relay.operate.verify import deep
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.beginning import came_later
 from relay.operate.verify.source_messages import SourceJudge
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
@@ -94,13 +95,13 @@ def test_a_new_partition_that_was_begun_at_its_end(
     monkeypatch.setattr(deep, "TopicReader", lambda *_: SomeBrokers(set(), None))
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
     settings = nowhere.settings("shop", start="latest")
-    further = deep.Deep(settings)
+    further = deep.Deep(settings, Audit("a", "rows", 1.0))
     further.keep(0, 0, Commit(n=1, source_partitions=width))
     first = Commit(n=1, partition=1, previous_floor=500, floor=500, source_partitions=2)
     further.keep(1, 0, first)
     found = [one for one in further.judge(lambda _: None) if "the app began at" in one.text]
     assert [(one.kind.value, one.partition) for one in found] == ([("gap", 1)] if gap else [])
-    assert any("the app began at" in line for line in further.not_judged) != gap
+    assert any("the app began at" in line for line in further.audit.not_judged) != gap
 
 
 # ---- on real servers

@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from relay import names
 from relay.config.settings_file import load
 from relay.operate.verify import deep
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.records_pb2 import Block, Commit, Share
@@ -102,7 +103,7 @@ def found(
     monkeypatch.setattr(deep, "TopicReader", lambda *_: Logs(chunk, ends))
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
     settings = nowhere.settings(APP)
-    further = deep.Deep(settings)
+    further = deep.Deep(settings, Audit("a", "rows", 1.0))
     for partition in (0, 1):
         further.keep(partition, 0, Commit(n=1, partition=partition, written_at_ms=NOW - before))
     commit = Commit(n=2, partition=read, blocks=[SHARES[read]], written_at_ms=NOW)
@@ -148,7 +149,7 @@ def test_the_logs_of_relays_that_stopped_end_where_they_were_read_to(
     pipeline: Pipeline,  # noqa: F811
 ) -> None:
     """So each row of a shared chunk has to be of a block that is listed."""
-    further = deep.Deep(load(ran(pipeline)))
+    further = deep.Deep(load(ran(pipeline)), Audit("a", "rows", 1.0))
     journal = pipeline.read(names.journal_topic(pipeline.app), pipeline.partitions)
     for partition, records in journal.items():
         for offset, value, _ in records:

@@ -11,6 +11,7 @@ from confluent_kafka import Message
 from relay import names
 from relay.errors import Unavailable
 from relay.operate.verify import deep
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 from relay.operate.verify.judge.ledger_history import WaitingBlock
 from relay.operate.verify.read.topic import DeletedMeanwhile
@@ -103,7 +104,7 @@ def audited(
     monkeypatch.setattr(deep, "TopicReader", lambda *_: brokers)
     monkeypatch.setattr(deep, "Landing", LandedElsewhere)
     settings = nowhere.settings(APP)
-    further = deep.Deep(settings)
+    further = deep.Deep(settings, Audit("a", "rows", 1.0))
     for partition, commit in JOURNAL.items():
         further.keep(partition, 0, commit)
     return further, [one.text for one in further.judge(lambda _: None)], brokers
@@ -111,7 +112,7 @@ def audited(
 
 def test_all_that_is_lost_is_found_where_all_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     further, found, _ = audited(SomeBrokers(set(), None), monkeypatch)
-    assert (further.not_judged, further.errors) == ([], [])
+    assert (further.audit.not_judged, further.audit.errors) == ([], [])
     for text in (
         "block shop:d.a:0:1:0: its chunks",
         "block shop:d.b:0:1:0: its chunks",
@@ -145,8 +146,8 @@ def test_a_partition_that_does_not_answer_keeps_nothing_else_from_being_judged(
     left = [one for one in everything if not any(text in one for text in lacks)]
     assert (found, len(left)) == (left, len(everything) - len(lacks))
     said = f"nobody leads {silent[0]}[{silent[1]}]"
-    assert further.not_judged == [said]
-    assert [error.message for error in further.errors] == [said]
+    assert further.audit.not_judged == [said]
+    assert [error.message for error in further.audit.errors] == [said]
     assert brokers.asked[silent] == 1, "each question may take half a minute"
 
 
@@ -177,13 +178,13 @@ def test_records_that_are_deleted_while_they_are_read_are_no_fault(
 ) -> None:
     """Each partition is judged from where it begins now; it was not judged, with status 4."""
     further, _, brokers = audited(Shrinking(place, 10, 2), monkeypatch)
-    assert further.errors == []
+    assert further.audit.errors == []
     assert brokers.asked[place] >= 3
 
 
 def test_a_partition_that_is_always_overtaken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     further, _, _ = audited(Shrinking((A, 0), 100, 99), monkeypatch)
-    assert [error.message for error in further.errors] == [f"{A}[0] was deleted"]
+    assert [error.message for error in further.audit.errors] == [f"{A}[0] was deleted"]
 
 
 def test_where_no_broker_answers_the_audit_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.operate.page.recent_activity import Trail
+from relay.operate.page.plots import Samples, Trail
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import Page, TellStory
-from relay.operate.page.samples import Samples
 from relay.operate.page.verifier_metrics import VerifierMetrics
 from relay.operate.verify import rounds
 from relay.operate.verify.progress import AuditProgress

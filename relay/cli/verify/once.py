@@ -57,7 +57,7 @@ def once(
         rounds.once(reader, audit, say, note)
         _begin_history(reader, audit, source, None)
         return
-    with contextlib.closing(Deep(settings, removed)) as further:
+    with contextlib.closing(Deep(settings, audit, removed)) as further:
 
         def keep(partition: int, offset: int, commit: Commit) -> None:
             note(partition, offset, commit)
@@ -67,15 +67,9 @@ def once(
         # What the journal alone shows holds, whatever ClickHouse does.
         _begin_history(reader, audit, source, None)
         _begin_history(reader, audit, source, _settled(settings))
-        try:
-            for anomaly in further.judge(lambda what: click.echo(what, err=True)):
-                audit.anomalies.append(anomaly)
-                say(anomaly)
-        finally:
-            audit.acknowledged += further.acknowledged
-            audit.waiting += further.waiting
-            audit.not_judged += further.not_judged
-            audit.errors += further.errors
+        for anomaly in further.judge(lambda what: click.echo(what, err=True)):
+            audit.anomalies.append(anomaly)
+            say(anomaly)
 
 
 def _begin_history(

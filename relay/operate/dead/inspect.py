@@ -1,7 +1,6 @@
 """Shows a dead letter's value: its bytes, and its rows as far as they can be decoded.
 
-Receives a value and the codec of the table it was meant for, gives lines and rows. Where the
-relay refuses a message whole, this shows whatever can be read of it. Pure.
+Where the relay refuses a message whole, this shows whatever can be read of it. Pure.
 """
 
 # pure
@@ -9,7 +8,7 @@ relay refuses a message whole, this shows whatever can be read of it. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf import json_format, text_format, unknown_fields
@@ -17,9 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from relay.operate.dead.wire import WireError, WireField, fields
 from relay.rows.decode import decode
-
-if TYPE_CHECKING:
-    from relay.rows.row_codec import RowCodec
+from relay.rows.row_codec import RowCodec
 
 _LINE = 16
 _LENGTH_DELIMITED = 2
@@ -63,12 +60,9 @@ def hexdump(data: bytes, most: int) -> list[str]:
 
 
 def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
-    """Return the rows of a message's value.
+    """Return the rows of a source message's value, as the codec's table may have them.
 
-    Args:
-        value: of the source message.
-        codec: of the table whose rows these may be.
-        framing: "batch" or "row", as in settings.source.
+    Framing is "batch" or "row", as in settings.source.
     """
     if value is None:
         return Rows([], "null value")
@@ -76,17 +70,17 @@ def rows_of(value: bytes | None, codec: RowCodec, framing: str) -> Rows:
         return Rows([_row(value, codec)])
     if not value:
         return Rows([], "empty batch")
-    found: list[WireField] = []
+    row_fields: list[WireField] = []
     problem = ""
     try:
         for field in fields(value):
             if (field.number, field.wire_type) == (1, _LENGTH_DELIMITED):
-                found.append(field)
+                row_fields.append(field)
             elif not problem:
                 problem = f"byte {field.start}: field {field.number} is no row of a RowBatch"
     except WireError as error:
         problem = problem or str(error)
-    return Rows([_row(value[field.payload : field.end], codec) for field in found], problem)
+    return Rows([_row(value[field.payload : field.end], codec) for field in row_fields], problem)
 
 
 def _row(data: bytes, codec: RowCodec) -> InspectedRow:

@@ -1,32 +1,23 @@
-"""Reads an app's dead letters, and the marks of those that were replayed.
-
-Receives settings, gives dead letters and marks as a read_committed reader sees them now.
-"""
+"""Reads an app's dead letters, and the marks of those that were replayed."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from relay import names
 from relay.blocks import dead_letter as letters
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError, ContractBroken, ErrorPage
 from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.replay_plan import ReplayMark, mark_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request, and for the next record to come."""
@@ -37,13 +28,13 @@ _DESPITE = (
 
 
 class DeadReader:
-    """Dead letters and marks of one app.
+    """Dead letters and marks of one app, as a read_committed reader sees them now.
 
     Args:
-        settings: of the app.
         incomplete: whether to give the marks that are left where some were deleted.
 
     Attributes:
+        topic_id: of the dead letter topic; part of the marks' keys.
         deleted_marks: what shows, as of the last look at the marks, that some were deleted; empty:
             nothing does.
 
@@ -60,19 +51,14 @@ class DeadReader:
         self._topic = names.dead_topic(settings.app)
         self._marks_topic = names.replayed_topic(settings.app)
         self._topics = Topics(settings)
-        found = self._topics.describe(self._topic, (READ,))
-        if found is None:
+        topic = self._topics.describe(self._topic, (READ,))
+        if topic is None:
             raise ConfigError(
                 f"there is no topic {self._topic}",
                 "check `app` in the configuration; the relay creates the topic when it first runs",
             )
-        self._facts = found
+        self.topic_id, self._partitions = topic.topic_id, topic.partitions
         self._consumer = PartitionReader(kafka_clients.reader(settings.kafka))
-
-    @property
-    def topic_id(self) -> str:
-        """Of the dead letter topic; part of the marks' keys."""
-        return self._facts.topic_id
 
     def letters(self, places: Iterable[RecordPlace] = ()) -> Iterator[DeadLetter]:
         """Yield those at `places`, or all that are there now: by partition, in order.
@@ -83,7 +69,7 @@ class DeadReader:
         """
         wanted = sorted(set(places))
         if not wanted:
-            for partition in range(self._facts.partitions):
+            for partition in range(self._partitions):
                 place = TopicPartition(self._topic, partition, 0)
                 yield from map(self._letter, self._records(self._consumer, place))
         for at in wanted:
@@ -113,7 +99,7 @@ class DeadReader:
         return self._topics.describe(self._marks_topic, (READ,)) is not None
 
     def _marks(self) -> Iterator[tuple[ReplayMark, bool]]:
-        """Each with whether its letter is in this topic, and not in a former one of its name."""
+        """Yield each with whether its letter is in this topic, not in a former one of its name."""
         if not self.has_marks_topic():
             return
         place = TopicPartition(self._marks_topic, 0, 0)
@@ -125,26 +111,22 @@ class DeadReader:
                 except ValueError as problem:
                     raise self._foreign(message, problem) from problem
                 yield mark, message.key() == mark_key(self.topic_id, mark.dead)
-        self._check_beginning(place.offset)
-
-    def _check_beginning(self, begin: int) -> None:
-        """Check that no marks were deleted: compaction alone moves no topic's beginning."""
         self.deleted_marks = ""
-        if begin == 0:
-            return
-        self.deleted_marks = (
-            f"{self._marks_topic} begins at offset {begin}, but it must begin at 0: marks of "
-            "replays were deleted, so dead letters that were replayed look as if they were not"
-        )
-        if not self._incomplete:
-            raise ContractBroken(self.deleted_marks, _DESPITE, page=ErrorPage.GAP)
+        if place.offset > 0:  # compaction alone moves no topic's beginning
+            self.deleted_marks = (
+                f"{self._marks_topic} begins at offset {place.offset}, but it must begin at 0: "
+                "marks of replays were deleted, so dead letters that were replayed look as if "
+                "they were not"
+            )
+            if not self._incomplete:
+                raise ContractBroken(self.deleted_marks, _DESPITE, page=ErrorPage.GAP)
 
     def close(self) -> None:
         """Close the client."""
         self._consumer.close()
 
     def _at(self, place: RecordPlace) -> DeadLetter:
-        if place.partition < self._facts.partitions:
+        if place.partition < self._partitions:
             start = TopicPartition(self._topic, place.partition, place.offset)
             for message in self._records(self._consumer, start, place.offset + 1):
                 if message.offset() == place.offset:

@@ -1,41 +1,36 @@
 """Sends dead letters' messages to the source topic again, each exactly once.
 
-Receives messages in batches, gives them and a mark for each to the brokers in one transaction
-per batch. A replay that dies leaves whole batches: sent and marked, or neither.
+Each batch of messages, with a mark for each message, is one transaction. A replay that dies leaves
+whole batches: sent and marked, or neither.
 
-Two replays at once: the transactional id is one for the whole app, so the second one's start
-ends what the first has open and refuses it all else. The marks are read after that start, and
-see every batch that the first one committed.
+Two replays at once: the transactional id is one for the whole app, so the second one's start ends
+what the first has open and refuses it all else. The marks are read after that start, and see every
+batch that the first one committed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
 from relay import names
-from relay.blocks.dead_letter import RecordPlace
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.events import Failure
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TOO_LARGE, TransactionFailed, ended
 from relay.kafka.topics import Topics
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.operate.dead.reader import DeadReader
 from relay.operate.dead.replay_plan import ReplayMark, ReplayMessage, Why, mark_key
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from relay.blocks.dead_letter import DeadLetter
-    from relay.config.settings import Settings
-    from relay.operate.dead.reader import DeadReader
-
-    LeftOut = Callable[[Sequence[DeadLetter]], Mapping[RecordPlace, Why]]
+LeftOut = Callable[[Sequence[DeadLetter]], Mapping[RecordPlace, Why]]
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: a replay sends no offsets."""
@@ -45,8 +40,6 @@ class Replay:
     """The one replay of an app.
 
     Args:
-        settings: of the app.
-        reader: of its dead letters.
         left_out: those of these letters that rewinds forbid to send, as of now, each with why.
 
     Raises (every method):
@@ -92,10 +85,10 @@ class Replay:
         Returns:
             What was not sent, each with why.
         """
-        left = {m.letter.place: Why.DONE for m in batch if m.letter.place in self.marks}
-        left = {**self._left_out([message.letter for message in batch]), **left}
-        not_sent = [(m, left[m.letter.place]) for m in batch if m.letter.place in left]
-        batch = [message for message in batch if message.letter.place not in left]
+        reasons = {m.letter.place: Why.DONE for m in batch if m.letter.place in self.marks}
+        reasons = {**self._left_out([message.letter for message in batch]), **reasons}
+        not_sent = [(m, reasons[m.letter.place]) for m in batch if m.letter.place in reasons]
+        batch = [message for message in batch if message.letter.place not in reasons]
         if not batch or self._send(batch):
             return not_sent
         if len(batch) == 1:
@@ -104,7 +97,7 @@ class Replay:
         return [*not_sent, *self.send(batch[:half]), *self.send(batch[half:])]
 
     def _send(self, batch: Sequence[ReplayMessage]) -> bool:
-        """Whether all was sent; if not, then nothing, since it is too large."""
+        """Return whether all was sent; if not, nothing was, since it is too large."""
         try:
             marks = self._write(batch)
             clean = self._producer.commit()
@@ -167,7 +160,7 @@ class Replay:
         )
 
     def _abort(self) -> None:
-        """So that readers of the source topic need not wait for the transaction's timeout.
+        """Abort, so that readers of the source topic need not wait for the transaction's timeout.
 
         Where that fails as well, the timeout or the next replay's start ends it.
         """

@@ -1,7 +1,6 @@
 """Decides what a replay does with each dead letter: send it, refuse it, or skip it as done.
 
-Receives dead letters and the marks of those that were replayed, gives the messages that go
-to the source topic again. Pure: it knows no client and no clock.
+Pure: it knows no client and no clock.
 
 A dead letter is replayed at most once for ever. If its message becomes a dead letter again,
 that is another one, with coordinates and a mark of its own.
@@ -22,7 +21,7 @@ from relay.kafka.record_limits import ROOM, record_bytes
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 8_000_000
-"""Of one transaction: readers of the source topic wait while it is open."""
+"""Limits of one transaction: readers of the source topic wait while it is open."""
 _HEADER_ROOM = 10
 """Bytes that the lengths of a header's name and value take at most."""
 
@@ -125,17 +124,14 @@ class Why(Enum):
 
 @dataclass(slots=True)
 class ReplayTally:
-    """What a replay did, or would do.
-
-    Attributes:
-        too_large: bytes that each message needs which the source topic refused, by its letter.
-    """
+    """What a replay did, or would do."""
 
     sent: int = 0
     bytes: int = 0
     left: dict[Why, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     too_large: dict[RecordPlace, int] = field(default_factory=dict)
+    """Bytes that each message needs which the source topic refused, by its letter."""
 
     def take_back(self, message: ReplayMessage, why: Why) -> None:
         """Count a message as left out that was counted as sent."""

@@ -1,8 +1,4 @@
-"""Selects dead letters, and counts them by table and kind.
-
-Receives dead letters and what a person asked for, gives those that were meant, and their
-counts by table and kind of reason. Pure: the time of now is an argument.
-"""
+"""Selects dead letters, and counts them by table and kind. Pure: the time of now is an argument."""
 
 # pure
 
@@ -68,10 +64,10 @@ def instant_ms(text: str, now_ms: int) -> int:
     if age is not None:
         return now_ms - int(age[1]) * _UNIT_MS[age[2]]
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text!r} is neither an ISO 8601 time nor an age like 2h or 7d") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @dataclass(slots=True)
@@ -96,8 +92,7 @@ class LetterGroup:
 def summary(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
     """Return groups by table, kind of reason and field, the largest first.
 
-    Args:
-        letters: each with whether it was replayed.
+    Each letter comes with whether it was replayed.
     """
     groups: dict[tuple[str, DeadKind, str], LetterGroup] = {}
     for letter, replayed in letters:

@@ -1,27 +1,19 @@
 """The fields of a serialized protobuf message, one level deep, without its definition.
 
-Receives bytes, gives where each field begins and ends. Stops where the bytes make no sense,
-and says at which: a parser only says that they do not.
+Stops where the bytes make no sense, and says at which: a parser only says that they do not.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf from here on.
-
-    Args:
-        at: where the field begins that cannot be read.
-        what: is wrong with it.
-    """
+    """The bytes are no protobuf from `at` on, where the field begins that cannot be read."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(f"byte {at}: {what}")

@@ -6,12 +6,12 @@ producer that replaces another begins its totals anew, as a restarted process do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relay.program.metric import Metric, counter, gauge
 
 MICRO, MILLI = 1e-6, 1e-3
-"""Of librdkafka's units in a second."""
+"""librdkafka's units, in seconds."""
 WINDOW = ("avg", "p99", "max")
 """Of a duration in the last interval: values of the label `of`."""
 
@@ -25,19 +25,21 @@ class ClientMetric:
     scale: float = 1.0
 
 
-def _total(key: str, name: str, unit: str, question: str, *labels: str) -> ClientMetric:
-    return ClientMetric(
-        counter(f"relay_kafka_{name}_total", unit, question, "client", *labels), key
-    )
+def _total(key: str, name: str, unit: str, question: str) -> ClientMetric:
+    return ClientMetric(counter(f"relay_kafka_{name}_total", unit, question, "client"), key)
 
 
 def _now(key: str, name: str, unit: str, question: str, *labels: str) -> ClientMetric:
     return ClientMetric(gauge(f"relay_kafka_{name}", unit, question, "client", *labels), key)
 
 
-def _since(key: str, name: str, question: str, scale: float, *labels: str) -> ClientMetric:
-    metric = gauge(f"relay_kafka_{name}_seconds", "seconds", question, "client", *labels)
+def _since(key: str, name: str, question: str, scale: float) -> ClientMetric:
+    metric = gauge(f"relay_kafka_{name}_seconds", "seconds", question, "client")
     return ClientMetric(metric, key, scale)
+
+
+def _with_labels(labels: tuple[str, ...], *shown: ClientMetric) -> tuple[ClientMetric, ...]:
+    return tuple(replace(one, metric=one.metric.labelled(*labels)) for one in shown)
 
 
 CLIENT = (
@@ -90,175 +92,95 @@ CLIENT = (
 )
 """At the top."""
 
-_OF_BROKER = "broker"
-BROKER = (
+BROKER = _with_labels(
+    ("broker",),
     _since(
         "stateage",
         "broker_state",
         "For how long has the connection to the broker been in its state?",
         MICRO,
-        _OF_BROKER,
     ),
-    _now(
-        "outbuf_cnt",
-        "broker_requests_waiting",
-        "requests",
-        "How many requests wait to be sent?",
-        _OF_BROKER,
-    ),
+    _now("outbuf_cnt", "broker_requests_waiting", "requests", "How many requests wait to be sent?"),
     _now(
         "outbuf_msg_cnt",
         "broker_messages_waiting",
         "messages",
         "How many records are in requests that wait to be sent?",
-        _OF_BROKER,
     ),
     _now(
         "waitresp_cnt",
         "broker_requests_open",
         "requests",
         "How many requests have no response yet?",
-        _OF_BROKER,
     ),
     _now(
         "waitresp_msg_cnt",
         "broker_messages_open",
         "messages",
         "How many records are in requests without a response?",
-        _OF_BROKER,
     ),
+    _total("tx", "broker_requests", "requests", "How many requests went to the broker?"),
+    _total("txbytes", "broker_sent_bytes", "bytes", "How many bytes went to the broker?"),
+    _total("txerrs", "broker_send_errors", "errors", "How many sends to the broker failed?"),
+    _total("txretries", "broker_retries", "requests", "How many requests were sent again?"),
+    _total("req_timeouts", "broker_timeouts", "requests", "How many requests timed out?"),
+    _total("rx", "broker_responses", "responses", "How many responses came from the broker?"),
+    _total("rxbytes", "broker_received_bytes", "bytes", "How many bytes came from the broker?"),
+    _total("rxerrs", "broker_receive_errors", "errors", "How many receives failed?"),
     _total(
-        "tx", "broker_requests", "requests", "How many requests went to the broker?", _OF_BROKER
+        "rxpartial", "broker_partial", "messages", "How many records were cut off at a fetch's end?"
     ),
+    _total("connects", "broker_connects", "connections", "How often did the client connect?"),
     _total(
-        "txbytes", "broker_sent_bytes", "bytes", "How many bytes went to the broker?", _OF_BROKER
-    ),
-    _total(
-        "txerrs", "broker_send_errors", "errors", "How many sends to the broker failed?", _OF_BROKER
-    ),
-    _total(
-        "txretries", "broker_retries", "requests", "How many requests were sent again?", _OF_BROKER
-    ),
-    _total(
-        "req_timeouts", "broker_timeouts", "requests", "How many requests timed out?", _OF_BROKER
-    ),
-    _total(
-        "rx",
-        "broker_responses",
-        "responses",
-        "How many responses came from the broker?",
-        _OF_BROKER,
-    ),
-    _total(
-        "rxbytes",
-        "broker_received_bytes",
-        "bytes",
-        "How many bytes came from the broker?",
-        _OF_BROKER,
-    ),
-    _total("rxerrs", "broker_receive_errors", "errors", "How many receives failed?", _OF_BROKER),
-    _total(
-        "rxpartial",
-        "broker_partial",
-        "messages",
-        "How many records were cut off at a fetch's end?",
-        _OF_BROKER,
-    ),
-    _total(
-        "connects",
-        "broker_connects",
-        "connections",
-        "How often did the client connect?",
-        _OF_BROKER,
-    ),
-    _total(
-        "disconnects",
-        "broker_disconnects",
-        "connections",
-        "How often was the connection lost?",
-        _OF_BROKER,
+        "disconnects", "broker_disconnects", "connections", "How often was the connection lost?"
     ),
 )
 """Of each broker."""
 
-BROKER_UP = _now(
-    "state", "broker_up", "1 or 0", "Is the client connected to the broker?", _OF_BROKER
-)
-BROKER_WINDOWS = (
-    _since(
-        "rtt", "broker_rtt", "How long does the broker take to answer?", MICRO, _OF_BROKER, "of"
-    ),
+BROKER_UP = _now("state", "broker_up", "1 or 0", "Is the client connected to the broker?", "broker")
+BROKER_WINDOWS = _with_labels(
+    ("broker", "of"),
+    _since("rtt", "broker_rtt", "How long does the broker take to answer?", MICRO),
     _since(
         "int_latency",
         "broker_queue_latency",
         "How long does a record wait in the client before it is in a request?",
         MICRO,
-        *(_OF_BROKER, "of"),
     ),
     _since(
         "outbuf_latency",
         "broker_send_latency",
         "How long does a request wait before it is sent?",
         MICRO,
-        *(_OF_BROKER, "of"),
     ),
     _since(
         "throttle",
         "broker_throttle",
         "How long did the broker delay the client because of a quota?",
         MILLI,
-        _OF_BROKER,
-        "of",
     ),
 )
 """Of each broker: durations of the last interval."""
 
-PARTITION = (
+PARTITION = _with_labels(
+    ("partition",),
     _now(
         "fetchq_cnt",
         "partition_fetched_messages",
         "messages",
         "How many records wait to be polled?",
-        "partition",
     ),
-    _now(
-        "fetchq_size",
-        "partition_fetched_bytes",
-        "bytes",
-        "How many bytes wait to be polled?",
-        "partition",
-    ),
-    _now(
-        "lo_offset",
-        "partition_first_offset",
-        "offset",
-        "What is the log's first offset?",
-        "partition",
-    ),
-    _now(
-        "hi_offset",
-        "partition_high_watermark",
-        "offset",
-        "What is the high watermark?",
-        "partition",
-    ),
+    _now("fetchq_size", "partition_fetched_bytes", "bytes", "How many bytes wait to be polled?"),
+    _now("lo_offset", "partition_first_offset", "offset", "What is the log's first offset?"),
+    _now("hi_offset", "partition_high_watermark", "offset", "What is the high watermark?"),
     _now(
         "ls_offset",
         "partition_last_stable_offset",
         "offset",
         "What is the last stable offset (an open transaction in the source holds it back)?",
-        "partition",
     ),
-    _now(
-        "leader", "partition_leader", "broker id", "Which broker leads the partition?", "partition"
-    ),
-    _total(
-        "rxmsgs",
-        "partition_received_messages",
-        "messages",
-        "How many records were fetched?",
-        "partition",
-    ),
+    _now("leader", "partition_leader", "broker id", "Which broker leads the partition?"),
+    _total("rxmsgs", "partition_received_messages", "messages", "How many records were fetched?"),
 )
 """Of each assigned partition of the source topic."""
 FETCHING = _now(

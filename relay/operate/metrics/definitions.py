@@ -192,71 +192,52 @@ RECORDED = (*_INTAKE, *_COMMITTED, *_TRANSACTIONS, *_OWNERSHIP)
 """Counted as things happen."""
 
 _PARTITIONS = (
-    gauge(
-        "relay_partition_position",
-        "offset",
-        "Which offset of each partition is polled next?",
-        "partition",
-    ),
+    gauge("relay_partition_position", "offset", "Which offset of each partition is polled next?"),
     gauge(
         "relay_partition_floor",
         "offset",
         "Below which offset is every message in a block or a dead letter?",
-        "partition",
     ),
     gauge(
         "relay_partition_end",
         "offset",
         "Where does the readable part of the partition end (last stable offset)?",
-        "partition",
     ),
     gauge(
         "relay_partition_lag_offsets",
         "offsets",
         "How many offsets are left to poll (0 if only transaction markers are left)?",
-        "partition",
     ),
     gauge(
         "relay_partition_uncommitted_offsets",
         "offsets",
         "How many offsets would be read again after a crash?",
-        "partition",
     ),
     gauge(
         "relay_partition_oldest_seconds",
         "seconds",
         "How long has the relay held the oldest message that is not in a block yet?",
-        "partition",
     ),
     gauge(
         "relay_partition_idle_seconds",
         "seconds",
         "How long ago was the partition's last message polled or its last commit made?",
-        "partition",
     ),
-    gauge(
-        "relay_partition_epoch",
-        "epoch",
-        "Which epoch do the partition's new block ids carry?",
-        "partition",
-    ),
+    gauge("relay_partition_epoch", "epoch", "Which epoch do the partition's new block ids carry?"),
     gauge(
         "relay_partition_n",
         "transactions",
         "What is the number of the partition's last transaction?",
-        "partition",
     ),
     gauge(
         "relay_partition_marks",
         "tables",
         "How many tables have committed blocks beyond the partition's floor?",
-        "partition",
     ),
     gauge(
         "relay_partition_buffers",
         "buffers",
         "How many tables of the partition have a buffer that is not sealed yet?",
-        "partition",
     ),
 )
 
@@ -331,22 +312,6 @@ CURRENT = (
     ),
     gauge("relay_server_away", "1 or 0", "Is the relay waiting for a server that does not answer?"),
     gauge("relay_check", "1 or 0", "Which checks of /healthz and /readyz fail?", "check"),
-    *_PARTITIONS,
+    *(metric.labelled("partition") for metric in _PARTITIONS),
 )
 """As things stand when Prometheus asks."""
-
-PROCESS = (
-    counter("process_cpu_seconds_total", "seconds", "How much processor time did the process use?"),
-    gauge("process_resident_memory_bytes", "bytes", "How much memory of the process is resident?"),
-    gauge(
-        "process_virtual_memory_bytes", "bytes", "How much virtual memory did the process reserve?"
-    ),
-    gauge(
-        "process_open_fds",
-        "descriptors",
-        "How many files and connections does the process have open?",
-    ),
-    gauge("process_max_fds", "descriptors", "How many files and connections may the process open?"),
-    gauge("process_start_time_seconds", "Unix time", "When did the process start?"),
-)
-"""Of each program; from prometheus-client itself."""

@@ -1,27 +1,21 @@
-"""`relay run --http`: /metrics, /healthz and /readyz of one relay.
-
-Receives settings, gives an observer for the relay and routes for relay.program.serving.
-"""
+"""`relay run --http`: /metrics, /healthz and /readyz of one relay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import confluent_kafka
 from prometheus_client import ProcessCollector
 
+from relay.config.settings import Settings
 from relay.operate.metrics.gauges import RelayGauges
 from relay.operate.metrics.recorder import RelayRecorder
 from relay.operate.metrics.statistics import Statistics
 from relay.operate.metrics.vitals import Vitals
 from relay.program.health import Check, RelayHealthLimits, answer, liveness, readiness
 from relay.program.metric import exposition, registry
+from relay.program.serving import Route
 from relay.version import __version__
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.program.serving import Route
 
 POLL_SECONDS = 300.0
 """Without a poll or a try of a server that is away. librdkafka's own limit for a member
@@ -31,11 +25,7 @@ PARTITION_SECONDS = 300.0
 
 
 class RelayMonitor:
-    """Everything that is known of one relay while it runs.
-
-    Attributes:
-        observer: for the relay.
-    """
+    """Everything that is known of one relay while it runs; the relay tells it to `observer`."""
 
     def __init__(self, settings: Settings) -> None:
         self._registry, self._app = registry(), settings.app

@@ -1,26 +1,20 @@
-"""Makes gauges of the present state from the core's state when Prometheus asks.
-
-Receives vitals and statistics, gives samples: what nobody asks for costs nothing.
-"""
+"""Makes gauges of the core's state when Prometheus asks: what nobody asks for costs nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from prometheus_client.registry import Collector
 
-from relay.core.state import Phase
+from relay.core.state import Partition, Phase, RelayState
 from relay.operate.metrics.client_definitions import CLIENTS
 from relay.operate.metrics.definitions import CURRENT
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
+from relay.program.health import Check
 from relay.program.metric import Bounded, Samples, families
-
-if TYPE_CHECKING:
-    from relay.core.state import Partition, RelayState
-    from relay.operate.metrics.statistics import Statistics
-    from relay.operate.metrics.vitals import Vitals
-    from relay.program.health import Check
 
 _NONE: tuple[str, ...] = ()
 
@@ -30,9 +24,7 @@ class RelayGauges(Collector):
 
     Args:
         info: values of the labels of `relay_info`.
-        vitals: the state, and when what happened last.
-        statistics: of its clients.
-        checks: as /healthz and /readyz say them now.
+        checks: returns them as /healthz and /readyz say them now.
     """
 
     def __init__(
@@ -40,7 +32,7 @@ class RelayGauges(Collector):
         info: tuple[str, ...],
         vitals: Vitals,
         statistics: Statistics,
-        checks: Any,
+        checks: Callable[[], Sequence[Check]],
     ) -> None:
         self._info = info
         self._vitals = vitals
@@ -61,50 +53,49 @@ class RelayGauges(Collector):
         vitals, now = self._vitals, self._vitals.clock()
         samples: Samples = {"relay_info": [(self._info, 1.0)]}
 
-        def one(name: str, value: float) -> None:
+        def show(name: str, value: float) -> None:
             samples[name] = [(_NONE, float(value))]
 
-        one("relay_transaction_open_seconds", vitals.open_seconds())
-        one("relay_last_poll_seconds", now - vitals.polled_at)
+        show("relay_transaction_open_seconds", vitals.open_seconds())
+        show("relay_last_poll_seconds", now - vitals.polled_at)
         if vitals.committed_at is not None:
-            one("relay_last_commit_seconds", now - vitals.committed_at)
-        one("relay_server_away", bool(vitals.away))
-        checks: Sequence[Check] = self._checks()
-        samples["relay_check"] = [((check.check,), float(check.ok)) for check in checks]
+            show("relay_last_commit_seconds", now - vitals.committed_at)
+        show("relay_server_away", bool(vitals.away))
+        samples["relay_check"] = [((check.check,), float(check.ok)) for check in self._checks()]
         state = vitals.state
         if state is not None:
             samples["relay_phase"] = [
                 ((phase.name.lower(),), float(phase is state.phase)) for phase in Phase
             ]
-            one("relay_partitions_owned", len(state.partitions))
-            one("relay_partitions_pending", len(state.pending))
-            one("relay_partitions_waiting", len(state.partitions.keys() - state.reading))
-            one("relay_tables_held", len(state.held))
-            one("relay_failures_in_a_row", state.failures)
-            one("relay_seal_tokens", state.tokens)
-            one("relay_buffer_limit_bytes", state.limits.max_buffer_bytes)
+            show("relay_partitions_owned", len(state.partitions))
+            show("relay_partitions_pending", len(state.pending))
+            show("relay_partitions_waiting", len(state.partitions.keys() - state.reading))
+            show("relay_tables_held", len(state.held))
+            show("relay_failures_in_a_row", state.failures)
+            show("relay_seal_tokens", state.tokens)
+            show("relay_buffer_limit_bytes", state.limits.max_buffer_bytes)
             samples |= self._buffers(state) | self._partitions(state, now)
         return samples
 
     def _buffers(self, state: RelayState) -> Samples:
         held = {name: Counter[str]() for name in ("bytes", "messages", "rows")}
-        buffers = [one for p in state.partitions.values() for one in p.buffers.items()]
+        buffers = [item for p in state.partitions.values() for item in p.buffers.items()]
         for table, buffer in buffers:
-            for count, size in zip(
-                held.values(), (buffer.memory, buffer.messages, buffer.rows), strict=True
-            ):
-                count[self._table(table)] += size
-        found: Samples = {"relay_buffers": [(_NONE, float(len(buffers)))]}
+            label = self._table(table)
+            held["bytes"][label] += buffer.memory
+            held["messages"][label] += buffer.messages
+            held["rows"][label] += buffer.rows
+        samples: Samples = {"relay_buffers": [(_NONE, float(len(buffers)))]}
         for name, count in held.items():
-            found[f"relay_buffer_{name}"] = [((t,), float(n)) for t, n in sorted(count.items())]
-        return found
+            samples[f"relay_buffer_{name}"] = [((t,), float(n)) for t, n in sorted(count.items())]
+        return samples
 
     def _partitions(self, state: RelayState, now: float) -> Samples:
-        found: Samples = {}
+        samples: Samples = {}
         for index, partition in sorted(state.partitions.items()):
             for name, value in self._partition(index, partition, now):
-                found.setdefault(f"relay_partition_{name}", []).append(((str(index),), value))
-        return found
+                samples.setdefault(f"relay_partition_{name}", []).append(((str(index),), value))
+        return samples
 
     def _partition(
         self, index: int, partition: Partition, now: float

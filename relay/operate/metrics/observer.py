@@ -7,14 +7,13 @@ per message, and from the relay's own thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from relay.blocks.form_block import BlockFacts
-    from relay.core.effects import Effect
-    from relay.core.events import Event
-    from relay.core.state import RelayState, Seal
-    from relay.errors import RelayError
+from relay.blocks.form_block import BlockFacts
+from relay.core.effects import Effect
+from relay.core.events import Event
+from relay.core.state import RelayState, Seal
+from relay.errors import RelayError
 
 
 class RelayObserver:

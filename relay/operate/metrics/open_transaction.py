@@ -1,32 +1,20 @@
-"""Counts what the open transaction holds, and adds it to the totals on commit.
-
-Receives what buffers became and the core's steps, gives counts of blocks, rows, dead letters.
-"""
+"""Counts what the open transaction holds, and adds it to the totals on commit."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from relay.blocks.form_block import BlockFacts
 from relay.core import effects as ef
+from relay.core import events as ev
+from relay.core.records import JournalRecord, SealResult
+from relay.core.state import RelayState, Seal
 from relay.program.metric import Bounded, Labelled
 
-if TYPE_CHECKING:
-    from relay.blocks.form_block import BlockFacts
-    from relay.core import events as ev
-    from relay.core.records import JournalRecord, SealResult
-    from relay.core.state import RelayState, Seal
 
-
-class Holding:
-    """Of one relay.
-
-    Args:
-        metrics: by name.
-        table: bounds the names of tables.
-        wall_ms: Unix milliseconds.
-    """
+class OpenTransaction:
+    """Blocks, rows and dead letters of one relay's open transaction."""
 
     def __init__(self, metrics: Labelled, table: Bounded, wall_ms: Callable[[], int]) -> None:
         self._m = metrics
@@ -37,7 +25,7 @@ class Holding:
         self._dead: Counter[tuple[str, str]] = Counter()
         self._unknown: Counter[str] = Counter()
 
-    def begun(self) -> None:
+    def begin(self) -> None:
         """Begin another transaction: forget what the last one held and did not commit."""
         self._results, self._records = (), ()
         self._dead.clear()
@@ -46,22 +34,18 @@ class Holding:
     def formed(self, seal: Seal, facts: BlockFacts) -> None:
         """Note that a buffer is a block and dead letters now."""
         table = self._table(seal.table)
-        for one, count in facts.dead_groups.items():
-            self._dead[table, one.reason.kind.value] += count
-        for held in facts.unknown.values():
-            self._unknown[table] += held
+        for group, count in facts.dead_groups.items():
+            self._dead[table, group.reason.kind.value] += count
+        for count in facts.unknown.values():
+            self._unknown[table] += count
 
-    def produced(
-        self, _: RelayState, event: ev.Produced, __: RelayState, effects: Sequence[ef.Effect]
-    ) -> None:
+    def produced(self, event: ev.Produced, effects: Sequence[ef.Effect]) -> None:
         """Note that all of them are acknowledged."""
         self._results = event.results
         journals = (effect for effect in effects if isinstance(effect, ef.WriteJournal))
-        self._records = tuple(record for one in journals for record in one.records)
+        self._records = tuple(record for journal in journals for record in journal.records)
 
-    def committed(
-        self, before: RelayState, event: ev.Committed, _: RelayState, __: Sequence[ef.Effect]
-    ) -> None:
+    def committed(self, before: RelayState, event: ev.Committed) -> None:
         """Add them to what everybody sees."""
         m, blocks, rows = self._m, 0, 0
         for result in self._results:
@@ -82,7 +66,7 @@ class Holding:
             m["relay_commits_in_doubt_total"].inc()
 
     def _block(self, sealed_at_ms: int, result: SealResult) -> int:
-        """Counts a committed block; its rows."""
+        """Count a committed block; return its rows."""
         seal, block, m = result.seal, result.block, self._m
         if block is None:
             return 0

@@ -1,31 +1,24 @@
-"""Counts what a relay does, as its steps tell: the observer behind `relay run --http`.
-
-Receives the core's steps and what the shell measures, gives counters and histograms.
-"""
+"""Counts what a relay does, as its steps tell: the observer behind `relay run --http`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from relay.blocks.form_block import BlockFacts
 from relay.core import effects as ef
 from relay.core import events as ev
-from relay.core.state import Phase
+from relay.core.state import Phase, RelayState, Seal
 from relay.core.step import IN_TRANSACTION
-from relay.errors import Fenced
+from relay.errors import Fenced, RelayError
 from relay.operate.metrics.definitions import RECORDED
 from relay.operate.metrics.observer import RelayObserver
-from relay.operate.metrics.open_transaction import Holding
+from relay.operate.metrics.open_transaction import OpenTransaction
+from relay.operate.metrics.statistics import Statistics
+from relay.operate.metrics.vitals import Vitals
 from relay.program.metric import Bounded, Labelled, made
-
-if TYPE_CHECKING:
-    from relay.blocks.form_block import BlockFacts
-    from relay.core.state import RelayState, Seal
-    from relay.errors import RelayError
-    from relay.operate.metrics.statistics import Statistics
-    from relay.operate.metrics.vitals import Vitals
 
 _FAILED = {
     ev.Failure.FENCED: "fenced",
@@ -34,17 +27,11 @@ _FAILED = {
 }
 
 OUTCOMES = ("committed", "aborted", "abandoned", "unknown", *sorted({*_FAILED.values()}))
-"""Of a transaction."""
+"""How transactions end."""
 
 
 class RelayRecorder(RelayObserver):
-    """Of one relay.
-
-    Args:
-        vitals: hears the same.
-        statistics: of its clients.
-        registry: shows the metrics.
-    """
+    """Counts in a registry what one relay does, and passes it on to the vitals."""
 
     def __init__(self, vitals: Vitals, statistics: Statistics, registry: CollectorRegistry) -> None:
         self._vitals = vitals
@@ -56,16 +43,7 @@ class RelayRecorder(RelayObserver):
         self._entered_at = self._begun_at = self._polled_at = self._vitals.clock()
         self._truth_at = self._entered_at
         self._positions: dict[int, int] = {}
-        self._holding = Holding(self._m, self._table, vitals.wall_ms)
-        self._handlers: dict[type[Any], Callable[..., None]] = {
-            ev.Polled: self._on_polled,
-            ev.Assigned: self._on_assigned,
-            ev.Revoked: self._on_revoked,
-            ev.TruthRead: self._on_truth,
-            ev.Produced: self._holding.produced,
-            ev.Committed: self._holding.committed,
-            ev.Failed: self._on_failed,
-        }
+        self._open = OpenTransaction(self._m, self._table, vitals.wall_ms)
 
     def settings(self, client: str) -> dict[str, Any]:
         """Return settings that make a client give its statistics."""
@@ -94,9 +72,7 @@ class RelayRecorder(RelayObserver):
     ) -> None:
         """Count a step of the core."""
         self._vitals.stepped(before, event, after)
-        handler = self._handlers.get(type(event))
-        if handler is not None:
-            handler(before, event, after, effects)
+        self._count(before, event, after, effects)
         for effect in () if isinstance(event, ev.Polled) else effects:
             if isinstance(effect, ef.ReadTruth):
                 self._truth_at = self._vitals.clock()
@@ -104,12 +80,35 @@ class RelayRecorder(RelayObserver):
                 phase = before.phase.name.lower()
                 self._m["relay_producer_replacements_total"].labels(phase).inc()
         if before.phase is not after.phase:
-            self._phase(before, event, after)
+            self._count_phase(before, event, after)
+
+    def _count(
+        self,
+        before: RelayState,
+        event: ev.Event,
+        after: RelayState,
+        effects: Sequence[ef.Effect],
+    ) -> None:
+        match event:
+            case ev.Polled():
+                self._count_poll(event, after, effects)
+            case ev.Assigned():
+                self._m["relay_rebalances_total"].labels("assigned").inc()
+            case ev.Revoked():
+                self._m["relay_rebalances_total"].labels("revoked").inc()
+            case ev.TruthRead():
+                self._count_takeovers(event, after)
+            case ev.Produced():
+                self._open.produced(event, effects)
+            case ev.Committed():
+                self._open.committed(before, event)
+            case ev.Failed():
+                self._count_failure(before, event)
 
     def formed(self, seal: Seal, facts: BlockFacts, seconds: float) -> None:
         """Count a block."""
         self._m["relay_form_seconds"].observe(seconds)
-        self._holding.formed(seal, facts)
+        self._open.formed(seal, facts)
 
     def refreshed(self, seconds: float, changed: int, why: str) -> None:
         """Count a reading of the catalogue."""
@@ -133,44 +132,38 @@ class RelayRecorder(RelayObserver):
             self._vitals.fenced = error.message
             self._m["relay_fenced_total"].inc()
 
-    def _on_polled(
-        self, _: RelayState, event: ev.Polled, after: RelayState, effects: Sequence[ef.Effect]
+    def _count_poll(
+        self, event: ev.Polled, after: RelayState, effects: Sequence[ef.Effect]
     ) -> None:
-        kept = {
-            (e.arrival.partition, e.arrival.table): e.skip
-            for e in effects
-            if isinstance(e, ef.Keep)
+        skips = {
+            (effect.arrival.partition, effect.arrival.table): effect.skip
+            for effect in effects
+            if isinstance(effect, ef.Keep)
         }
         for arrival in event.arrivals:
-            messages, size, passed = self._of(arrival.table, arrival.partition)
+            messages, size, passed = self._arrival_counters(arrival.table, arrival.partition)
             count = len(arrival.offsets)
             messages.inc(count)
             size.inc(arrival.bytes)
-            if skipped := kept.get((arrival.partition, arrival.table), count):
+            if skipped := skips.get((arrival.partition, arrival.table), count):
                 passed.inc(skipped)
         for index in event.offsets:
             if index in after.partitions:
                 self._positions[index] = after.partitions[index].position
 
-    def _of(self, table: str, partition: int) -> tuple[Any, Any, Any]:
-        """Looked up once: labels cost more than the counting."""
+    def _arrival_counters(self, table: str, partition: int) -> tuple[Any, Any, Any]:
+        """Look them up once: labels cost more than the counting."""
         key = (self._table(table), partition)
-        found = self._arrived.get(key)
-        if found is None:
-            names = ("messages_polled", "bytes_polled", "messages_passed_over")
-            one, two, three = (self._m[f"relay_{name}_total"].labels(*key) for name in names)
-            found = self._arrived[key] = (one, two, three)
-        return found
+        counters = self._arrived.get(key)
+        if counters is None:
+            counters = self._arrived[key] = (
+                self._m["relay_messages_polled_total"].labels(*key),
+                self._m["relay_bytes_polled_total"].labels(*key),
+                self._m["relay_messages_passed_over_total"].labels(*key),
+            )
+        return counters
 
-    def _on_assigned(self, *_: object) -> None:
-        self._m["relay_rebalances_total"].labels("assigned").inc()
-
-    def _on_revoked(self, *_: object) -> None:
-        self._m["relay_rebalances_total"].labels("revoked").inc()
-
-    def _on_truth(
-        self, _: RelayState, event: ev.TruthRead, after: RelayState, __: Sequence[ef.Effect]
-    ) -> None:
+    def _count_takeovers(self, event: ev.TruthRead, after: RelayState) -> None:
         self._m["relay_truth_seconds"].observe(self._vitals.clock() - self._truth_at)
         for index in (found.partition for found in event.found):
             if index not in after.partitions:
@@ -181,13 +174,13 @@ class RelayRecorder(RelayObserver):
             self._m["relay_offsets_rewound_total"].labels(index).inc(max(0, back))
             self._positions[index] = position
 
-    def _on_failed(self, before: RelayState, event: ev.Failed, *_: object) -> None:
+    def _count_failure(self, before: RelayState, event: ev.Failed) -> None:
         phase = before.phase.name.lower()
         self._m["relay_failed_calls_total"].labels(phase, event.kind.name.lower()).inc()
         if event.kind is ev.Failure.FENCED:
             self._m["relay_fenced_total"].inc()
 
-    def _phase(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
+    def _count_phase(self, before: RelayState, event: ev.Event, after: RelayState) -> None:
         now, left = self._vitals.clock(), before.phase
         if left is not Phase.READY:
             took = self._m["relay_transaction_phase_seconds"].labels(left.name.lower())
@@ -195,7 +188,7 @@ class RelayRecorder(RelayObserver):
         self._entered_at, begun_at = now, self._begun_at
         if after.phase is Phase.BEGINNING:
             self._begun_at = now
-            self._holding.begun()
+            self._open.begin()
         outcome = _outcome(left, event, after.phase)
         if outcome:
             self._m["relay_transactions_total"].labels(outcome).inc()
@@ -214,7 +207,7 @@ def _born(metrics: Labelled) -> None:
 
 
 def _outcome(left: Phase, event: ev.Event, entered: Phase) -> str:
-    """How the transaction ended in this step; empty: it did not, or there was none."""
+    """Return how the transaction ended in this step; empty: it did not, or there was none."""
     match event:
         case ev.Committed():
             return "committed"

@@ -1,8 +1,7 @@
 """librdkafka's statistics, as it gives them every interval, read when Prometheus asks.
 
-Receives its JSON (the client calls back while it is polled), gives samples, and for each
-source partition how far it could be read. Nothing is computed between two scrapes but the
-parsing of one JSON text per client and interval.
+The client calls back with its JSON while it is polled. Nothing is computed between two scrapes but
+the parsing of one JSON text per client and interval.
 """
 
 from __future__ import annotations
@@ -42,12 +41,7 @@ class Readable:
 
 
 class Statistics:
-    """The latest of each client.
-
-    Args:
-        topic: the source topic.
-        clock: monotonic seconds.
-    """
+    """The latest of each client, and how far each partition of the source topic could be read."""
 
     def __init__(self, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._topic = topic
@@ -65,13 +59,13 @@ class Statistics:
 
     def take(self, client: str, text: str) -> None:
         """Take one statistics text of a client."""
-        given, now = json.loads(text), self._clock()
+        statistics, now = json.loads(text), self._clock()
         before = self._latest.get(client)
         if before is not None:  # kafka.client may have set another
             self._interval[client] = max(now - before[0], INTERVAL_MS / 1000)
-        self._latest[client] = (now, given)
+        self._latest[client] = (now, statistics)
         if client == CONSUMER:
-            self._readable = self._looked(given)
+            self._readable = self._find_readable(statistics)
 
     def connected(self) -> bool | None:
         """Return whether any client reaches any broker; None before the first statistics.
@@ -82,8 +76,8 @@ class Statistics:
         if not self._latest:
             return None
         new = [client for client in self._latest if not self._is_old(client)]
-        given = [self._latest[client][1] for client in new or self._latest]
-        return any(_up(broker) for one in given for broker in _brokers(one))
+        latest = [self._latest[client][1] for client in new or self._latest]
+        return any(_up(broker) for statistics in latest for broker in _brokers(statistics))
 
     def _is_old(self, client: str) -> bool:
         age = self._clock() - self._latest[client][0]
@@ -93,32 +87,32 @@ class Statistics:
         """Return each assigned source partition."""
         return self._readable
 
-    def _looked(self, given: _Given) -> dict[int, Readable]:
+    def _find_readable(self, given: _Given) -> dict[int, Readable]:
         up = {broker["nodeid"] for broker in _brokers(given) if _up(broker)}
-        found = {}
-        for number, one in self._partitions(given):
-            end = one.get("ls_offset", -1)
-            drained = one.get("next_offset", -1) >= end and not one.get("fetchq_cnt")
+        readable = {}
+        for number, partition in self._partitions(given):
+            end = partition.get("ls_offset", -1)
+            drained = partition.get("next_offset", -1) >= end and not partition.get("fetchq_cnt")
             since = None
-            if not drained and one.get("leader") in up:
+            if not drained and partition.get("leader") in up:
                 before = self._readable.get(number)
                 since = before.waiting_since if before is not None else None
                 since = self._clock() if since is None else since
-            found[number] = Readable(end, drained, since)
-        return found
+            readable[number] = Readable(end, drained, since)
+        return readable
 
     def samples(self) -> Samples:
         """Return the samples of all clients."""
-        found: Samples = {}
-        for client, (heard_at, given) in list(self._latest.items()):
+        samples: Samples = {}
+        for client, (heard_at, statistics) in list(self._latest.items()):
             age, old = self._clock() - heard_at, self._is_old(client)
-            found.setdefault("relay_kafka_statistics_seconds", []).append(((client,), age))
-            for shown, labels, value in self._values(given):
+            samples.setdefault("relay_kafka_statistics_seconds", []).append(((client,), age))
+            for shown, labels, value in self._values(statistics):
                 if old and shown in listed.WELL:
                     value = False  # noqa: PLW2901 - nobody knows, and it should not read as well
-                values = found.setdefault(shown.metric.name, [])
+                values = samples.setdefault(shown.metric.name, [])
                 values.append(((client, *labels), float(value) * shown.scale))
-        return found
+        return samples
 
     def _values(self, given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
         yield from _plain(listed.CLIENT, given)
@@ -142,26 +136,27 @@ class Statistics:
             yield from _plain(listed.TRANSACTIONAL, transactional)
 
     def _partitions(self, given: _Given) -> Iterator[tuple[int, _Given]]:
-        """Those of the source topic that the consumer reads; -1 is librdkafka's own."""
+        """Yield the source topic's partitions that the consumer reads; -1 is librdkafka's own."""
         if given.get("type") != CONSUMER:
             return
         topic = given.get("topics", {}).get(self._topic, {})
-        for one in topic.get("partitions", {}).values():
-            if one.get("partition", -1) >= 0 and one.get("desired"):
-                yield one["partition"], one
+        for partition in topic.get("partitions", {}).values():
+            if partition.get("partition", -1) >= 0 and partition.get("desired"):
+                yield partition["partition"], partition
 
 
 def _plain(
     shown: tuple[listed.ClientMetric, ...], given: _Given, *labels: str
 ) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
-    """What this version of librdkafka has."""
-    return ((one, labels, given[one.key]) for one in shown if one.key in given)
+    """Return the metrics that this version of librdkafka has."""
+    return ((metric, labels, given[metric.key]) for metric in shown if metric.key in given)
 
 
 def _brokers(given: _Given) -> list[_Given]:
-    """Those known by their id; others are addresses to begin with, and coordinators."""
+    """Return brokers known by their id; others are bootstrap addresses and coordinators."""
     brokers = given.get("brokers", {}).values()
-    return [one for one in brokers if one.get("nodeid", -1) >= 0 and one.get("source") != "logical"]
+    known = (broker for broker in brokers if broker.get("nodeid", -1) >= 0)
+    return [broker for broker in known if broker.get("source") != "logical"]
 
 
 def _up(broker: _Given) -> bool:
@@ -169,7 +164,7 @@ def _up(broker: _Given) -> bool:
 
 
 def _batches(given: _Given) -> Iterator[tuple[listed.ClientMetric, tuple[str, ...], Any]]:
-    """Over all topics: librdkafka keeps them by topic, of which there is one per table."""
+    """Sum over all topics: librdkafka keeps them by topic, of which there is one per table."""
     for shown in listed.BATCHES:
         topics = given.get("topics", {}).values()
         windows = [topic[shown.key] for topic in topics if shown.key in topic]

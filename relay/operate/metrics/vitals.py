@@ -1,33 +1,27 @@
 """When what happened last: the facts that relay.program.health judges, and gauges are made of.
 
-Receives what an observer hears, gives RelayHealth. Written by the relay's thread, read by those of
-the HTTP server: each attribute is replaced whole, and the core's state never changes in place.
+Written by the relay's thread, read by those of the HTTP server: each attribute is replaced whole,
+and the core's state never changes in place.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from relay.core import events as ev
 from relay.core.sealing import BEHIND_FACTOR, is_behind
-from relay.core.state import Phase
+from relay.core.state import Partition, Phase, RelayState
 from relay.core.step import IN_TRANSACTION
+from relay.operate.metrics.statistics import Readable, Statistics
 from relay.program.health import PartitionHealth, RelayHealth
 from relay.program.monotonic import steady_ms
 
-if TYPE_CHECKING:
-    from relay.core.state import Partition, RelayState
-    from relay.operate.metrics.statistics import Readable, Statistics
-
 
 class Vitals:
-    """Of one relay.
+    """When what happened last in one relay.
 
     Args:
-        statistics: of its clients.
-        clock: monotonic seconds.
         now_ms: as the core's, which no setting of the wall clock moves.
         wall_ms: Unix milliseconds, to compare with the times of messages.
 
@@ -73,7 +67,7 @@ class Vitals:
         """Note that the core has taken a step."""
         now = self.clock()
         self.state = after
-        self._stands(after, now)
+        self._note_phase(after, now)
         match event:
             case ev.Polled():
                 begun = dict.fromkeys(after.reading - before.reading)
@@ -91,8 +85,8 @@ class Vitals:
             case ev.Failed(ev.Failure.FENCED, why):
                 self.fenced = why
 
-    def _stands(self, after: RelayState, now: float) -> None:
-        """Note since when it stands as it does."""
+    def _note_phase(self, after: RelayState, now: float) -> None:
+        """Note since when the relay is behind, takes over, or has a transaction open."""
         if is_behind(after):
             self._behind_at = now
         self._pending_since = (self._pending_since or now) if after.pending else None
@@ -140,14 +134,14 @@ class Vitals:
         if since is not None:
             since = max(since, self.moved_at.get(index, since))
         overdue = [
-            self._overdue(table, one.opened_at_ms)
-            for table, one in partition.buffers.items()
+            self._overdue(table, buffer.opened_at_ms)
+            for table, buffer in partition.buffers.items()
             if state is None or table not in state.held
         ]
         return PartitionHealth(index, since, max(overdue, default=0.0))
 
     def _overdue(self, table: str, opened_at_ms: int) -> float:
-        """How much longer a buffer waits than it may, in seconds.
+        """Return how many seconds longer a buffer waits than it may.
 
         Until the relay was no longer behind it might grow older. What that left is past its age all
         at once, and is sealed as INSERTs are allowed. Where brokers are too slow for what is due,

@@ -1,7 +1,4 @@
-"""Answers the browser: the page, its data, and one block's story.
-
-Receives what is known now, gives routes for relay.program.serving.
-"""
+"""Answers the browser: the page, its data, and one block's story."""
 
 from __future__ import annotations
 
@@ -13,25 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.errors import ConfigError, RelayError
 from relay.names import BlockId
-from relay.operate.page.recent_activity import STEP_SECONDS, Trail
-from relay.operate.page.samples import Samples
+from relay.operate.page.plots import STEP_SECONDS, Samples, Trail
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.progress import AuditProgress
 from relay.operate.view.block_story import Story, story_as_json
-
-if TYPE_CHECKING:
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.progress import AuditProgress
-    from relay.program.serving import Answer, Route
+from relay.program.serving import Answer, Route
 
 _JSON = "application/json; charset=utf-8"
 _BUSY_SECONDS = 20.0
 """How long a question about a block waits for the one before; each reads from the journal."""
 
 _SHOWN = 100
-"""Of what people took note of, the latest."""
+"""The page lists the latest so many of what people acknowledged."""
 
 TellStory = Callable[[str, int], Story]
 """Block id, and the journal offset to begin at."""
@@ -57,15 +51,7 @@ def content_security_policy(page: str) -> str:
 
 
 class Page:
-    """Answers from what is known now.
-
-    Args:
-        progress: of the audit under way.
-        audit: that audit.
-        trail: of the same records.
-        samples: the screens.
-        story: tells of one block.
-    """
+    """Answers from what is known now."""
 
     def __init__(
         self,
@@ -121,8 +107,8 @@ class Page:
                 "plots": {
                     "step_ms": STEP_SECONDS * 1000,
                     "rate": self._trail.rates(now_ms),
-                    "lag": [(one.at_ms, one.lag) for one in points],
-                    "queryable": [(one.at_ms, one.seconds) for one in points],
+                    "lag": [(point.at_ms, point.lag) for point in points],
+                    "queryable": [(point.at_ms, point.seconds) for point in points],
                 },
                 "blocks": self._trail.blocks(),
             },

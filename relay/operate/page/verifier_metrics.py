@@ -1,27 +1,22 @@
-"""The verifier's metrics and health, read from where they stand when somebody asks.
-
-Receives what is known now, gives what Prometheus and Kubernetes read.
-"""
+"""The verifier's metrics and health, read from where they stand when somebody asks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.registry import Collector
 
-from relay.operate.verify.progress import SILENT_SECONDS
+from relay.operate.page.plots import Samples as ScreenSamples
+from relay.operate.verify.audit import AuditTotals
+from relay.operate.verify.progress import SILENT_SECONDS, AuditProgress
+from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.webhook import Webhook
 from relay.program.health import Check, answer
 from relay.program.metric import Samples, counter, exposition, families, gauge
-
-if TYPE_CHECKING:
-    from relay.operate.page.samples import Samples as ScreenSamples
-    from relay.operate.verify.audit import AuditTotals
-    from relay.operate.verify.progress import AuditProgress
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.webhook import Webhook
-    from relay.program.serving import Answer
+from relay.program.serving import Answer
 
 METRICS = (
     counter(
@@ -119,16 +114,7 @@ METRICS = (
 
 
 class VerifierMetrics(Collector):
-    """All of them.
-
-    Args:
-        progress: of the audit under way.
-        totals: of the same audit.
-        reader: how far it is behind.
-        webhook: None where there is none.
-        app: whose.
-        samples: the screens.
-    """
+    """METRICS of the audit under way, and those of its process."""
 
     def __init__(
         self,
@@ -151,8 +137,15 @@ class VerifierMetrics(Collector):
         return exposition(self._registry, self._app)
 
     def health(self, now: float) -> Answer:
-        """Answer as Kubernetes reads it; `now` is monotonic, in seconds."""
-        return health(self._progress, now)
+        """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
+
+        Neither an anomaly nor a server that is away is repaired by a restart.
+        """
+        silent, away = self._progress.silent_seconds(now), self._progress.problem
+        why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
+        return answer((
+            Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
+        ))  # fmt: skip
 
     def collect(self) -> Iterable[Any]:
         """Read the samples; called by `exposition`."""
@@ -176,44 +169,31 @@ class VerifierMetrics(Collector):
             "anomalies_open": {
                 kind.value: max(n - totals.settled[kind], 0) for kind, n in progress.kinds().items()
             },
-            "audited_n": {p: one.n for p, one in last.items()},
-            "audited_floor": {p: one.floor for p, one in last.items()},
-            "audited_commit_timestamp_seconds": {p: one.at_ms / 1000 for p, one in last.items()},
+            "audited_n": {p: end.n for p, end in last.items()},
+            "audited_floor": {p: end.floor for p, end in last.items()},
+            "audited_commit_timestamp_seconds": {p: end.at_ms / 1000 for p, end in last.items()},
             "journal_lag_offsets": self._reader.behind,
         }
         if self._webhook is not None:
-            labelled["webhook_total"] = self._webhook.counts._asdict()
-        found: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
+            labelled["webhook_total"] = asdict(self._webhook.counts)
+        samples: Samples = {f"verifier_{name}": [((), value)] for name, value in alone.items()}
         for name, values in labelled.items():
-            found[f"verifier_{name}"] = [((str(one),), n) for one, n in sorted(values.items())]
-        found["verifier_acknowledged_total"] = [
+            samples[f"verifier_{name}"] = [((str(key),), n) for key, n in sorted(values.items())]
+        samples["verifier_acknowledged_total"] = [
             ((kind, str(partition)), n)
             for (kind, partition), n in sorted(dict(totals.by_person).items())
         ]
-        return found | self._group()
+        return samples | self._group()
 
     def _group(self) -> Samples:
-        """What the last screen said, and when one was whole; only that where none is of now."""
+        """Return what the last screen said, and when one was whole; without a screen, only that."""
         screen, problem = self._screens.latest()
         read_at = self._screens.whole_at_ms() / 1000
-        found: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
+        samples: Samples = {"verifier_screen_timestamp_seconds": [((), read_at)]}
         if screen is None or problem:
-            return found
+            return samples
         unowned = sum(not row["member"] for row in screen["partitions"])
-        return found | {
+        return samples | {
             "verifier_group_members": [((), float(len(screen["group"]["members"])))],
             "verifier_partitions_unowned": [((), float(unowned))],
         }
-
-
-def health(progress: AuditProgress, now: float) -> Answer:
-    """Answer 200, or 503 where the audit hangs; `now` is monotonic, in seconds.
-
-    Neither an anomaly nor a server that is away is repaired by a restart.
-    """
-    silent = progress.silent_seconds(now)
-    why = f"the last record or round was {silent:.1f} s ago, limit {SILENT_SECONDS:g} s"
-    away = progress.problem
-    return answer((
-        Check("round", silent <= SILENT_SECONDS, f"{why}; waiting: {away}" if away else why),
-    ))  # fmt: skip

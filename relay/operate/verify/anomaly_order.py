@@ -1,8 +1,4 @@
-"""Orders the anomalies of several pipelines by the time of the commits that show them.
-
-Receives anomalies as each pipeline's audit finds them, from threads of their own; gives them by
-commit time, each with its pipeline.
-"""
+"""Orders the anomalies of several pipelines by the time of the commits that show them."""
 
 from __future__ import annotations
 
@@ -14,12 +10,7 @@ from relay.records_pb2 import Commit
 
 
 class DatedAnomaly(NamedTuple):
-    """One of them.
-
-    Attributes:
-        committed_ms: Unix time of the commit at which it shows, as CommitTimes knows it.
-        pipeline: its name.
-    """
+    """An anomaly, its pipeline, and when the commit was made that shows it."""
 
     committed_ms: int
     pipeline: str
@@ -27,7 +18,7 @@ class DatedAnomaly(NamedTuple):
 
 
 class Merged:
-    """What was found and not taken yet."""
+    """Anomalies not taken yet; each pipeline's audit adds its own, from a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,11 +37,7 @@ class Merged:
 
 
 class CommitTimes:
-    """When commits were made.
-
-    Args:
-        each: remember it of each record, not only of the last of each partition.
-    """
+    """When commits were made: of the last record of each partition, or of each record."""
 
     def __init__(self, *, each: bool = False) -> None:
         self._each = each

@@ -1,7 +1,6 @@
 """One audit over all source partitions: the journal's chain, the group's offsets, what moves.
 
-Receives records, committed offsets and topic ends as they were read, with the time; gives
-anomalies, each once. Pure: relay.operate.verify.rounds reads, and asks again.
+Gives each anomaly once. Pure: relay.operate.verify.rounds reads, and asks again.
 """
 
 # pure
@@ -11,23 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from relay.config.settings import Settings
+from relay.errors import RelayError
 from relay.operate.verify.judge import committed_offset as offsets
 from relay.operate.verify.judge.acknowledgements import describe, kinds
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind, Passing
 from relay.operate.verify.judge.beginning import First, JournalBeginning, first_of
 from relay.operate.verify.judge.chain import check
-from relay.operate.verify.judge.committed_offset import NOTHING, NamedRecord
-from relay.operate.verify.judge.head import ChainHead
-from relay.operate.verify.judge.operator_records import SealedStarts, by_person
-from relay.operate.verify.judge.record import JournalPlace
+from relay.operate.verify.judge.committed_offset import NOTHING, Committed, NamedRecord
+from relay.operate.verify.judge.operator_records import SealedStarts
+from relay.operate.verify.judge.record import ChainHead, JournalPlace, by_person
 from relay.program.plural import several
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
 
 GRACE_SECONDS = 5.0
 """A transaction's markers reach its partitions one after the other, within moments."""
@@ -98,7 +94,6 @@ class Audit:
     """What is known so far, and every anomaly found.
 
     Args:
-        app, source_topic: whose journal it is.
         stuck_seconds: how long an open transaction may hold a topic's last stable offset.
         may_lag: the group is in another cluster than the journal, and told after each commit.
     """
@@ -135,9 +130,7 @@ class Audit:
         """What kept this from being judged whole; what was found all the same holds."""
         self._sealed = SealedStarts()
 
-    def begin_round(
-        self, committed: Mapping[int, tuple[int, str | None] | None] | None = None
-    ) -> None:
+    def begin_round(self, committed: Mapping[int, Committed] | None = None) -> None:
         """Begin a round: offsets that are read from now on name a record from here on.
 
         Args:
@@ -152,20 +145,23 @@ class Audit:
             self._named = {p: record.n for p, record in named.items() if record is not None}
 
     def record(self, partition: int, offset: int, commit: Commit) -> list[Anomaly]:
-        """Return the next visible record of a journal partition."""
+        """Judge the next visible record of a journal partition; return what is wrong with it."""
         place = self._places.get(partition)
         if place is None:
             place = self._places[partition] = JournalPlace(self._app, self._source_topic, partition)
             self.firsts[partition] = first_of(offset, commit)
-        gone = self._deleted.pop(partition, None) if self._deleted else None
+        gap = self._deleted.pop(partition, None) if self._deleted else None
         lost = []
-        if gone is not None and commit.n > gone.n + 1:
-            lost.append(self._begin_anew(partition, gone, commit.n - 1, commit.n, offset))
-        head, found = check(place, self._heads.get(partition), offset, commit)
-        found = lost + found
+        if gap is not None and commit.n > gap.n + 1:
+            lost.append(self._begin_anew(partition, gap, commit.n - 1, commit.n, offset))
+        head, anomalies = check(place, self._heads.get(partition), offset, commit)
+        anomalies = lost + anomalies
         self._heads[partition] = head
         if commit.blocks or commit.dead or commit.rewound or by_person(commit):
-            found += self._decided(place, offset, commit)
+            unplaced = self._sealed.add(partition, commit)
+            anomalies += [finding.at(partition, commit.n, offset) for finding in unplaced]
+        if by_person(commit):
+            self.acknowledged.append(describe(partition, commit))
         if commit.HasField("accept"):
             self._settle(partition)
         entry = NamedRecord(commit.n, commit.floor, offset)
@@ -174,26 +170,15 @@ class Audit:
         if commit.n >= self._highest.get(partition, NOTHING).n:
             self._highest[partition] = entry
         self.totals.add(commit)
-        self.anomalies += found
-        return found
+        self.anomalies += anomalies
+        return anomalies
 
     def foreign(self, partition: int, offset: int) -> list[Anomaly]:
-        """Return a message of the journal that is no record: another program wrote it."""
+        """Report a message of the journal that is no record: another program wrote it."""
         text = f"the message at offset {offset} of the journal is no journal record"
-        found = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
-        self.anomalies += found
-        return found
-
-    def _decided(self, place: JournalPlace, offset: int, commit: Commit) -> list[Anomaly]:
-        """What a person recorded, against the places of what was sealed."""
-        partition = place.partition
-        found = [
-            Anomaly(one.kind, partition, commit.n, offset, one.text)
-            for one in self._sealed.add(partition, commit)
-        ]
-        if by_person(commit):
-            self.acknowledged.append(describe(partition, commit))
-        return found
+        anomalies = [Anomaly(AnomalyKind.FOREIGN, partition, 0, offset, text)]
+        self.anomalies += anomalies
+        return anomalies
 
     def note_deleted(self, partition: int, at: int, start: int) -> None:
         """Note that a journal partition begins at `start` since, and was read up to `at`.
@@ -207,15 +192,15 @@ class Audit:
             self._deleted[partition] = before._replace(start=start)
 
     def _begin_anew(
-        self, partition: int, gone: UnauditedRecords, last: int, n: int, offset: int
+        self, partition: int, gap: UnauditedRecords, last: int, n: int, offset: int
     ) -> Anomaly:
-        """Say at n that records up to `last` are gone; by those before them none can be judged."""
+        """Report at n that records up to `last` are gone; those before them can judge none."""
         self._heads.pop(partition, None)
         self._sealed.forget(partition)
         text = (
-            f"retention or a person deleted {several(last - gone.n, 'journal record')} "
-            f"(n={gone.n + 1} to n={last}) before they were audited: the verifier stood at offset "
-            f"{gone.at}, and the journal begins at offset {gone.start}. Nothing can audit them any "
+            f"retention or a person deleted {several(last - gap.n, 'journal record')} "
+            f"(n={gap.n + 1} to n={last}) before they were audited: the verifier stood at offset "
+            f"{gap.at}, and the journal begins at offset {gap.start}. Nothing can audit them any "
             "more: run relay verify --deep, then start this verifier again, which begins there"
         )
         return Anomaly(AnomalyKind.GAP, partition, n, offset, text)
@@ -226,26 +211,24 @@ class Audit:
 
     def open(self) -> list[Anomaly]:
         """Give those that are not settled."""
-        return [one for one in self.anomalies if not self.settled(one)]
+        return [anomaly for anomaly in self.anomalies if not self.settled(anomaly)]
 
     def settled(self, anomaly: Anomaly) -> bool:
         """Return whether a person took note of it, or what it was about has passed."""
         return self._passing.over(anomaly)
 
     def _settle(self, place: int | tuple[str, int]) -> None:
-        self.totals.settled.update(one.kind for one in self._passing.end(place))
+        self.totals.settled.update(anomaly.kind for anomaly in self._passing.end(place))
 
     def unfinished(self) -> list[int]:
         """Source partitions whose rewind was begun and has not ended: relays wait."""
         return sorted(p for p, head in self._heads.items() if head.rewinding)
 
-    def committed(
-        self, read: Mapping[int, tuple[int, str | None] | None], now: float
-    ) -> list[Anomaly]:
-        """Return the group's offsets: floor and metadata per partition; None: it has none."""
-        found = [one for p, entry in read.items() if (one := self._one_committed(p, entry, now))]
-        for one in found:
-            self._passing.add(one.partition, one)
+    def committed(self, read: Mapping[int, Committed], now: float) -> list[Anomaly]:
+        """Judge the group's offsets by source partition; return what is wrong with them."""
+        found = [one for p, entry in read.items() if (one := self._judge_committed(p, entry, now))]
+        for anomaly in found:
+            self._passing.add(anomaly.partition, anomaly)
         self.anomalies += found
         return found
 
@@ -253,21 +236,19 @@ class Audit:
         """Return whether an offset names a record that the journal has not shown yet."""
         return bool(self._ahead)
 
-    def _one_committed(
-        self, partition: int, entry: tuple[int, str | None] | None, now: float
-    ) -> Anomaly | None:
+    def _judge_committed(self, partition: int, entry: Committed, now: float) -> Anomaly | None:
         before = self._before.get(partition, NOTHING)
         highest = self._highest.get(partition, NOTHING)
         records = {before.n: before, highest.n: highest, **self._recent.get(partition, {})}
         named = NOTHING if entry is None else offsets.named(*entry)
-        found = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
-        if found is None and named is not None:
-            found = self._overdue(partition, named, highest.n, now)
-        text = "" if found is None else found.text
+        anomaly = offsets.disagreement(partition, before, records, named, may_lag=self._may_lag)
+        if anomaly is None and named is not None:
+            anomaly = self._overdue(partition, named, highest.n, now)
+        text = "" if anomaly is None else anomaly.text
         if text == self._said.get(partition, ""):
             return None
         self._said[partition] = text
-        return found
+        return anomaly
 
     def _overdue(self, partition: int, named: NamedRecord, last: int, now: float) -> Anomaly | None:
         if named.n <= last:
@@ -279,18 +260,18 @@ class Audit:
             return None
         if now - since <= GRACE_SECONDS:
             return None
-        gone = self._deleted.pop(partition, None)
-        if gone is None:
+        gap = self._deleted.pop(partition, None)
+        if gap is None:
             return offsets.ahead(partition, last, named)
         self._highest[partition] = named
         del self._ahead[partition]
-        return self._begin_anew(partition, gone, named.n, named.n, named.offset)
+        return self._begin_anew(partition, gap, named.n, named.n, named.offset)
 
     def ends(
         self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float
     ) -> list[Anomaly]:
-        """Last stable offsets and ends of the app's topics: does an open transaction hold one?"""
-        found = []
+        """Judge whether an open transaction holds a last stable offset of the app's topics."""
+        anomalies = []
         for place, end in ends.items():
             offset = stable.get(place, end)
             if offset >= end:
@@ -309,10 +290,10 @@ class Audit:
                     f"{place[0]}: an open transaction has held the last stable offset at {offset} "
                     f"for {now - held.since:.0f} s, while the log ends at {end}"
                 )
-                found.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
-                self._passing.add(place, found[-1])
-        self.anomalies += found
-        return found
+                anomalies.append(Anomaly(AnomalyKind.STUCK, place[1], 0, offset, text))
+                self._passing.add(place, anomalies[-1])
+        self.anomalies += anomalies
+        return anomalies
 
     def hidden(self, since: float) -> list[str]:
         """Say what is behind transactions that are open since then: nothing of it was read."""
@@ -326,6 +307,5 @@ class Audit:
 
 def audit_of(settings: Settings) -> Audit:
     """Return an audit that has seen nothing yet."""
-    held_seconds = 2 * settings.relay.transaction_timeout_seconds
-    topic, lags = settings.source.topic, settings.crosses
-    return Audit(settings.app, topic, held_seconds, may_lag=lags)
+    stuck_seconds = 2 * settings.relay.transaction_timeout_seconds
+    return Audit(settings.app, settings.source.topic, stuck_seconds, may_lag=settings.crosses)

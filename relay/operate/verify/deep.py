@@ -1,7 +1,7 @@
 """`relay verify --deep`: block topics, ClickHouse and source topic against the journal.
 
-Receives settings and the journal's commits, gives anomalies. Reads each topic once, from the
-oldest record retained; holds the journal's blocks in memory (about 1 kB each).
+Reads each topic once, from the oldest record retained; holds the journal's blocks in memory (about
+1 kB each).
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import Message
 
 from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
+from relay.config.settings import Settings
 from relay.errors import Unavailable
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
 from relay.operate.verify.judge.beginning import came_later
 from relay.operate.verify.judge.contents import (
     BlockTopic,
@@ -39,19 +43,8 @@ from relay.operate.verify.read.topic import (
 )
 from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.operate.verify.source_messages import SourceJudge
+from relay.records_pb2 import Block, Commit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.record import UnplacedAnomaly
-    from relay.records_pb2 import Block, Commit
-
-_Found = TypeVar("_Found", "Anomaly", "UnplacedAnomaly")
 _TRIES = 5
 """At a partition whose records are deleted while they are read; a segment at a time goes."""
 
@@ -60,26 +53,17 @@ class Deep:
     """What `--deep` adds to an audit of the journal.
 
     Args:
-        settings: of the app.
+        audit: gets all that `judge` finds beside anomalies.
         removed: tables of which a person removed rows.
     """
 
-    def __init__(self, settings: Settings, removed: Collection[str] = ()) -> None:
-        self._settings, self._removed = settings, removed
+    def __init__(self, settings: Settings, audit: Audit, removed: Collection[str] = ()) -> None:
+        self._settings, self.audit, self._removed = settings, audit, removed
         self._began_ms = time.time_ns() // 1_000_000
         self._commits: dict[int, list[Commit]] = defaultdict(list)
         self._last_offsets: dict[int, int] = {}
         self._topics = TopicReader(settings)
         self._sources = TopicReader(settings, settings.source_kafka)
-        self.records = 0
-        self.acknowledged: list[str] = []
-        """What a person took note of; complete after `judge`."""
-        self.waiting: list[str] = []
-        """Blocks that are parked or set aside, by table; complete after `judge`."""
-        self.not_judged: list[str] = []
-        """What cannot be known, and why; complete after `judge`."""
-        self.errors: list[RelayError] = []
-        """Of tables and partitions that could not be judged; complete after `judge`."""
         self._silent: set[tuple[str, int]] = set()
 
     def keep(self, partition: int, offset: int, commit: Commit) -> None:
@@ -104,16 +88,16 @@ class Deep:
             chunks[place(block)].append(block)
         for topic in sorted({topic for topic, _ in chunks}):
             progress(f"reading {topic}")
-            there = self._topics.partitions(topic)
-            if not there:
-                self.not_judged.append(f"{topic} is not there, or this user may not see it")
+            partitions = self._topics.partitions(topic)
+            if not partitions:
+                self.audit.not_judged.append(f"{topic} is not there, or this user may not see it")
                 continue
-            for partition in sorted({*there, *(p for of, p in chunks if of == topic)}):
+            for partition in sorted({*partitions, *(p for name, p in chunks if name == topic)}):
                 of_partition = chunks[topic, partition]
                 judge = partial(self._block_topic, topic, partition, of_partition)
                 found = (
                     self._read(self._topics, topic, partition, judge)
-                    if partition in there
+                    if partition in partitions
                     else beyond(of_partition, 0, 0)
                 )
                 yield from anomalies(found, partition=partition)
@@ -132,23 +116,23 @@ class Deep:
         reader: TopicReader,
         topic: str,
         partition: int,
-        judge: Callable[[], Iterator[_Found]],
-    ) -> list[_Found]:
+        judge: Callable[[], Iterator[UnplacedAnomaly]],
+    ) -> list[UnplacedAnomaly]:
         """Return what is found in a partition, as far as its leader answers.
 
         Where retention goes on meanwhile, it is judged once more from its new start.
         """
-        found: list[_Found] = []
-        for left in range(_TRIES, 0, -1):
-            found.clear()
+        findings: list[UnplacedAnomaly] = []
+        for tries_left in range(_TRIES, 0, -1):
+            findings.clear()
             try:
-                found.extend(judge())
+                findings.extend(judge())
             except Unavailable as error:
-                if isinstance(error, DeletedMeanwhile) and left > 1:
+                if isinstance(error, DeletedMeanwhile) and tries_left > 1:
                     continue
                 self._pass_over(reader, topic, partition, error)
             break
-        return found
+        return findings
 
     def _pass_over(
         self, reader: TopicReader, topic: str, partition: int, error: Unavailable
@@ -160,8 +144,8 @@ class Deep:
         """
         reader.partitions(topic)
         self._silent.add((topic, partition))
-        self.not_judged.append(error.message)
-        self.errors.append(error)
+        self.audit.not_judged.append(error.message)
+        self.audit.errors.append(error)
 
     def _block_topic(
         self, topic: str, partition: int, blocks: list[Block]
@@ -173,32 +157,24 @@ class Deep:
             blocks, start, end, whole_until=lambda: self._whole_until_ms, reach=self._reach()
         )
         for message in self._topics.read(topic, partition, start, end):
-            self.records += 1
             name = (message.key() or b"").decode(errors="replace")
             chunk = name, rows_of(message), message.value() or b""
             yield from judge.chunk(message.offset() or 0, *chunk)
         yield from judge.end()
-        yield from self._beyond(topic, partition, blocks, stable)
-
-    def _beyond(
-        self, topic: str, partition: int, blocks: list[Block], stable: int
-    ) -> Iterator[UnplacedAnomaly]:
-        """Judge blocks that the log does not show: it ends before them, or something hides them."""
-        if all(block.next_offset <= stable for block in blocks):
-            return
-        log_end = self._topics.end(topic, partition)
-        yield from beyond(blocks, stable, log_end)
-        self.not_judged += hidden(blocks, topic, partition, stable, log_end)
+        if any(block.next_offset > stable for block in blocks):
+            # The log ends before them, or an open transaction hides them.
+            log_end = self._topics.end(topic, partition)
+            yield from beyond(blocks, stable, log_end)
+            self.audit.not_judged += hidden(blocks, topic, partition, stable, log_end)
 
     def _reach(self) -> dict[int, tuple[int, int]]:
-        """When the first and the last record of each journal partition were written."""
+        """Return when the first and the last record of each journal partition were written."""
         return {
             partition: (
                 0 if commits[0].n <= 1 else commits[0].written_at_ms,
                 commits[-1].written_at_ms,
             )
             for partition, commits in self._commits.items()
-            if commits
         }
 
     @cached_property
@@ -228,36 +204,34 @@ class Deep:
         within = all_known(self._began_ms, self._commits)
         landing = Landing(self._settings, superseded, self._removed, within)
         yield from landing.judge(blocks)
-        self.acknowledged += landing.acknowledged
-        self.not_judged += landing.not_judged
-        self.errors += landing.failed.values()
+        self.audit.acknowledged += landing.acknowledged
+        self.audit.not_judged += landing.not_judged
+        self.audit.errors += landing.failed.values()
         for table, waiting in landing.waiting.items():
-            self.waiting += waiting_lines(table, waiting)
-            places = {place(one.block) for one in waiting if one.block.topic}
+            self.audit.waiting += waiting_lines(table, waiting)
+            places = {place(entry.block) for entry in waiting if entry.block.topic}
             yield from anomalies(lost(waiting, self._logs(places)), table)
         known = {block.id for block in blocks if block.table not in landing.failed}
         topic = names.dead_topic(self._settings.app)
         for partition in sorted(self._commits):
             judge = partial(self._dead_letters, topic, partition, landing, known)
-            yield from self._read(self._topics, topic, partition, judge)
+            yield from anomalies(self._read(self._topics, topic, partition, judge))
 
     def _logs(
         self, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], tuple[int, int] | None]:
-        """Where partitions of block topics begin and end, without those that cannot be read."""
-        logs = {}
+        """Return where partitions begin and end, but not of unreadable ones; None: no such."""
+        logs: dict[tuple[str, int], tuple[int, int] | None] = {}
         for topic, partition in sorted({*places} - self._silent):
             try:
-                logs[topic, partition] = self._log(topic, partition)
+                if partition not in self._topics.partitions(topic):
+                    logs[topic, partition] = None
+                    continue
+                begin = self._topics.bounds(topic, partition)[0]
+                logs[topic, partition] = begin, self._topics.end(topic, partition)
             except Unavailable as error:
                 self._pass_over(self._topics, topic, partition, error)
         return logs
-
-    def _log(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Where a partition of a block topic begins and ends; None where it is not there."""
-        if partition not in self._topics.partitions(topic):
-            return None
-        return self._topics.bounds(topic, partition)[0], self._topics.end(topic, partition)
 
     def _dead_letters(
         self,
@@ -265,30 +239,29 @@ class Deep:
         partition: int,
         landing: Landing,
         known: Collection[str],
-    ) -> Iterator[Anomaly]:
-        """Those of relays, and those that loaders wrote; the ledger was read before."""
+    ) -> Iterator[UnplacedAnomaly]:
+        """Judge those of relays, and those that loaders wrote; the ledger was read before."""
         commits = self._commits[partition]
         there = partition in self._topics.partitions(topic)
         # Asked for first: what comes between the two questions is no open transaction's.
         log_end = self._topics.end(topic, partition) if there else 0
         begin, end = self._topics.bounds(topic, partition) if there else (0, 0)
-        judge, letters = LetterJudge(partition, begin, known), []
+        of_loaders, letters = LetterJudge(partition, begin, known), []
         of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
-            self.records += 1
             offset = _source_offset(message)
             if block := header(message, BLOCK):
                 letters.append(LoaderLetter(block.decode(errors="replace"), offset))
             else:
                 table = header(message, names.TABLE_HEADER) or b""
                 of_relays.letter(table.decode(errors="replace"), offset)
-        yield from anomalies(judge.judge(letters, landing.refused, landing.refused_by_now))
-        self.not_judged += judge.not_judged
+        yield from of_loaders.judge(letters, landing.refused, landing.refused_by_now)
+        self.audit.not_judged += of_loaders.not_judged
         if there:
-            yield from anomalies(of_relays.judge(end if log_end > end else None))
-            self.not_judged += of_relays.not_judged
+            yield from of_relays.judge(end if log_end > end else None)
+            self.audit.not_judged += of_relays.not_judged
         elif any(commit.dead for commit in commits):
-            self.not_judged.append(
+            self.audit.not_judged.append(
                 f"{topic}[{partition}] is not there, or this user may not see it: dead letters of "
                 "relays are not judged"
             )
@@ -305,10 +278,9 @@ class Deep:
         commits, compacted = self._commits[partition], self._compacted
         judge = SourceJudge(commits, start, later=later, compacted=compacted)
         for message in self._sources.read(topic, partition, judge.first, min(stable, judge.next)):
-            self.records += 1
             judge.message(message.offset() or 0, table_of(message))
         yield from judge.judge()
-        self.not_judged += judge.not_judged(partition)
+        self.audit.not_judged += judge.not_judged(partition)
 
 
 def _source_offset(message: Message) -> int:

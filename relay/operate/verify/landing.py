@@ -1,41 +1,30 @@
-"""Compares blocks with ClickHouse, table by table: rows, ledger, and the server's logs.
-
-Receives the journal's blocks, gives anomalies, and sentences about what cannot be judged.
-"""
+"""Compares blocks with ClickHouse, table by table: rows, ledger, and the server's logs."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from relay.config.settings import Settings
 from relay.errors import RelayError
 from relay.names import BlockId, sealed
-from relay.operate.verify.judge.anomaly import Anomaly
-from relay.operate.verify.judge.contents import given_up, landed, left_out
-from relay.operate.verify.judge.ledger_history import claims, impossible
+from relay.operate.verify.judge.anomaly import Anomaly, UnplacedAnomaly
+from relay.operate.verify.judge.contents import RefusedMessages, given_up, landed, left_out
+from relay.operate.verify.judge.ledger_history import WaitingBlock, claims, impossible
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.operator_records import replaced
+from relay.operate.verify.judge.operator_records import Superseded, replaced
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.operate.verify.judge.unlisted_blocks import JournalReach, unlisted
 from relay.operate.verify.judge.writes import TableWrites, Writes
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.operate.verify.read.server_logs import ServerLogs
 from relay.operate.verify.read.table_facts import TableAsking
+from relay.records_pb2 import Block
 from relay.schema.catalogue import translated
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.judge.contents import RefusedMessages
-    from relay.operate.verify.judge.ledger_history import WaitingBlock
-    from relay.operate.verify.judge.operator_records import Superseded
-    from relay.operate.verify.judge.record import UnplacedAnomaly
-    from relay.records_pb2 import Block
 
 LATE_SECONDS = 60.0
 """How long a sealed block may take until it is loaded, before it counts as late."""
@@ -45,7 +34,6 @@ class Landing:
     """The judgement of an app's blocks in ClickHouse.
 
     Args:
-        settings: of the app.
         superseded: what rewinds replaced, by source partition.
         removed: tables of which a person removed rows, as they say.
         known: what the journal can know; default: everything.
@@ -95,10 +83,10 @@ class Landing:
 
     def refused_by_now(self, blocks: Iterable[str]) -> dict[str, RefusedMessages]:
         """Return what the ledger has by now of the tables of these blocks, as `refused`."""
-        found: dict[str, RefusedMessages] = {}
+        refused: dict[str, RefusedMessages] = {}
         for table in sorted({BlockId.parse(block).table for block in blocks}):
-            found |= self._rows.refused(table, None)
-        return found
+            refused |= self._rows.refused(table, None)
+        return refused
 
     def _pass_over(self, table: str, error: ClickHouseError | RelayError) -> None:
         """Note why a table cannot be judged: where the server answers, the others can.
@@ -107,17 +95,17 @@ class Landing:
             Unavailable: it does not answer.
         """
         if isinstance(error, RelayError):
-            found, cause = error, error.__cause__
+            failure, cause = error, error.__cause__
         else:
-            found, cause = translated(error, self._settings.clickhouse, f"look at {table}"), error
+            failure, cause = translated(error, self._settings.clickhouse, f"look at {table}"), error
         if getattr(cause, "code", None) is None:
-            raise found from cause
-        self.failed[table] = found
-        self.not_judged.append(f"{table}: {found.message}")
+            raise failure from cause
+        self.failed[table] = failure
+        self.not_judged.append(f"{table}: {failure.message}")
 
     def _all_waiting(self, listed: Mapping[str, Block]) -> Iterator[tuple[str, list[WaitingBlock]]]:
-        """Those of the journal's blocks, and those whose journal records are deleted."""
-        for table, some in self._rows.waiting().items():
+        """Yield waiting blocks by table, those too whose journal records are deleted."""
+        for table, entries in self._rows.waiting().items():
             if table not in self._counted and table not in self.failed:
                 try:
                     self._counted[table] = self._rows.counted(table)
@@ -134,7 +122,7 @@ class Landing:
                         block=one.block if one.block.topic else listed.get(one.block.id, one.block),
                         rows=counted.get(one.block.id, 0),
                     )
-                    for one in some
+                    for one in entries
                     if sealed(one.block.id) not in self._old
                 ],
             )
@@ -144,19 +132,20 @@ class Landing:
         # minutes, in which it is loaded.
         old, now_ms = self._old, time.time_ns() // 1_000_000
         # What is left out by now, the ledger has.
-        out = self._rows.left_out(table)
+        left_out_rows = self._rows.left_out(table)
         # The ledger first: what it has as loaded by then, must be counted after.
         ledger, made = self._rows.ledger(table), self._rows.made(table)
-        blocks = [*blocks, *left_out(blocks, out)]
+        blocks = [*blocks, *left_out(blocks, left_out_rows)]
         counted = self._counted[table] = self._rows.counted(table)
         self.refused |= self._rows.refused(table, counted)
         for partition, superseded in self._superseded.items():
             mine = {b.id: b for b in blocks if sealed(b.id) in old and b.partition == partition}
-            found = replaced(mine, superseded, counted, ledger, made)
-            yield from anomalies(found, table, partition)
+            findings = replaced(mine, superseded, counted, ledger, made)
+            yield from anomalies(findings, table, partition)
         live = [block for block in blocks if sealed(block.id) not in old]
         if counted is not None:
-            yield from self._unlisted(table, counted.keys() - {b.id for b in blocks}, counted)
+            unlisted_ids = sorted(counted.keys() - {block.id for block in blocks})
+            yield from self._unlisted(table, {name: counted[name] for name in unlisted_ids})
         self.acknowledged += given_up(live, counted, self._rows.discarded(table))
         since_ms = min((block.sealed_at_ms for block in blocks), default=0)
         facts = self._asking.facts(table, since_ms, acknowledged=table in self._removed)
@@ -165,8 +154,8 @@ class Landing:
         # Once more: rows of blocks that were claimed since are counted and recorded already.
         made = {**made, **self._rows.made(table)}
         missing = Missing(table, facts, ledger, column, unasked, recorded)
-        found = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
-        yield from anomalies(found, table)
+        findings = landed(live, counted, ledger, now_ms, LATE_SECONDS, made, missing)
+        yield from anomalies(findings, table)
         yield from anomalies(impossible(live, ledger), table)
         writes = Writes(
             TableWrites(
@@ -188,15 +177,12 @@ class Landing:
             *claims(table, ledger),
         ]
 
-    def _unlisted(
-        self, table: str, ids: Collection[str], counted: Mapping[str, int]
-    ) -> Iterator[Anomaly]:
-        if not ids:
+    def _unlisted(self, table: str, rows: Mapping[str, int]) -> Iterator[Anomaly]:
+        if not rows:
             return
         tally = UnjudgedTally(table)
-        rows = {name: counted[name] for name in sorted(ids)}
-        found = unlisted(rows, self._rows.ledger(table), self._known, tally)
-        yield from anomalies(found, table)
+        findings = unlisted(rows, self._rows.ledger(table), self._known, tally)
+        yield from anomalies(findings, table)
         self.not_judged += tally.lines()
 
 
@@ -204,6 +190,6 @@ def anomalies(
     findings: Iterable[UnplacedAnomaly], table: str = "", partition: int = -1
 ) -> Iterator[Anomaly]:
     """Give findings their place, where they do not know it themselves."""
-    for one in findings:
-        place = one.partition if one.partition >= 0 else partition
-        yield Anomaly(one.kind, place, 0, -1, one.text, table)
+    for finding in findings:
+        place = finding.partition if finding.partition >= 0 else partition
+        yield Anomaly(finding.kind, place, 0, -1, finding.text, table)

@@ -1,8 +1,7 @@
 """Judges the dead letters that relays wrote against what the journal says was sealed.
 
-Receives the journal's records of a source partition and the letters that its partition of the dead
-letter topic shows, gives findings. Pure. Only what is missing is judged: a letter names no epoch,
-so one too many cannot be told from one that a rewind superseded, or that is older than the journal.
+Pure. Only what is missing is judged: a letter names no epoch, so one too many cannot be told from
+one that a rewind superseded, or that is older than the journal.
 """
 
 # pure
@@ -15,9 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap
 from relay.operate.verify.judge.operator_records import Superseded
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.program.plural import several
 from relay.records_pb2 import Commit, DeadLetters
 
@@ -28,9 +26,6 @@ class RelayLetterJudge:
     Args:
         commits: all retained journal records of the partition, in order.
         begin: of the dead letter topic's partition: retention took what was before.
-
-    Attributes:
-        not_judged: sentences about what cannot be known; complete after `judge`.
     """
 
     def __init__(self, commits: Sequence[Commit], begin: int) -> None:
@@ -39,6 +34,7 @@ class RelayLetterJudge:
         # 8 bytes a letter.
         self._offsets: dict[str, array[int]] = defaultdict(partial(array, "q"))
         self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
 
     def letter(self, table: str, message: int) -> None:
         """Take a letter: the table that its message named, and that message's source offset."""
@@ -49,26 +45,23 @@ class RelayLetterJudge:
 
         Letters lie in the order of the records that list them. Retention takes the first: of what
         is listed behind one that is there, it took nothing. An open transaction hides the last: of
-        what is listed before one that is there, it hides nothing.
-
-        Args:
-            hidden_from: offset of an open transaction in the topic's partition; None: none is.
+        what is listed before one that is there, it hides nothing: `hidden_from` is its offset.
         """
         there = {table: sorted(set(offsets)) for table, offsets in self._offsets.items()}
         counts = [
             [(dead, _count(there.get(dead.table, []), dead)) for dead in commit.dead]
             for commit in self._live
         ]
-        last = max((at for at, found in enumerate(counts) if self._shows(found)), default=0)
+        last = max((n for n, letters in enumerate(counts) if self._shows(letters)), default=0)
         gone, hidden, reached = 0, 0, self._begin == 0
-        for at, (commit, found) in enumerate(zip(self._live, counts, strict=True)):
+        for n, (commit, letters) in enumerate(zip(self._live, counts, strict=True)):
             # Of the record itself retention may have taken the first ones, and the transaction may
             # hide the last.
-            begins, reached = reached, reached or any(count for _, count in found)
-            for dead, count in found:
+            begins, reached = reached, reached or any(count for _, count in letters)
+            for dead, count in letters:
                 if count >= dead.messages:
                     continue
-                if hidden_from is not None and at >= last:
+                if hidden_from is not None and n >= last:
                     hidden += dead.messages - count
                 elif not begins:
                     gone += dead.messages - count
@@ -100,26 +93,25 @@ class RelayLetterJudge:
 
 
 def _superseded(commits: Iterable[Commit], live: Iterable[Commit]) -> dict[str, range]:
-    """By table: source offsets between which letters are listed that do not count any more.
+    """Return by table the source offsets between which letters do not count any more.
 
     They may still be in the topic, and no letter says of which record it is.
     """
     counting = {
         (commit.n, dead.table, dead.first_source_offset) for commit in live for dead in commit.dead
     }
-    old: dict[str, range] = {}
+    ranges: dict[str, range] = {}
     for commit in commits:
         for dead in commit.dead:
             first, following = dead.first_source_offset, dead.next_source_offset
             if (commit.n, dead.table, first) not in counting:
-                known = old.get(dead.table, range(first, following))
-                old[dead.table] = range(min(known.start, first), max(known.stop, following))
-    return old
+                span = ranges.get(dead.table, range(first, following))
+                ranges[dead.table] = range(min(span.start, first), max(span.stop, following))
+    return ranges
 
 
 def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:
-    return UnplacedAnomaly(
-        AnomalyKind.GAP,
+    return gap(
         f"{dead.table!r} from offset {dead.first_source_offset} to {dead.next_source_offset}: "
         f"record n={commit.n} lists {several(dead.messages, 'dead letter')}, but the topic has "
         f"{count}",
@@ -128,6 +120,6 @@ def _gap(commit: Commit, dead: DeadLetters, count: int) -> UnplacedAnomaly:
 
 
 def _count(offsets: Sequence[int], dead: DeadLetters) -> int:
-    """How many of the messages that a record lists are letters."""
+    """Count the messages that a record lists and that are letters."""
     first = bisect_left(offsets, dead.first_source_offset)
     return bisect_left(offsets, dead.next_source_offset, first) - first

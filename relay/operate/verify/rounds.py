@@ -1,28 +1,21 @@
-"""The verifier's rounds: read, judge, say; once over all that is retained, or until stopped.
-
-Receives a reader and an audit, gives anomalies to `say` as they are found.
-"""
+"""The verifier's rounds: read, judge, say; once over all that is retained, or until stopped."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from relay.errors import Unavailable
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
-from relay.operate.verify.read.journal import NoJournal, overtaken
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.progress import AuditProgress
+from relay.operate.verify.read.journal import Deleted, NoJournal, Reader, overtaken
+from relay.records_pb2 import Commit
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.progress import AuditProgress
-    from relay.operate.verify.read.journal import Deleted, Reader
-    from relay.records_pb2 import Commit
-
-    Keep = Callable[[int, int, Commit], None]
+Keep = Callable[[int, int, Commit], None]
 
 log = logging.getLogger(__name__)
 
@@ -59,26 +52,27 @@ def once(
         if partition in audit.floors():
             raise overtaken(partition, at, low)
 
+    rounds = _Rounds(reader, audit, say, keep, refuse)
     deadline = time.monotonic() + 2 * GRACE_SECONDS
     reader.grow()
     # What the group has now is judged by a head that was there before it was asked.
     audit.begin_round({})
-    _read(reader, audit, say, keep, refuse)
-    _round(reader, audit, say, keep, refuse)
+    rounds.audit_journal()
+    rounds.run_one()
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
-        _round(reader, audit, say, keep, refuse)
-    _look_for_hidden(reader, audit, say)
+        rounds.run_one()
+    _look_for_hidden(rounds)
 
 
-def _look_for_hidden(reader: Reader, audit: Audit, say: Callable[[Anomaly], None]) -> None:
+def _look_for_hidden(rounds: _Rounds) -> None:
     """Say where open transactions hide records; those of a relay at work end within moments."""
-    began = time.monotonic()
+    reader, audit, began = rounds.reader, rounds.audit, time.monotonic()
     try:
-        _tell(audit.ends(*reader.ends(), began), say)
+        rounds.audit_ends(began)
         while audit.hidden(began) and time.monotonic() < began + GRACE_SECONDS:
             time.sleep(ROUND_SECONDS)
-            _tell(audit.ends(*reader.ends(), time.monotonic()), say)
+            rounds.audit_ends()
     except Unavailable as error:
         audit.not_judged.append(f"whether open transactions hide records: {error.message}")
     else:
@@ -97,38 +91,33 @@ def follow(
     progress: AuditProgress,
     keep: Keep = lambda *_: None,
 ) -> None:
-    """Round after round until `stop` is set; servers that are away are waited for.
+    """Run round after round until `stop` is set, and wait for servers that are away.
 
-    Args:
-        reader: not started yet.
-        audit: gets all of it.
-        say: gets anomalies as they are found.
-        stop: set from outside.
-        progress: gets how far this is.
-        keep: gets partition, offset and record, in order.
+    Reader, audit, `say` and `keep` are those of `once`; `progress` gets how far this is.
 
     Raises:
         ConfigError: the app has no journal any more.
     """
 
-    def kept(partition: int, offset: int, commit: Commit) -> None:
+    def record(partition: int, offset: int, commit: Commit) -> None:
         progress.record(partition, offset, commit, time.monotonic())
         keep(partition, offset, commit)
 
-    looked = float("-inf")
+    rounds = _Rounds(reader, audit, say, record, audit.note_deleted)
+    ends_at = float("-inf")
     while not stop.is_set():
         try:
-            if time.monotonic() - looked > ENDS_SECONDS:
-                looked = time.monotonic()
+            if time.monotonic() - ends_at > ENDS_SECONDS:
+                ends_at = time.monotonic()
                 reader.grow()
-                _tell(audit.ends(*reader.ends(), looked), say)
+                rounds.audit_ends(ends_at)
                 if reader.silent:
                     first = next(iter(reader.silent.values()))
                     log.warning(
                         "the verifier cannot see in every partition whether a transaction is open",
                         extra={"why": first.message},
                     )
-            _round(reader, audit, say, kept, audit.note_deleted)
+            rounds.run_one()
             progress.turned(time.monotonic(), time.time())
         except Unavailable as error:
             log.warning("the verifier waits for a server", extra={"why": error.message})
@@ -137,38 +126,40 @@ def follow(
             why = {"why": error.message, "next": error.next_step}
             log.warning("the verifier waits for the app's first relay", extra=why)
             progress.turned(time.monotonic(), time.time(), error.message)
-            looked = float("-inf")
+            ends_at = float("-inf")
             stop.wait(FIRST_RELAY_SECONDS)
         stop.wait(ROUND_SECONDS)
 
 
-def _round(
-    reader: Reader,
-    audit: Audit,
-    say: Callable[[Anomaly], None],
-    keep: Keep,
-    deleted: Deleted,
-) -> None:
-    """Offsets first, then the journal up to where it is stable after that."""
-    committed = reader.committed()
-    audit.begin_round(committed)
-    _read(reader, audit, say, keep, deleted)
-    _tell(audit.committed(committed, time.monotonic()), say)
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    reader: Reader
+    audit: Audit
+    say: Callable[[Anomaly], None]
+    keep: Keep
+    deleted: Deleted
 
+    def run_one(self) -> None:
+        """Read offsets first, then the journal up to where it is stable after that."""
+        committed = self.reader.committed()
+        self.audit.begin_round(committed)
+        self.audit_journal()
+        self._tell(self.audit.committed(committed, time.monotonic()))
 
-def _read(
-    reader: Reader, audit: Audit, say: Callable[[Anomaly], None], keep: Keep, deleted: Deleted
-) -> None:
-    """The journal up to where it is stable now."""
+    def audit_journal(self) -> None:
+        """Audit the journal up to where it is stable now."""
+        for partition, offset, commit in self.reader.records(self.deleted, self._foreign):
+            self.keep(partition, offset, commit)
+            self._tell(self.audit.record(partition, offset, commit))
 
-    def foreign(partition: int, offset: int) -> None:
-        _tell(audit.foreign(partition, offset), say)
+    def audit_ends(self, now: float | None = None) -> None:
+        """Look for transactions that hold the topics' last stable offsets."""
+        stable, ends = self.reader.ends()
+        self._tell(self.audit.ends(stable, ends, time.monotonic() if now is None else now))
 
-    for partition, offset, commit in reader.records(deleted, foreign):
-        keep(partition, offset, commit)
-        _tell(audit.record(partition, offset, commit), say)
+    def _foreign(self, partition: int, offset: int) -> None:
+        self._tell(self.audit.foreign(partition, offset))
 
-
-def _tell(found: list[Anomaly], say: Callable[[Anomaly], None]) -> None:
-    for anomaly in found:
-        say(anomaly)
+    def _tell(self, anomalies: list[Anomaly]) -> None:
+        for anomaly in anomalies:
+            self.say(anomaly)

@@ -1,7 +1,4 @@
-"""Judges the messages of a source partition against what its journal says was sealed.
-
-Receives the journal's records and the messages that a re-read finds, gives findings. Pure.
-"""
+"""Judges the messages of a source partition against what its journal says was sealed. Pure."""
 
 # pure
 
@@ -13,12 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.beginning import ToldFrom, told_from
-from relay.operate.verify.judge.operator_records import Superseded, by_person
-from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.operator_records import Superseded
+from relay.operate.verify.judge.record import by_person, sealed_parts
 from relay.program.plural import several
-from relay.records_pb2 import Block, Commit, DeadLetters
+from relay.records_pb2 import Commit
 
 _Stretch = tuple[int, int, int]
 """First and next source offset of a table's sealed buffer, and how many messages it had."""
@@ -36,9 +33,6 @@ class SourceJudge:
         start: of the source partition's log.
         later: the partition is newer than its app, so that no message of it is to be passed over.
         compacted: whether compaction deletes messages of the topic, too; None: nobody says so.
-
-    Attributes:
-        first, next: source offsets from and up to which messages have to be read.
     """
 
     def __init__(
@@ -58,6 +52,7 @@ class SourceJudge:
         whole = oldest.n <= 1 and not by_person(oldest)
         self._passed_over, self._later = range(start, begun if whole else start), later
         self._compacted, self._fewer = compacted, Counter[str]()
+        # Source offsets from and up to which messages have to be read.
         self.first = max(start, begun)
         self.next = commits[-1].floor
         # 8 bytes a message.
@@ -74,10 +69,9 @@ class SourceJudge:
     def judge(self) -> Iterator[UnplacedAnomaly]:
         """Yield what is wrong, after the last message."""
         if self._passed_over and self._later:
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP,
+            yield gap(
                 f"{self._begun()}: the messages before were passed over, although the partition is "
-                "newer than the app, which begins such a one with its first message",
+                "newer than the app, which begins such a one with its first message"
             )
         sealed = _sealed(self._live)
         for table in {**sealed, **self._offsets}:
@@ -91,15 +85,15 @@ class SourceJudge:
         A stretch that begins before what is judged, or ends after it, has messages that were not
         read: it cannot be counted, but those that were read are in it.
         """
-        begins, at = max(self._start, self._told.of(table)), 0
+        judged_from, end = max(self._start, self._told.of(table)), 0
         for first, following, messages in sealed:
-            here = bisect_left(offsets, first, at)
-            yield from _nowhere(table, offsets[at:here])
-            at = bisect_left(offsets, following, here)
-            if first >= begins and following <= self.next and at - here != messages:
-                yield from self._other_number(table, (first, following, messages), at - here)
+            begin = bisect_left(offsets, first, end)
+            yield from _nowhere(table, offsets[end:begin])
+            end = bisect_left(offsets, following, begin)
+            if first >= judged_from and following <= self.next and end - begin != messages:
+                yield from self._other_number(table, (first, following, messages), end - begin)
         # All that lies before the floor is done.
-        yield from _nowhere(table, offsets[at:])
+        yield from _nowhere(table, offsets[end:])
 
     def _other_number(self, table: str, stretch: _Stretch, there: int) -> Iterator[UnplacedAnomaly]:
         """Judge a stretch of which the source topic has more messages than listed, or fewer."""
@@ -109,18 +103,14 @@ class SourceJudge:
             self._fewer[table] += 1
             return
         untold = fewer and self._compacted is None
-        yield UnplacedAnomaly(
-            AnomalyKind.OVERLAP if fewer else AnomalyKind.GAP,
+        finding = overlap if fewer else gap
+        yield finding(
             f"{table!r} from offset {first} to {following}: the journal lists "
             f"{messages} messages, but the source topic has {there}{_UNTOLD if untold else ''}",
         )
 
     def not_judged(self, partition: int) -> Iterator[str]:
-        """Yield what cannot be known, after `judge`.
-
-        Args:
-            partition: of the source.
-        """
+        """Yield what cannot be known, after `judge`."""
         if self._passed_over and not self._later:
             yield (
                 f"partition {partition}: {self._begun()}: whether the messages before were to be "
@@ -151,30 +141,26 @@ class SourceJudge:
 
 
 def _told_from(commits: Sequence[Commit]) -> ToldFrom:
-    """From where on these records tell of each table: of one that is read again, from there."""
-    told = told_from(commits[0])
-    tables = dict(told.tables)
+    """Return from where on these records tell of each table: if it is read again, from there."""
+    oldest = told_from(commits[0])
+    tables = dict(oldest.tables)
     for commit in commits:
         for start in commit.rewind.starts:
-            tables[start.table] = min(start.offset, tables.get(start.table, told.floor))
-    return ToldFrom(told.floor, tables)
+            tables[start.table] = min(start.offset, tables.get(start.table, oldest.floor))
+    return ToldFrom(oldest.floor, tables)
 
 
 def _nowhere(table: str, offsets: Sequence[int]) -> Iterator[UnplacedAnomaly]:
     for offset in offsets:
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
-            f"source message {offset} of {table!r} is in no block and no dead letter",
-        )
+        yield gap(f"source message {offset} of {table!r} is in no block and no dead letter")
 
 
 def _sealed(commits: Sequence[Commit]) -> dict[str, list[_Stretch]]:
-    """What was sealed of each table, in order; a table's block and dead letters are of one."""
+    """Return each table's stretches in order; block and dead letters of a buffer are one."""
     sealed: dict[str, list[_Stretch]] = defaultdict(list)
     for commit in commits:
         messages: dict[tuple[str, int, int], int] = defaultdict(int)
-        parts: list[Block | DeadLetters] = [*commit.blocks, *commit.dead]
-        for part in parts:
+        for part in sealed_parts(commit):
             place = part.table, part.first_source_offset, part.next_source_offset
             messages[place] += part.messages
         for (table, first, following), count in messages.items():

@@ -1,7 +1,7 @@
 """Posts anomalies to an operator's URL as JSON, without delaying the audit.
 
-Receives anomalies as they are found; a thread of its own sends them, again where that may help.
-What cannot be delivered is counted and logged, without the URL's path, which may be a secret.
+A thread of its own sends them, again where that may help. What cannot be delivered is counted and
+logged, without the URL's path, which may be a secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import urllib3
@@ -50,26 +50,21 @@ class Patience:
     end_seconds: float = 5.0
 
 
-class Counts(NamedTuple):
+@dataclass(slots=True)
+class Counts:
     """Anomalies by what became of them; `retries` counts requests."""
 
-    delivered: int
-    failed: int
-    dropped: int
-    retries: int
+    delivered: int = 0
+    failed: int = 0
+    dropped: int = 0
+    retries: int = 0
 
 
 def body(app: str, anomaly: Anomaly, at_ms: int) -> dict[str, Any]:
-    """Return the JSON document that is posted for an anomaly.
+    """Return the JSON document that is posted for an anomaly: its fields, `app`, `at_ms` and `id`.
 
-    Args:
-        app: whose journal it is.
-        anomaly: what was found.
-        at_ms: Unix time when it was found.
-
-    Returns:
-        The anomaly's fields, `app`, `at_ms`, and `id`: the same whenever the same anomaly is
-        told again, as a verifier does that was started again.
+    The id is the same whenever the same anomaly is told again, as a verifier does that was started
+    again.
     """
     fields = {"app": app, **anomaly.as_json()}
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
@@ -81,8 +76,6 @@ class Webhook:
 
     Args:
         url: http or https; user and password in it become basic authentication.
-        app: whose journal it is.
-        patience: how long one anomaly is tried.
 
     Raises:
         ConfigError: it is no such URL.
@@ -97,24 +90,19 @@ class Webhook:
         self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(self._patience.waiting)
         self._closing = threading.Event()
         self._deadline = float("inf")
-        self._delivered = self._failed = self._dropped = self._retries = 0
+        self.counts = Counts()
         self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
         self._thread.start()
-
-    @property
-    def counts(self) -> Counts:
-        """Up to now."""
-        return Counts(self._delivered, self._failed, self._dropped, self._retries)
 
     def tell(self, anomaly: Anomaly) -> None:
         """Queue the anomaly for the webhook without waiting; drop it if the queue is full."""
         try:
             self._queue.put_nowait(body(self._app, anomaly, time.time_ns() // 1_000_000))
         except queue.Full:
-            self._dropped += 1
+            self.counts.dropped += 1
             log.warning(
                 "webhook: too many anomalies wait to be posted, dropping some",
-                extra={"dropped": self._dropped},
+                extra={"dropped": self.counts.dropped},
             )
 
     def close(self) -> None:
@@ -125,40 +113,37 @@ class Webhook:
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=self._patience.end_seconds)
         self._thread.join(self._patience.end_seconds + self._patience.timeout_seconds)
-        if left := self._queue.qsize():
+        if waiting := self._queue.qsize():
             log.warning(
                 "webhook: the verifier ended before all anomalies were posted",
-                extra={"anomalies": left},
+                extra={"anomalies": waiting},
             )
 
     def _run(self) -> None:
-        while (told := self._next()) is not None:
-            if self._send(told):
-                self._delivered += 1
+        while time.monotonic() <= self._deadline and (item := self._queue.get()) is not None:
+            if self._send(item):
+                self.counts.delivered += 1
             else:
-                self._failed += 1
+                self.counts.failed += 1
 
-    def _next(self) -> dict[str, Any] | None:
-        return None if time.monotonic() > self._deadline else self._queue.get()
-
-    def _send(self, told: dict[str, Any]) -> bool:
-        """Whether somebody took it."""
+    def _send(self, item: dict[str, Any]) -> bool:
+        """Return whether the receiver accepted the anomaly."""
         attempts = range(1, self._patience.attempts + 1)
         for attempt, pause in zip(attempts, pauses(self._patience.backoff_seconds), strict=False):
-            problem, again = self._posted(told)
+            problem, again = self._posted(item)
             if not problem:
                 return True
             more = again and attempt < self._patience.attempts
-            said = {"to": self._shown, "anomaly": told["id"], "attempt": attempt, "why": problem}
+            info = {"to": self._shown, "anomaly": item["id"], "attempt": attempt, "why": problem}
             log.warning(
                 "webhook: the receiver did not accept an anomaly, posting it again"
                 if more
                 else "webhook: gave up posting an anomaly",
-                extra=said,
+                extra=info,
             )
             if not more or not self._pause(pause):
                 return False
-            self._retries += 1
+            self.counts.retries += 1
         return False
 
     def _pause(self, seconds: float) -> bool:
@@ -169,13 +154,13 @@ class Webhook:
         self._closing.wait(seconds)
         return True
 
-    def _posted(self, told: dict[str, Any]) -> tuple[str, bool]:
+    def _posted(self, item: dict[str, Any]) -> tuple[str, bool]:
         """(what went wrong, or empty; whether to try again)."""
         try:
             answer = self._pool.request(
                 "POST",
                 self._url,
-                json=told,
+                json=item,
                 headers=self._headers,
                 retries=False,
                 redirect=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relay import names
 from relay.kafka.topics import READ, Topics
-from relay.operate.verify.judge.operator_records import by_person
+from relay.operate.verify.judge.record import by_person
 from relay.operate.verify.read.journal import Reader, from_the_start
 from relay.operate.view import start
 

@@ -1,7 +1,4 @@
-"""What a person recorded by `relay rewind` or `relay accept`: its kinds, and in words. Pure.
-
-Receives a journal record of theirs, gives what is shown of it for as long as it is retained.
-"""
+"""What a person recorded by `relay rewind` or `relay accept`: its kinds, and in words. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ def kinds(commit: Commit) -> tuple[str, ...]:
     """Return what a person acknowledged in this record; empty where no person wrote it."""
     if commit.HasField("rewind"):
         return (REWIND,)
-    given = sorted({kind if kind in ACCEPTED else OTHER for kind in commit.accept.kinds})
-    return tuple(given) or ((OTHER,) if commit.HasField("accept") else ())
+    accepted = sorted({kind if kind in ACCEPTED else OTHER for kind in commit.accept.kinds})
+    return tuple(accepted) or ((OTHER,) if commit.HasField("accept") else ())
 
 
 def describe(partition: int, commit: Commit) -> str:
@@ -50,7 +47,7 @@ def parts(commit: Commit) -> Iterator[str]:
 def utc(ms: int) -> str:
     """Return a Unix time in milliseconds as people read it."""
     try:
-        at = datetime.fromtimestamp(ms / 1000, UTC)
+        instant = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):  # a damaged record may hold any number
         return f"{ms} ms"
-    return f"{at.replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"
+    return f"{instant.replace(tzinfo=None).isoformat(' ', 'seconds')} UTC"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 
 class AnomalyKind(Enum):
@@ -57,6 +58,26 @@ class Anomaly:
     def as_json(self) -> dict[str, Any]:
         """Return it for `--json` and the webhook."""
         return {**asdict(self), "kind": self.kind.value}
+
+
+class UnplacedAnomaly(NamedTuple):
+    """An anomaly before its place is known; but for the source partition, unless that is -1."""
+
+    kind: AnomalyKind
+    text: str
+    partition: int = -1
+
+    def at(self, partition: int, n: int, offset: int) -> Anomaly:
+        """Return it as one that shows in a journal record."""
+        return Anomaly(self.kind, partition, n, offset, self.text)
+
+
+backward = partial(UnplacedAnomaly, AnomalyKind.BACKWARD)
+overlap = partial(UnplacedAnomaly, AnomalyKind.OVERLAP)
+gap = partial(UnplacedAnomaly, AnomalyKind.GAP)
+torn = partial(UnplacedAnomaly, AnomalyKind.TORN)
+foreign = partial(UnplacedAnomaly, AnomalyKind.FOREIGN)
+late = partial(UnplacedAnomaly, AnomalyKind.LATE)
 
 
 class Passing:

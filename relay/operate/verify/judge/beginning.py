@@ -1,21 +1,16 @@
-"""Where the history that was audited begins, and what lay before it. Pure.
-
-Receives the oldest record that is retained of each journal partition, offsets of the logs, and how
-far the ledger has settled; gives sentences, and which records went before anybody had settled them.
-"""
+"""Where the history that was audited begins, and what lay before it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay.errors import PERHAPS_NO_MESSAGE
 from relay.operate.verify.judge.acknowledgements import utc
+from relay.operate.verify.judge.record import sealed_parts
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.records_pb2 import Block, Commit, DeadLetters
+from relay.records_pb2 import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +68,14 @@ def reaches(journal: str, rows: Iterable[tuple[str, int, int, int]]) -> dict[int
 
 @dataclass(frozen=True, slots=True)
 class JournalBeginning:
-    """Of one source partition.
+    """How the history of one source partition begins.
 
     Attributes:
         first: None where the journal's partition holds no record.
         journal_start: offset at which the journal's partition begins.
         source_start: offset at which the source's partition begins; None: not known.
         floor: of the last record; None: there is none.
-        settled: journal offset before which the ledger has settled all; None: it has none, or
-            was not asked.
-        asked: whether the ledger was asked.
-        began: journal offset at which its first loader began; None: not known, or acknowledged.
+        settled, began: of LedgerReach; None: the ledger has none, or was not asked.
     """
 
     partition: int
@@ -140,31 +132,25 @@ def beginnings(
 ) -> list[JournalBeginning]:
     """Return the beginning of every partition of the journal.
 
-    Args:
-        firsts: the oldest record of each.
-        journal: where each begins.
-        source: where each of the source began, as far as that is known, before the journal was
-            read: what is read of it meanwhile is no gap.
-        floors: of the last record of each.
-        ledger: what it has settled of each; None: it was not asked.
+    `source` says where each of the source began, as far as that is known, before the journal was
+    read: what is read of it meanwhile is no gap. A ledger of None was not asked.
     """
 
-    def of(p: int, start: int) -> JournalBeginning:
-        known, asked = (ledger or {}).get(p), ledger is not None
-        settled, began = (known.settled, known.began) if known is not None else (None, None)
-        places = start, source.get(p), floors.get(p)
-        return JournalBeginning(p, firsts.get(p), *places, settled, asked, began)
+    def begin(partition: int, start: int) -> JournalBeginning:
+        reach = (ledger or {}).get(partition)
+        settled, began = (reach.settled, reach.began) if reach is not None else (None, None)
+        places = start, source.get(partition), floors.get(partition)
+        first, asked = firsts.get(partition), ledger is not None
+        return JournalBeginning(partition, first, *places, settled, asked, began)
 
-    return [of(p, start) for p, start in sorted(journal.items())]
+    return [begin(partition, start) for partition, start in sorted(journal.items())]
 
 
 @dataclass(frozen=True, slots=True)
 class ToldFrom:
-    """From where on retained records tell what became of a source partition's messages.
+    """Source offsets from which on retained records tell what became of messages.
 
-    Attributes:
-        floor: source offset, of all tables but those in `tables`.
-        tables: source offset, by table.
+    By table, and for all other tables the floor.
     """
 
     floor: int
@@ -181,16 +167,12 @@ def told_from(oldest: Commit) -> ToldFrom:
     Tables are sealed at different times, so a busy one was sealed far beyond the floor that a quiet
     one holds. What was done before a record shows in the record: of a table that it seals, all
     before what it seals; of another, all before its mark, or before the floor where it has none.
-
-    Args:
-        oldest: the oldest record that is retained, or from which on records count.
     """
     if oldest.n <= 1:
         return ToldFrom(oldest.previous_floor, {})
     tables = {mark.table: mark.offset for mark in oldest.marks}
     sealed: dict[str, int] = {}
-    parts: list[Block | DeadLetters] = [*oldest.blocks, *oldest.dead]
-    for part in parts:
+    for part in sealed_parts(oldest):
         first = part.first_source_offset
         sealed[part.table] = min(first, sealed.get(part.table, first))
     return ToldFrom(oldest.floor, tables | sealed)
@@ -199,12 +181,10 @@ def told_from(oldest: Commit) -> ToldFrom:
 def came_later(partition: int, oldest: Iterable[Commit]) -> bool:
     """Return whether a source partition is newer than its app.
 
-    Args:
-        partition: of the source.
-        oldest: the oldest record that is retained of each journal partition. It says how many
-            partitions the source had when its writer took it over; 0: an older version wrote it.
+    The oldest record of each journal partition says how many partitions the source had when the
+    record's writer took it over; 0: an older version wrote it.
     """
-    return any(0 < one.source_partitions <= partition for one in oldest)
+    return any(0 < record.source_partitions <= partition for record in oldest)
 
 
 def history_lines(every: Sequence[JournalBeginning]) -> Iterator[str]:

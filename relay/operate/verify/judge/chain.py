@@ -11,14 +11,24 @@ from collections.abc import Iterator, Mapping
 
 from relay.blocks import placement
 from relay.operate.verify.judge import operator_records
-from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
-from relay.operate.verify.judge.head import ChainHead
-from relay.operate.verify.judge.record import (
-    JournalPlace,
+from relay.operate.verify.judge.anomaly import (
+    Anomaly,
     UnplacedAnomaly,
-    alone,
+    backward,
     foreign,
-    messages,
+    gap,
+    overlap,
+    torn,
+)
+from relay.operate.verify.judge.record import (
+    ChainHead,
+    JournalPlace,
+    by_person,
+    count_messages,
+    judge_blocks,
+    judge_fields,
+    judge_place,
+    sealed_parts,
 )
 from relay.records_pb2 import Commit
 
@@ -29,14 +39,14 @@ def check(
     """Return the head after `commit`, which lies at `offset`, and what is wrong with it."""
     before = _before_first(commit) if head is None and commit.n == 1 else head
     marks = {mark.table: mark.offset for mark in commit.marks}
-    told = messages(commit)
-    person = operator_records.by_person(commit)
+    sealed = count_messages(commit)
+    person = by_person(commit)
     shortened = before is not None and operator_records.shortens(before, commit, marks)
     anew = shortened or (person and operator_records.counts_anew(commit))
-    findings = [*foreign(place, commit)]
+    findings = [*judge_place(place, commit)]
     if before is not None:
         findings += _sequence(before, commit, person=person)
-    findings += alone(commit)
+    findings += [*judge_fields(commit), *judge_blocks(commit)]
     if before is not None:
         if before.rewinding or commit.rewound:
             findings += operator_records.in_order(before, commit)
@@ -48,15 +58,15 @@ def check(
             findings += _marks(before, commit, marks)
             findings += _chunks(before, commit)
         if not anew:
-            findings += _counts(before, commit, told)
-    anomalies = [Anomaly(one.kind, place.partition, commit.n, offset, one.text) for one in findings]
+            findings += _counts(before, commit, sealed)
+    anomalies = [finding.at(place.partition, commit.n, offset) for finding in findings]
     # Blocks that still count may hold messages that will be counted again.
-    covered = None if before is None or before.covered is None or anew else before.covered + told
+    covered = None if before is None or before.covered is None or anew else before.covered + sealed
     return _next_head(before, offset, commit, marks, covered), anomalies
 
 
 def _before_first(commit: Commit) -> ChainHead:
-    """Nothing was read before the first record, so its counts can be checked in full."""
+    """Return the state before the first record: its counts can be checked in full."""
     start = commit.previous_floor
     return ChainHead(0, commit.epoch, start, commit.source_topic_id, {}, start, 0, 0, -1, start, {})
 
@@ -91,52 +101,48 @@ def _next_head(
 
 def _sequence(head: ChainHead, commit: Commit, *, person: bool) -> Iterator[UnplacedAnomaly]:
     if commit.source_topic_id != head.topic_id and not person:
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN,
+        yield foreign(
             f"the record's source topic id is {commit.source_topic_id}, the record before it "
-            f"has {head.topic_id}",
+            f"has {head.topic_id}"
         )
     if commit.epoch != head.epoch and not person:
-        kind = AnomalyKind.BACKWARD if commit.epoch < head.epoch else AnomalyKind.TORN
-        yield UnplacedAnomaly(
-            kind, f"the record's epoch is {commit.epoch}, the record before it has {head.epoch}"
+        finding = backward if commit.epoch < head.epoch else torn
+        yield finding(
+            f"the record's epoch is {commit.epoch}, the record before it has {head.epoch}"
         )
     if commit.n != head.n + 1:
-        kind = AnomalyKind.BACKWARD if commit.n <= head.n else AnomalyKind.GAP
-        yield UnplacedAnomaly(kind, f"the record has n={commit.n}, the record before it n={head.n}")
+        finding = backward if commit.n <= head.n else gap
+        yield finding(f"the record has n={commit.n}, the record before it n={head.n}")
     if commit.previous_floor != head.floor:
-        kind = AnomalyKind.BACKWARD if commit.previous_floor < head.floor else AnomalyKind.GAP
-        yield UnplacedAnomaly(
-            kind,
+        finding = backward if commit.previous_floor < head.floor else gap
+        yield finding(
             f"the record's previous floor is {commit.previous_floor}, but the record before "
-            f"it has floor {head.floor}",
+            f"it has floor {head.floor}"
         )
 
 
 def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    """Each sealed buffer begins where its table's last one ended, and moves the mark behind it.
+    """Judge that each sealed buffer begins where its table's last one ended, and moves the mark.
 
     A table's messages before max(mark, floor) are in blocks or dead letters already.
     """
-    seals = {(b.table, b.first_source_offset, b.next_source_offset) for b in commit.blocks}
-    seals |= {(d.table, d.first_source_offset, d.next_source_offset) for d in commit.dead}
+    seals = {
+        (part.table, part.first_source_offset, part.next_source_offset)
+        for part in sealed_parts(commit)
+    }
     moved: dict[str, int] = {}
     for table, first, following in seals:
         done = max(head.marks.get(table, 0), head.floor)
         if table in moved:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP, f"{table} is sealed twice in one transaction"
-            )
+            yield overlap(f"{table} is sealed twice in one transaction")
         if first < done:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
-                f"{table} is sealed from offset {first}, although it is done up to {done}",
+            yield overlap(
+                f"{table} is sealed from offset {first}, although it is done up to {done}"
             )
         if not first < following <= commit.position:
-            yield UnplacedAnomaly(
-                AnomalyKind.TORN,
+            yield torn(
                 f"{table} is sealed from offset {first} to {following}, with position "
-                f"{commit.position}",
+                f"{commit.position}"
             )
         moved[table] = following
     for table in {*head.marks, *now, *moved}:
@@ -144,55 +150,45 @@ def _marks(head: ChainHead, commit: Commit, now: Mapping[str, int]) -> Iterator[
         expected = moved.get(table, before)
         if after == (expected if expected > commit.floor else 0):
             continue
-        kind = AnomalyKind.BACKWARD if after < expected else AnomalyKind.GAP
-        yield UnplacedAnomaly(
-            kind, f"the mark of {table} is {after or 'none'}, expected {expected}"
-        )
+        finding = backward if after < expected else gap
+        yield finding(f"the mark of {table} is {after or 'none'}, expected {expected}")
 
 
 def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Blocks of a table follow each other in the block topic, partition by partition."""
+    """Judge that blocks of a table follow each other in each partition of the block topic."""
     for block in commit.blocks:
         end = head.ends.get(placement.place(block), 0)
         if block.first_offset < end:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
+            yield overlap(
                 f"block {block.id} begins at offset {block.first_offset} of its topic, but the "
-                f"block before it ends at {end}",
+                f"block before it ends at {end}"
             )
 
 
-def _counts(head: ChainHead, commit: Commit, told: int) -> Iterator[UnplacedAnomaly]:
-    """What was polled before the floor is in blocks or dead letters: at a flush point, all."""
+def _counts(head: ChainHead, commit: Commit, sealed: int) -> Iterator[UnplacedAnomaly]:
+    """Judge that what was polled before the floor is in blocks or dead letters."""
     if commit.reference != head.reference:
-        kind = AnomalyKind.BACKWARD if commit.reference < head.reference else AnomalyKind.GAP
-        yield UnplacedAnomaly(
-            kind, f"the record's reference is {commit.reference}, expected {head.reference}"
-        )
+        finding = backward if commit.reference < head.reference else gap
+        yield finding(f"the record's reference is {commit.reference}, expected {head.reference}")
         return
     if commit.count < head.count:
-        yield UnplacedAnomaly(
-            AnomalyKind.BACKWARD,
-            f"the record's count is {commit.count}, lower than {head.count} of the record before "
-            "it",
+        yield backward(
+            f"the record's count is {commit.count}, lower than {head.count} of the record before it"
         )
     if commit.floor == head.floor and commit.count != head.count:
-        yield UnplacedAnomaly(
-            AnomalyKind.TORN,
-            f"the count went from {head.count} to {commit.count}, although the floor did not move",
+        yield torn(
+            f"the count went from {head.count} to {commit.count}, although the floor did not move"
         )
     if head.covered is None:
         return
-    covered = head.covered + told
+    covered = head.covered + sealed
     if commit.count > covered:
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
+        yield gap(
             f"the relay counted {commit.count} messages from {commit.reference} to floor "
-            f"{commit.floor}, but only {covered} are in blocks and dead letters",
+            f"{commit.floor}, but only {covered} are in blocks and dead letters"
         )
     elif commit.flush_point and commit.count < covered:
-        yield UnplacedAnomaly(
-            AnomalyKind.OVERLAP,
+        yield overlap(
             f"the relay counted {commit.count} messages from {commit.reference} to the flush "
-            f"point {commit.floor}, but {covered} are in blocks and dead letters",
+            f"point {commit.floor}, but {covered} are in blocks and dead letters"
         )

@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
 
+Committed = tuple[int, str | None] | None
+"""Floor and metadata of a source partition's offset; None: the group has none."""
+
 
 class NamedRecord(NamedTuple):
-    """What an offset names: a journal record."""
+    """The journal record that an offset names."""
 
     n: int
     floor: int
@@ -24,7 +27,7 @@ class NamedRecord(NamedTuple):
 
 
 NOTHING = NamedRecord(0, -1, -1)
-"""Of a partition that was never committed."""
+"""What a partition names that was never committed."""
 
 
 def named(floor: int, metadata: str | None) -> NamedRecord | None:

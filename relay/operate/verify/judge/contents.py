@@ -1,8 +1,7 @@
 """Judges what lies in a block topic, and in ClickHouse, against the journal's blocks. Pure.
 
-Receives the journal's blocks and what was found, gives findings; likewise of the dead letters that
-loaders wrote, against the ledger. A block topic is taken in one
-pass, record by record, so that its size does not matter.
+So are the dead letters that loaders wrote, against the ledger. A block topic is taken in one pass,
+record by record, so that its size does not matter.
 """
 
 from __future__ import annotations
@@ -16,10 +15,16 @@ import google_crc32c
 
 from relay.blocks.placement import key
 from relay.names import LEFT_OUT, sealed
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import (
+    AnomalyKind,
+    UnplacedAnomaly,
+    gap,
+    late,
+    overlap,
+    torn,
+)
 from relay.operate.verify.judge.ledger_history import NOTHING, History
 from relay.operate.verify.judge.missing_rows import Missing
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.unlisted_blocks import source_partition
 from relay.program.plural import several
 from relay.records_pb2 import Block
@@ -76,9 +81,8 @@ class BlockTopic:
         if seen is None:
             seen = self._seen[block] = _Seen(offset, offset, 0, 0, 0)
         elif block != self._last:
-            yield UnplacedAnomaly(
-                AnomalyKind.TORN,
-                f"block {block} continues at offset {offset}, after chunks of block {self._last}",
+            yield torn(
+                f"block {block} continues at offset {offset}, after chunks of block {self._last}"
             )
         self._last = block
         seen.next = offset + 1
@@ -92,9 +96,7 @@ class BlockTopic:
         stretches = {source: self._stretch(source) for source in sources}
         for name, offset in self._unlisted.items():
             if offset in stretches[source_partition(name)]:
-                yield UnplacedAnomaly(
-                    AnomalyKind.TORN, f"no journal record lists block {name} at offset {offset}"
-                )
+                yield torn(f"no journal record lists block {name} at offset {offset}")
         for block in self._listed():
             yield from _as_listed(block, self._seen.get(key(block)))
         for name, blocks in self._expected.items():
@@ -108,13 +110,13 @@ class BlockTopic:
         took from it, and what is newer came later.
         """
         listed = list(self._listed())
-        if own := [one for one in listed if one.partition == source]:
-            first = min(one.first_offset for one in own)
-            return range(first, max(one.next_offset for one in own))
+        if own := [block for block in listed if block.partition == source]:
+            first = min(block.first_offset for block in own)
+            return range(first, max(block.next_offset for block in own))
         since_ms, until_ms = self._reach.get(source, (0, sys.maxsize))
-        before = (one.first_offset + 1 for one in listed if one.sealed_at_ms >= since_ms)
+        before = (block.first_offset + 1 for block in listed if block.sealed_at_ms >= since_ms)
         first = min(before, default=sys.maxsize) if since_ms else 0
-        after = (one.next_offset for one in listed if one.sealed_at_ms <= until_ms)
+        after = (block.next_offset for block in listed if block.sealed_at_ms <= until_ms)
         return range(first, max(after, default=0))
 
     def _listed(self) -> Iterator[Block]:
@@ -127,64 +129,50 @@ class BlockTopic:
         for block in sorted(blocks, key=lambda one: one.share.first_row):
             first = block.share.first_row
             if first < done:
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
+                yield overlap(
                     f"block {block.id} has rows from {first} on of chunk {name}, of which "
-                    f"another block has those before {done}",
+                    f"another block has those before {done}"
                 )
             elif first > done:
                 yield from self._of_no_block(name, done, first)
             done = max(done, first + block.rows)
         rows = self._seen[name].rows
         if done > rows:
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP, f"chunk {name} has {rows} rows, but its blocks have {done}"
-            )
+            yield gap(f"chunk {name} has {rows} rows, but its blocks have {done}")
         elif done < rows:
             yield from self._of_no_block(name, done, rows)
 
     def _of_no_block(self, name: str, first: int, end: int) -> Iterator[UnplacedAnomaly]:
         """Yield rows that no listed block has, where all blocks of their transaction are listed."""
         if max(block.sealed_at_ms for block in self._expected[name]) < self._whole_until():
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP, f"rows {first} to {end} of chunk {name} are of no block"
-            )
+            yield gap(f"rows {first} to {end} of chunk {name} are of no block")
 
 
 def _as_listed(block: Block, seen: _Seen | None) -> Iterator[UnplacedAnomaly]:
     """Judge a block's chunks; which rows of a shared one are its own, `_shares` judges."""
     if seen is None:
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
-            f"block {block.id}: none of its {block.chunks} chunks is in the block topic",
-        )
+        yield gap(f"block {block.id}: none of its {block.chunks} chunks is in the block topic")
         return
     rows = seen.rows if block.HasField("share") else block.rows
     found = (seen.chunks, seen.rows, seen.crc32c, seen.first, seen.next)
     journal = (block.chunks, rows, block.crc32c, block.first_offset, block.next_offset)
     if found != journal:
-        kind = AnomalyKind.GAP if found[:2] < journal[:2] else AnomalyKind.TORN
-        yield UnplacedAnomaly(
-            kind,
+        finding = gap if found[:2] < journal[:2] else torn
+        yield finding(
             f"block {block.id}: (chunks, rows, CRC-32C, first offset, next offset) are {found}, "
-            f"but the journal says {journal}",
+            f"but the journal says {journal}"
         )
 
 
 def beyond(blocks: Iterable[Block], stable: int, log_end: int) -> Iterator[UnplacedAnomaly]:
     """Yield blocks of one partition of a block topic that its log does not reach any more.
 
-    The journal was read before the log was looked at, so all that it lists had been written.
-
-    Args:
-        blocks: the journal's.
-        stable: the last stable offset.
-        log_end: with what is in transactions that are open.
+    The journal was read before the log was looked at, so all that it lists had been written. The
+    log's end includes what is in open transactions.
     """
     for block in blocks:
         if block.next_offset > max(stable, log_end):
-            yield UnplacedAnomaly(
-                AnomalyKind.GAP,
+            yield gap(
                 f"block {block.id}: its chunks are before offset {block.next_offset} of the block "
                 f"topic, which ends at {log_end}: they are lost, or the topic was made anew",
                 block.partition,
@@ -231,20 +219,19 @@ def landed(
         whole = (made or {}).get(block.id, block.rows)
         if rows > whole and extra:
             text = f"block {block.id}: the table has {rows} of its rows, but the block has {whole}"
-            yield UnplacedAnomaly(AnomalyKind.OVERLAP, text, block.partition)
+            yield overlap(text, block.partition)
         elif state == "loaded" and counted is not None and rows < whole:
             if missing is None or not missing.explained(block, rows, whole):
                 but = "" if missing is None else f"; {missing.unexplained(block)}"
                 text = (
                     f"block {block.id} is loaded, but the table has {rows} of its {whole} rows{but}"
                 )
-                yield UnplacedAnomaly(AnomalyKind.GAP, text, block.partition)
+                yield gap(text, block.partition)
         elif (
             state not in {"loaded", "parked", "aside", "discarded", "dead"}
             and now_ms - block.sealed_at_ms > late_seconds * 1e3
         ):
-            yield UnplacedAnomaly(
-                AnomalyKind.LATE,
+            yield late(
                 f"block {block.id} was sealed {(now_ms - block.sealed_at_ms) / 1e3:.0f} s ago and "
                 f"is {state or 'not touched'}",
                 block.partition,
@@ -254,17 +241,15 @@ def landed(
 def left_out(blocks: Iterable[Block], rows: Mapping[str, int]) -> Iterator[Block]:
     """Yield blocks that messages make which a loader left out of others: judged as any other.
 
-    Args:
-        blocks: the journal's, of one table.
-        rows: of each such block that the ledger has, by its id.
+    Blocks are the journal's, of one table; rows are those of each such block in the ledger, by id.
     """
     for block in blocks:
         name = f"{block.id}{LEFT_OUT}"
         if name in rows:
-            found = Block()
-            found.CopyFrom(block)
-            found.id, found.rows = name, rows[name]
-            yield found
+            copy = Block()
+            copy.CopyFrom(block)
+            copy.id, copy.rows = name, rows[name]
+            yield copy
 
 
 def given_up(
@@ -272,10 +257,7 @@ def given_up(
 ) -> Iterator[str]:
     """Yield blocks of one table that a person discarded: no anomaly, and not to be forgotten.
 
-    Args:
-        blocks: the journal's.
-        counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        reasons: of the discarded blocks, by id.
+    Rows are `counted` as for `landed`; `reasons` are those of the discarded blocks, by id.
     """
     for block in blocks:
         if block.id in reasons:
@@ -320,17 +302,14 @@ class LetterJudge:
     """The dead letters of one source partition against the ledger.
 
     Args:
-        partition: theirs.
         begin: of the topic's partition: retention took what was before.
         known: blocks that the journal retains, by id; of others the ledger need not have anything.
-
-    Attributes:
-        not_judged: sentences about what cannot be known; complete after `judge`.
     """
 
     def __init__(self, partition: int, begin: int, known: Collection[str]) -> None:
         self._partition, self._begin, self._known = partition, begin, known
         self.not_judged: list[str] = []
+        """What cannot be known, and why; complete after `judge`."""
 
     def judge(
         self,
@@ -343,47 +322,49 @@ class LetterJudge:
         It is asked `again` about blocks that it did not know: what a loader leaves out of a block
         is in the ledger before its letters are in the topic.
         """
-        found: dict[str, Counter[int]] = defaultdict(Counter)
+        by_block: dict[str, Counter[int]] = defaultdict(Counter)
         for letter in letters:
-            found[letter.block][letter.message] += 1
-        mine = {b: one for b, one in ledger.items() if one.partition == self._partition}
-        unknown = [b for b in found if b not in mine and sealed(b) in self._known]
+            by_block[letter.block][letter.message] += 1
+        mine = {b: refused for b, refused in ledger.items() if refused.partition == self._partition}
+        unknown = [b for b in by_block if b not in mine and sealed(b) in self._known]
         later = again(unknown) if unknown else {}
-        known = {b: one for b, one in later.items() if one.partition == self._partition} | mine
-        for block, messages in found.items():
+        known = {
+            b: refused for b, refused in later.items() if refused.partition == self._partition
+        } | mine
+        for block, messages in by_block.items():
             yield from self._of(block, messages, known.get(block))
-        for block, one in mine.items():
-            if one.state == "dead":
-                yield from self._whole(block, one, found.get(block, Counter()))
+        for block, refused in mine.items():
+            if refused.state == "dead":
+                yield from self._whole(block, refused, by_block.get(block, Counter()))
 
     def _of(
-        self, block: str, messages: Counter[int], one: RefusedMessages | None
+        self, block: str, messages: Counter[int], refused: RefusedMessages | None
     ) -> Iterator[UnplacedAnomaly]:
         if twice := sorted(message for message, count in messages.items() if count > 1):
             yield self._finding(
                 AnomalyKind.OVERLAP, block, twice, "are dead letters more than once"
             )
-        if one is None:
+        if refused is None:
             if sealed(block) in self._known:
                 text = "are dead letters, and the ledger knows no such block"
                 yield self._finding(AnomalyKind.FOREIGN, block, sorted(messages), text)
             return
-        if others := sorted(set(messages) - one.messages):
+        if others := sorted(set(messages) - refused.messages):
             text = "are dead letters, and were not left out of it by the ledger"
             yield self._finding(AnomalyKind.TORN, block, others, text)
-        if one.state == "loaded" or one.rows:
-            text = f"are dead letters, and rows as well: the block is {one.state}"
+        if refused.state == "loaded" or refused.rows:
+            text = f"are dead letters, and rows as well: the block is {refused.state}"
             yield self._finding(AnomalyKind.OVERLAP, block, sorted(messages), text)
 
     def _whole(
-        self, block: str, one: RefusedMessages, messages: Counter[int]
+        self, block: str, refused: RefusedMessages, messages: Counter[int]
     ) -> Iterator[UnplacedAnomaly]:
-        if not (missing := sorted(one.messages - set(messages))):
+        if not (missing := sorted(refused.messages - set(messages))):
             return
-        if self._begin > max(one.since, 0):
+        if self._begin > max(refused.since, 0):
             self.not_judged.append(
-                f"block {block}: {len(missing)} of its {len(one.messages)} dead letters may have "
-                f"gone by retention: the topic begins at {self._begin}"
+                f"block {block}: {len(missing)} of its {len(refused.messages)} dead letters may "
+                f"have gone by retention: the topic begins at {self._begin}"
             )
             return
         yield self._finding(
@@ -395,6 +376,5 @@ class LetterJudge:
     ) -> UnplacedAnomaly:
         first = ", ".join(map(str, messages[:_SHOWN]))
         more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
-        return UnplacedAnomaly(
-            kind, f"block {block}: messages {first}{more} {what}", self._partition
-        )
+        text = f"block {block}: messages {first}{more} {what}"
+        return UnplacedAnomaly(kind, text, self._partition)

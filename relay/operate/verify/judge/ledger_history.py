@@ -1,8 +1,4 @@
-"""Judges a block's way through the ledger: what in it cannot be true, and what waits in it. Pure.
-
-Receives the ledger's rows of a table as relay.operate.verify.read.landed_rows sums them up; gives
-findings.
-"""
+"""Judges a block's way through the ledger: what cannot be true, and what waits in it. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from dataclasses import dataclass
 
 from relay.blocks.placement import place
 from relay.operate.verify.judge.acknowledgements import utc
-from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.judge.record import UnplacedAnomaly
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, foreign, gap
 from relay.operate.verify.judge.server_records import SKEW_MS
 from relay.operate.verify.judge.tally import UnjudgedTally
 from relay.records_pb2 import Block
@@ -23,13 +18,12 @@ _MANY = 2
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One block in the ledger.
+    """One block in the ledger, as relay.operate.verify.read.landed_rows sums up its rows.
 
     Attributes:
         state: prepared, loaded, aside, parked, discarded or dead.
         claimed_ms: Unix time of the first claim; 0: there is none.
         loaded_ms: Unix time of the first row that has it as loaded; 0: there is none.
-        claims: how many there are.
         asked: it was parked at some time, or is loaded for a reason that a person gave: a person
             may have decided about it.
         said: it is loaded because a person called it so.
@@ -60,8 +54,7 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
     for block in blocks:
         loaded = ledger.get(block.id, NOTHING).loaded_ms
         if loaded and loaded < block.sealed_at_ms - SKEW_MS:
-            yield UnplacedAnomaly(
-                AnomalyKind.FOREIGN,
+            yield foreign(
                 f"block {block.id}: the ledger says that it was loaded at {utc(loaded)}, before "
                 f"it was sealed at {utc(block.sealed_at_ms)}: the entry belongs to an earlier "
                 "block of the same name, or no loader wrote it",
@@ -71,8 +64,8 @@ def impossible(blocks: Iterable[Block], ledger: Mapping[str, History]) -> Iterat
 
 def claims(table: str, ledger: Mapping[str, History]) -> Iterator[str]:
     """Yield a sentence about a table whose blocks were claimed far more often than once."""
-    made = sum(one.claims for one in ledger.values())
-    touched = sum(one.claims > 0 for one in ledger.values())
+    made = sum(history.claims for history in ledger.values())
+    touched = sum(history.claims > 0 for history in ledger.values())
     if made > _MANY * touched:
         yield (
             f"{table}: loaders claimed {touched} blocks {made} times, where one claim for each "
@@ -96,16 +89,16 @@ class WaitingBlock:
 
     @property
     def where(self) -> str:
-        """What it is, in words."""
+        """The state in words."""
         return "set aside" if self.state == "aside" else "parked"
 
 
 def waiting_lines(table: str, waiting: Iterable[WaitingBlock]) -> Iterator[str]:
     """Yield how many blocks of one table are set aside, and how many are parked."""
     tally = UnjudgedTally(table)
-    for one in waiting:
-        reason = f"{one.where}, not loaded yet (`loader parked ls` says why)"
-        tally.add(reason, one.block.id, one.block.rows)
+    for entry in waiting:
+        reason = f"{entry.where}, not loaded yet (`loader parked ls` says why)"
+        tally.add(reason, entry.block.id, entry.block.rows)
     yield from tally.lines()
 
 
@@ -132,8 +125,7 @@ def lost(
             now = f"ends at offset {log[1]} now"
         else:
             continue
-        yield UnplacedAnomaly(
-            AnomalyKind.GAP,
+        yield gap(
             f"block {block.id} of {block.rows} rows is {one.where}, not loaded, and its records "
             f"from offset {block.first_offset} on are gone: {topic}[{partition}] {now} (`loader "
             "parked resolve` takes note of what is given up)",

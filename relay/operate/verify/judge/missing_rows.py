@@ -1,9 +1,8 @@
 """Decides whether rows that counting misses are an anomaly. Pure.
 
-Receives what the server says of the table and the ledger of its blocks. A row that is not there
-proves nothing where a TTL deletes, an engine merges, a policy hides, or somebody removed rows
-after the block was inserted, or where the table had no block-id column then; what cannot be judged
-is tallied, not forgotten.
+A row that is not there proves nothing where a TTL deletes, an engine merges, a policy hides, or
+somebody removed rows after the block was inserted, or where the table had no block-id column then;
+what cannot be judged is tallied, not forgotten.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ class Missing:
     """Rows of one table's blocks that were not counted.
 
     Args:
-        table: its name.
-        facts: what the server says of it.
-        ledger: of its blocks.
-        block_column: that holds block ids.
+        facts: what the server says of the table.
         unasked: why the server's record of removals could not be asked; empty: it could.
         recorded: INSERTs of its blocks that the server recorded.
     """
@@ -72,7 +68,7 @@ class Missing:
         begins = self._recorded.reach.since_ms
         if self._unasked:
             known = f"whether rows were removed is not known: {self._unasked}"
-        elif begun(block, self._ledger.get(block.id, NOTHING)) < begins:
+        elif removable_since_ms(block, self._ledger.get(block.id, NOTHING)) < begins:
             known = (
                 "no removal of rows is recorded, but the server's logs begin after the block, at "
                 f"{utc(begins)}, and would not show an earlier one"
@@ -88,7 +84,7 @@ class Missing:
         removed = removed_since(block, history, self._facts.removals)
         if removed is not None:
             text = f"rows were removed at {utc(removed.at_ms)} ({removed.text})"
-        elif begun(block, history) <= self._facts.forgotten_ms:
+        elif removable_since_ms(block, history) <= self._facts.forgotten_ms:
             text = (
                 "whether rows were removed is not known (system.mutations shows none from before "
                 f"{utc(self._facts.forgotten_ms)}, by the setting {KEPT_SETTING})"
@@ -108,11 +104,7 @@ class Missing:
         )
 
     def lines(self, *, counted: bool = True) -> Iterator[str]:
-        """Yield what is not judged, and why.
-
-        Args:
-            counted: the table has the block-id column.
-        """
+        """Yield what is not judged, and why; `counted`: the table has the block-id column."""
         why = "; ".join(self.hidden_by)
         if not counted:
             if not self._facts.definition.is_merge_tree:
@@ -126,7 +118,7 @@ class Missing:
         yield from self._tally.lines()
 
 
-def begun(block: Block, history: History) -> int:
+def removable_since_ms(block: Block, history: History) -> int:
     """Return the Unix ms before which nothing can have removed rows of the block.
 
     What was there before the block was formed, took nothing of it, whatever the ledger says.
@@ -136,7 +128,7 @@ def begun(block: Block, history: History) -> int:
 
 def removed_since(block: Block, history: History, removals: tuple[Removal, ...]) -> Removal | None:
     """Return the latest removal that may have taken rows of the block after they were inserted."""
-    since = begun(block, history)
+    since = removable_since_ms(block, history)
     return next(
         (one for one in reversed(removals) if one.at_ms >= since and one.touches(block.id)), None
     )

@@ -1,8 +1,8 @@
 """Judges what a person recorded: rewinds and accepts. Pure.
 
-Receives such a journal record and what the journal said before, gives findings. A person's record
-may do what no relay's may: move a floor back, skip messages, name another source topic. It may do
-only that, and only so that no message comes twice or is left out beyond what it says.
+A person's record may do what no relay's may: move a floor back, skip messages, name another source
+topic. It may do only that, and only so that no message comes twice or is left out beyond what it
+says.
 """
 
 from __future__ import annotations
@@ -11,26 +11,23 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from relay.names import sealed
 from relay.operate.verify.judge.acknowledgements import ACCEPTED
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import (
+    UnplacedAnomaly,
+    backward,
+    foreign,
+    gap,
+    overlap,
+    torn,
+)
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import UnplacedAnomaly
-from relay.records_pb2 import Block, Commit
+from relay.operate.verify.judge.record import ChainHead, by_person, sealed_parts
+from relay.records_pb2 import Block, Commit, DeadLetters
 
-if TYPE_CHECKING:
-    from relay.operate.verify.judge.head import ChainHead
-
-KINDS = frozenset(ACCEPTED)
 KEPT_PLACES = 4_000_000
-"""Of all tables and partitions, 8 bytes each; the oldest are forgotten beyond."""
-
-
-def by_person(commit: Commit) -> bool:
-    """Return whether `relay rewind` or `relay accept` wrote it as their decision."""
-    return commit.HasField("rewind") or commit.HasField("accept")
+"""Places kept of all tables and partitions, 8 bytes each; beyond, the oldest are forgotten."""
 
 
 def counts_anew(commit: Commit) -> bool:
@@ -60,18 +57,16 @@ def _starts(rewind: Commit) -> dict[str, int]:
 
 
 def in_order(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
-    """Yield a rewind is begun and ended, with nothing in between."""
+    """Judge that a rewind is begun and ended, with nothing in between."""
     if by_person(commit) and head.rewinding:
-        yield UnplacedAnomaly(
-            AnomalyKind.TORN, "a person's record comes before the rewind has ended"
-        )
+        yield torn("a person's record comes before the rewind has ended")
     elif not by_person(commit) and commit.rewound != head.rewinding:
         what = (
             "ends no rewind" if commit.rewound else "comes before the unfinished rewind has ended"
         )
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"the record {what}")
+        yield torn(f"the record {what}")
     if commit.rewound and (commit.blocks or commit.dead):
-        yield UnplacedAnomaly(AnomalyKind.TORN, "the record that ends a rewind lists messages")
+        yield torn("the record that ends a rewind lists messages")
 
 
 def shortens(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> bool:
@@ -83,12 +78,10 @@ def shortens(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> bool:
 def shortened(
     head: ChainHead, commit: Commit, marks: Mapping[str, int]
 ) -> Iterator[UnplacedAnomaly]:
-    """Yield each place is one between those of the rewind and those that it found."""
+    """Judge that each place is between those of the rewind and those that it found."""
     if (commit.position, commit.reference, commit.count) != (commit.floor, commit.floor, 0):
         text = f"position {commit.position}, reference {commit.reference}, count {commit.count}"
-        yield UnplacedAnomaly(
-            AnomalyKind.TORN, f"a rewind that ends at floor {commit.floor} counts anew: {text}"
-        )
+        yield torn(f"a rewind that ends at floor {commit.floor} counts anew: {text}")
     if head.before_rewind is None:
         return
     floor, done = head.before_rewind
@@ -97,33 +90,29 @@ def shortened(
         least = max(head.marks.get(table, 0), head.floor)
         most = max(done.get(table, 0), floor)
         if not least <= place <= most:
-            kind = AnomalyKind.GAP if place > most else AnomalyKind.BACKWARD
-            yield UnplacedAnomaly(
-                kind, f"a rewind ends with {table} at {place}, expected {least} to {most}"
-            )
+            finding = gap if place > most else backward
+            yield finding(f"a rewind ends with {table} at {place}, expected {least} to {most}")
     if not head.floor <= commit.floor <= floor:
-        kind = AnomalyKind.GAP if commit.floor > floor else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(
-            kind, f"a rewind ends with floor {commit.floor}, expected {head.floor} to {floor}"
-        )
+        finding = gap if commit.floor > floor else backward
+        yield finding(f"a rewind ends with floor {commit.floor}, expected {head.floor} to {floor}")
 
 
 def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
-    """Yield a person's record after another record."""
+    """Judge a person's record after another record."""
     if commit.HasField("rewind") and commit.HasField("accept"):
-        yield UnplacedAnomaly(AnomalyKind.TORN, "a rewind and an accept in one record")
+        yield torn("a rewind and an accept in one record")
     if commit.blocks or commit.dead:
-        yield UnplacedAnomaly(AnomalyKind.TORN, "a person's record lists messages")
+        yield torn("a person's record lists messages")
     if commit.epoch != head.epoch + 1:
-        kind = AnomalyKind.BACKWARD if commit.epoch <= head.epoch else AnomalyKind.TORN
-        yield UnplacedAnomaly(
-            kind, f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
+        finding = backward if commit.epoch <= head.epoch else torn
+        yield finding(
+            f"a person's record has epoch {commit.epoch}, the record before it {head.epoch}"
         )
     if commit.position != commit.floor:
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"position {commit.position}, floor {commit.floor}")
+        yield torn(f"position {commit.position}, floor {commit.floor}")
     if counts_anew(commit) and (commit.reference, commit.count) != (commit.floor, 0):
         text = f"reference {commit.reference}, count {commit.count}, floor {commit.floor}"
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"a person's record counts anew: {text}")
+        yield torn(f"a person's record counts anew: {text}")
     if commit.HasField("rewind"):
         yield from _rewind(head, commit, marks)
     else:
@@ -133,35 +122,32 @@ def judge(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator
 def _rewind(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     starts = _starts(commit)
     if commit.source_topic_id != head.topic_id:
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN, f"topic id {commit.source_topic_id}, before {head.topic_id}"
-        )
+        yield foreign(f"topic id {commit.source_topic_id}, before {head.topic_id}")
     expected = min([head.floor, *starts.values()])
     if not starts or commit.floor != expected:
-        kind = AnomalyKind.GAP if commit.floor > expected else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(kind, f"rewound to {commit.floor}, its tables start at {expected}")
+        finding = gap if commit.floor > expected else backward
+        yield finding(f"rewound to {commit.floor}, its tables start at {expected}")
     for table, start in starts.items():
         done = max(head.marks.get(table, 0), head.floor)
         if start > done:
-            yield UnplacedAnomaly(AnomalyKind.GAP, f"{table} rewound to {start}, done up to {done}")
+            yield gap(f"{table} rewound to {start}, done up to {done}")
     for table in sorted({*marks, *starts, *head.marks}):
         done = max(head.marks.get(table, 0), head.floor)
-        right = starts.get(table, done)
-        found = marks.get(table, 0)
-        if found != (right if right > commit.floor else 0):
-            kind = AnomalyKind.GAP if found > right else AnomalyKind.OVERLAP
-            yield UnplacedAnomaly(kind, f"mark of {table} is {found or 'none'}, expected {right}")
+        expected_mark = starts.get(table, done)
+        mark = marks.get(table, 0)
+        if mark != (expected_mark if expected_mark > commit.floor else 0):
+            finding = gap if mark > expected_mark else overlap
+            yield finding(f"mark of {table} is {mark or 'none'}, expected {expected_mark}")
 
 
 def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterator[UnplacedAnomaly]:
     kinds = set(commit.accept.kinds)
-    if not kinds or kinds - KINDS:
-        yield UnplacedAnomaly(AnomalyKind.TORN, f"accepted: {sorted(kinds) or 'nothing'}")
+    if not kinds or kinds - {*ACCEPTED}:
+        yield torn(f"accepted: {sorted(kinds) or 'nothing'}")
     if (commit.source_topic_id != head.topic_id) != ("topic" in kinds):
-        yield UnplacedAnomaly(
-            AnomalyKind.FOREIGN,
+        yield foreign(
             f"source topic id {commit.source_topic_id}, before {head.topic_id}; accepted: "
-            f"{', '.join(sorted(kinds))}",
+            f"{', '.join(sorted(kinds))}"
         )
     moved = (commit.floor > head.floor) - (commit.floor < head.floor)
     # Where the log lost its end behind the floor, only marks go back.
@@ -170,18 +156,15 @@ def _accept(head: ChainHead, commit: Commit, marks: Mapping[str, int]) -> Iterat
     behind = {-1, 0} if shortened else {-1}
     allowed = {1} if "retention" in kinds else behind if "truncated" in kinds else {0}
     if "topic" not in kinds and moved not in allowed:
-        kind = AnomalyKind.GAP if moved > 0 else AnomalyKind.BACKWARD
-        yield UnplacedAnomaly(
-            kind,
-            f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}",
+        finding = gap if moved > 0 else backward
+        yield finding(
+            f"floor {commit.floor} after {head.floor}; accepted: {', '.join(sorted(kinds))}"
         )
     kept: Mapping[str, int] = {} if "topic" in kinds else head.marks
     if "truncated" in kinds:
         kept = {table: min(mark, new_from) for table, mark in kept.items()}
     if marks != {table: mark for table, mark in kept.items() if mark > commit.floor}:
-        yield UnplacedAnomaly(
-            AnomalyKind.OVERLAP, f"marks {dict(marks)}, before {dict(head.marks)}"
-        )
+        yield overlap(f"marks {dict(marks)}, before {dict(head.marks)}")
 
 
 class SealedStarts:
@@ -197,10 +180,10 @@ class SealedStarts:
 
     def add(self, partition: int, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
-        of = self._of.get(partition)
-        if of is None:
-            of = self._of[partition] = _PartitionStarts()
-        yield from of.add(commit)
+        starts = self._of.get(partition)
+        if starts is None:
+            starts = self._of[partition] = _PartitionStarts()
+        yield from starts.add(commit)
         self._kept += len(commit.blocks) + len(commit.dead)
         if self._kept > KEPT_PLACES:
             self._forget_older()
@@ -211,19 +194,19 @@ class SealedStarts:
 
     def _forget_older(self) -> None:
         """Halve what takes most room: a table of few blocks keeps its places beside busy ones."""
-        every = [places for of in self._of.values() for places in of.places()]
-        self._kept = sum(map(len, every))  # a rewind has taken some
+        tables = [places for partition in self._of.values() for places in partition.places()]
+        self._kept = sum(map(len, tables))  # a rewind has taken some
         if self._kept <= KEPT_PLACES:
             return
         # Those below half the mean have less than half of all: a quarter goes at the least.
-        for places in every:
-            if 2 * len(places) * len(every) >= self._kept:
+        for places in tables:
+            if 2 * len(places) * len(tables) >= self._kept:
                 del places[: len(places) // 2]
-        self._kept = sum(map(len, every))
+        self._kept = sum(map(len, tables))
 
 
 class _PartitionStarts:
-    """Those of one source partition, as far as they still count."""
+    """Starts of one source partition, as far as they still count."""
 
     def __init__(self) -> None:
         self._firsts: dict[str, array[int]] = {}
@@ -238,64 +221,54 @@ class _PartitionStarts:
 
     def add(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         """Yield the next record; of a rewind, what is wrong with the places that it names."""
-        begun, self._begun = self._begun, None
+        rewind, self._begun = self._begun, None
         if commit.HasField("accept") and renames(commit):
             self._firsts, self._latest = {}, {}
         elif commit.HasField("rewind"):
             yield from self._rewound(commit)
             self._begun = commit
-        elif commit.rewound and begun is not None:
-            yield from self._ended(begun, commit)
-        for block in commit.blocks:
-            self._seal(block.table, block.first_source_offset, block.next_source_offset)
-        for dead in commit.dead:
-            self._seal(dead.table, dead.first_source_offset, dead.next_source_offset)
-
-    def _seal(self, table: str, first: int, following: int) -> None:
-        firsts = self._firsts.setdefault(table, array("q"))
-        if not firsts or first > firsts[-1]:
-            firsts.append(first)
-        self._latest[table] = max(following, self._latest.get(table, 0))
+        elif commit.rewound and rewind is not None:
+            yield from self._ended(rewind, commit)
+        for part in sealed_parts(commit):
+            table, first = part.table, part.first_source_offset
+            firsts = self._firsts.setdefault(table, array("q"))
+            if not firsts or first > firsts[-1]:
+                firsts.append(first)
+            self._latest[table] = max(part.next_source_offset, self._latest.get(table, 0))
 
     def _rewound(self, commit: Commit) -> Iterator[UnplacedAnomaly]:
         starts = _starts(commit)
         marked = {mark.table for mark in commit.marks}
         for table, latest in self._latest.items():
             if latest > commit.floor and table not in starts and table not in marked:
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
+                yield overlap(
                     f"{table} has blocks up to offset {latest}, but is read again from "
-                    f"{commit.floor}",
+                    f"{commit.floor}"
                 )
         self._gone = {}
         for table, start in starts.items():
             firsts = self._firsts.get(table, array("q"))
-            at = bisect_left(firsts, start)
-            if firsts and firsts[0] <= start and (at == len(firsts) or firsts[at] != start):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP, f"{table} rewound to {start}, where no block of it begins"
-                )
+            index = bisect_left(firsts, start)
+            if firsts and firsts[0] <= start and (index == len(firsts) or firsts[index] != start):
+                yield overlap(f"{table} rewound to {start}, where no block of it begins")
             latest = self._latest.get(table, start)
-            self._gone[table] = firsts[at:], latest
-            del firsts[at:]
+            self._gone[table] = firsts[index:], latest
+            del firsts[index:]
             self._latest[table] = min(start, latest)
 
-    def _ended(self, begun: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
-        """What begins before the places of the end counts again."""
-        before = _starts(begun)
-        starts = _starts(as_ended(begun, end))
+    def _ended(self, rewind: Commit, end: Commit) -> Iterator[UnplacedAnomaly]:
+        """Count again what begins before the places of the rewind's end."""
+        before = _starts(rewind)
+        starts = _starts(as_ended(rewind, end))
         for table, start in starts.items():
             firsts, latest = self._gone[table]
             if start == before[table]:
                 continue
-            at = bisect_left(firsts, start)
+            index = bisect_left(firsts, start)
             inside = bool(firsts) and firsts[0] <= start < latest
-            if inside and (at == len(firsts) or firsts[at] != start):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP,
-                    f"a rewind ends with {table} at {start}, where no block of it begins",
-                )
-            self._firsts.setdefault(table, array("q")).extend(firsts[:at])
+            if inside and (index == len(firsts) or firsts[index] != start):
+                yield overlap(f"a rewind ends with {table} at {start}, where no block of it begins")
+            self._firsts.setdefault(table, array("q")).extend(firsts[:index])
             self._latest[table] = min(start, latest)
         self._gone = {}
 
@@ -312,34 +285,33 @@ class Superseded:
             if commit.HasField("accept") and renames(commit):
                 self.live = []
             ends = commit.HasField("rewind") and after is not None and after.rewound
-            found = as_ended(commit, after) if ends else commit
-            if found.HasField("rewind"):
-                self._supersede(found)
-            self.live.append(found)
+            record = as_ended(commit, after) if ends else commit
+            if record.HasField("rewind"):
+                self._supersede(record)
+            self.live.append(record)
         # Until the rewind has ended, some of their rows may be there and some not.
         self.unfinished = bool(commits) and commits[-1].HasField("rewind")
 
     def _supersede(self, rewind: Commit) -> None:
         starts = _starts(rewind)
         kept = set(rewind.rewind.kept)
-        for at, commit in enumerate(self.live):
-            gone = [b for b in commit.blocks if _from(starts, b)]
-            if not gone and not any(_from(starts, d) for d in commit.dead):
+        for index, commit in enumerate(self.live):
+            if not any(_from(starts, part) for part in sealed_parts(commit)):
                 continue
-            for block in gone:
-                (self.kept if block.table in kept else self.removed).add(block.id)
-            left = Commit()
-            left.CopyFrom(commit)
-            del left.blocks[:], left.dead[:]
-            left.blocks.extend(b for b in commit.blocks if not _from(starts, b))
-            left.dead.extend(d for d in commit.dead if not _from(starts, d))
-            self.live[at] = left
+            remaining = Commit()
+            remaining.CopyFrom(commit)
+            del remaining.blocks[:], remaining.dead[:]
+            remaining.dead.extend(dead for dead in commit.dead if not _from(starts, dead))
+            for block in commit.blocks:
+                if not _from(starts, block):
+                    remaining.blocks.append(block)
+                else:
+                    (self.kept if block.table in kept else self.removed).add(block.id)
+            self.live[index] = remaining
 
 
-def _from(starts: Mapping[str, int], part: Block | object) -> bool:
-    table: str = part.table  # type: ignore[union-attr]
-    first: int = part.first_source_offset  # type: ignore[union-attr]
-    return table in starts and first >= starts[table]
+def _from(starts: Mapping[str, int], part: Block | DeadLetters) -> bool:
+    return part.table in starts and part.first_source_offset >= starts[part.table]
 
 
 def replaced(
@@ -351,12 +323,7 @@ def replaced(
 ) -> Iterator[UnplacedAnomaly]:
     """Judge superseded blocks of one table and partition by ledger and rows.
 
-    Args:
-        blocks: by id, those of the table.
-        superseded: of the partition.
-        counted: rows in ClickHouse by block id; None where the table has no block-id column.
-        ledger: of the blocks.
-        made: rows by block id, of blocks whose rows went through loader.transform.
+    Blocks are by id; `counted`, `ledger` and `made` are those of `contents.landed`.
     """
     if superseded.unfinished:
         return
@@ -365,14 +332,12 @@ def replaced(
         whole = (made or {}).get(name, block.rows)
         allowed = whole if sealed(name) in superseded.kept else 0
         if rows > allowed:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
-                f"a rewind superseded block {name}, but {rows} of its rows are in the table",
+            yield overlap(
+                f"a rewind superseded block {name}, but {rows} of its rows are in the table"
             )
         state = ledger.get(name, NOTHING).state
         if state not in {"loaded", "discarded", "dead"}:
-            yield UnplacedAnomaly(
-                AnomalyKind.OVERLAP,
+            yield overlap(
                 f"a rewind superseded block {name}, but it may still be loaded: its state is "
-                f"{state or 'not touched'}",
+                f"{state or 'not touched'}"
             )

@@ -1,8 +1,6 @@
 """What the server's own logs say of INSERTs: statements, the parts they wrote, their views. Pure.
 
-Receives rows of system.query_log, part_log and query_views_log as
-relay.operate.verify.read.server_logs read them; gives statements in groups that share blocks, and
-whether the logs could have missed one.
+relay.operate.verify.read.server_logs makes them of system.query_log, part_log and query_views_log.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ class ViewRun:
         done: it wrote what it had to.
         code: ClickHouse's error code, where it did not.
         there: there is a view of this name now.
-        rows: that it wrote.
     """
 
     done: bool
@@ -76,7 +73,7 @@ class Statement:
 
         Where the server keeps no log of views, those of views too.
         """
-        return self.rows - sum(one.rows for one in (self.views or {}).values())
+        return self.rows - sum(view.rows for view in (self.views or {}).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +121,7 @@ NO_LOGS = "the server keeps no system.query_log or no system.part_log"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """All INSERTs of a table's blocks that the server recorded.
-
-    Attributes:
-        statements: in order of time.
-        reach: of the logs.
-    """
+    """All INSERTs of a table's blocks that the server recorded, in order of time."""
 
     statements: tuple[Statement, ...] = ()
     reach: Reach = Reach(but=NO_LOGS)
@@ -144,26 +136,27 @@ class StatementGroup:
 
     def written(self, table: str) -> list[Written]:
         """Return what they wrote into a table, in order of time."""
-        found = [one.written[table] for one in self.statements if table in one.written]
-        return sorted(found, key=lambda one: one.at_ms)
+        writes = [insert.written[table] for insert in self.statements if table in insert.written]
+        return sorted(writes, key=lambda written: written.at_ms)
 
     def tables(self) -> list[str]:
         """Return all that they wrote into."""
-        return sorted({table for one in self.statements for table in one.written})
+        return sorted({table for statement in self.statements for table in statement.written})
 
     def alike(self) -> bool:
         """Return whether every statement is of the same blocks."""
-        return len({one.blocks for one in self.statements}) <= 1
+        return len({statement.blocks for statement in self.statements}) <= 1
 
 
 def groups(statements: Iterable[Statement]) -> Iterator[StatementGroup]:
     """Return the statements in groups: two that name the same block are in the same group."""
-    of: dict[str, StatementGroup] = {}
-    for one in statements:
-        joined = StatementGroup(set(one.blocks), [one])
-        for other in {id(of[name]): of[name] for name in one.blocks if name in of}.values():
+    by_block: dict[str, StatementGroup] = {}
+    for statement in statements:
+        joined = StatementGroup(set(statement.blocks), [statement])
+        joining = [by_block[name] for name in statement.blocks if name in by_block]
+        for other in {id(group): group for group in joining}.values():
             joined.blocks |= other.blocks
             joined.statements = other.statements + joined.statements
         for name in joined.blocks:
-            of[name] = joined
-    yield from {id(group): group for group in of.values()}.values()
+            by_block[name] = joined
+    yield from {id(group): group for group in by_block.values()}.values()

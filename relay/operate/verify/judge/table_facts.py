@@ -1,8 +1,4 @@
-"""What ClickHouse says of a table, and what follows for counting its rows. Pure.
-
-Receives engine, TTL, filters, views and removals as relay.operate.verify.read.table_facts read
-them; gives the reasons for which a row that is not there proves nothing, in words for people.
-"""
+"""What ClickHouse says of a table, and what follows for counting its rows. Pure."""
 
 from __future__ import annotations
 
@@ -38,12 +34,11 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """A table as the server describes it.
+    """A table as the server describes it to relay.operate.verify.read.table_facts.
 
     Attributes:
         engine: system.tables.engine; empty: there is no such table.
         engine_full: with its TTL and settings.
-        create: the CREATE statement.
         filtered: a row policy or filter hides rows from this user; None: it could not be asked.
         views: materialized views that an INSERT reaches directly.
         replicas: of the table; 1 where it is not replicated, None: it could not be asked.
@@ -109,12 +104,7 @@ def removal(
 ) -> Removal | None:
     """Return what a recorded statement or mutation removed; None where it removes no rows.
 
-    Args:
-        at_ms: when it was.
-        text: of the statement, or of the mutation's command.
-        block_column: that holds block ids.
-        mutation: the mutation's name; empty: it is a statement.
-        ttl_only_moves: of the table's definition.
+    The text is that of a statement, or, with a `mutation`'s name, of that mutation's command.
     """
     removed = list(removed_by(text, block_column, ttl_only_moves=ttl_only_moves))
     if not removed:

@@ -1,8 +1,7 @@
 """Judges what the server recorded of each block's INSERTs against the block. Pure.
 
-Receives the journal's blocks, the ledger and relay.operate.verify.judge.server_records's statements
-of one table; gives findings. It needs no block-id column and no row that is still there: the parts
-that the statements wrote are compared with the block, and so is what its views got.
+This needs no block-id column and no row that is still there: the parts that the statements wrote
+are compared with the block, and so is what its views got.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relay.operate.verify.judge.acknowledgements import utc
-from relay.operate.verify.judge.anomaly import AnomalyKind
+from relay.operate.verify.judge.anomaly import UnplacedAnomaly, gap, overlap
 from relay.operate.verify.judge.ledger_history import NOTHING, History
-from relay.operate.verify.judge.record import UnplacedAnomaly
 from relay.operate.verify.judge.server_records import (
     Recorded,
     StatementGroup,
@@ -59,12 +57,7 @@ class TableWrites:
 
 
 class _Lack(NamedTuple):
-    """What the record lacks of some blocks.
-
-    Attributes:
-        text: of these.
-        of_any: in words that are the same for blocks of any size, so that one line tells of many.
-    """
+    """What the record lacks of some blocks; `of_any` is the same for blocks of any size."""
 
     text: str
     of_any: str
@@ -94,7 +87,7 @@ class Writes:
         yield from self._tally.lines()
 
     def _doubled(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """More rows in new parts than the blocks have, or than one statement brings."""
+        """Judge whether new parts have more rows than the blocks, or than one statement brings."""
         for table in sorted(group.tables(), key=lambda one: (one != self._table.name, one)):
             written = group.written(table)
             rows, most = sum(one.rows for one in written), max(one.tried for one in written)
@@ -109,13 +102,11 @@ class Writes:
                     f"{limit}"
                 )
             if not self._excused(group, table, written, limit):
-                yield UnplacedAnomaly(
-                    AnomalyKind.OVERLAP, f"{_named(group)}: {text}", self._partition(group)
-                )
+                yield overlap(f"{_named(group)}: {text}", self._partition(group))
             return  # a view that got rows twice when its table did is no second finding
 
     def _limit(self, group: StatementGroup, most: int) -> int | None:
-        """Rows that the table may have got; None: any number is right."""
+        """Return how many rows the table may have got; None: any number is right."""
         if not self._table.facts.keeps_repeats:
             return None
         if self._table.facts.definition.merges_rows:  # merges rows of one INSERT already
@@ -125,7 +116,7 @@ class Writes:
     def _excused(
         self, group: StatementGroup, table: str, written: list[Written], limit: int
     ) -> bool:
-        """Whether it was right to write again; says so if it was."""
+        """Return whether it was right to write again; tally it if so."""
         first, again = min(group.blocks), self._between(group, written, limit)
         if again is not None:
             knew = [self._table.history(block) for block in group.blocks]
@@ -148,7 +139,7 @@ class Writes:
         return True
 
     def _between(self, group: StatementGroup, written: list[Written], limit: int) -> Removal | None:
-        """The last removal between two INSERTs, where none of the times in between has too much."""
+        """Return the last removal between two INSERTs, if no span between has too many rows."""
         removals = [
             one
             for one in self._table.facts.removals
@@ -163,7 +154,7 @@ class Writes:
         return removals[-1] if removals else None
 
     def _lost(self, group: StatementGroup) -> Iterator[UnplacedAnomaly]:
-        """What the record lacks of loaded blocks; of those that a person called so, a line."""
+        """Judge what the record lacks of loaded blocks; tally what only a person calls so."""
         histories = {block: self._table.history(block) for block in group.blocks}
         if any(one.state != "loaded" for one in histories.values()):
             return
@@ -176,10 +167,10 @@ class Writes:
         lack = self._lacking(group, self._tally)
         if lack:
             text = f"{_named(group)} is loaded, but {lack.text}"
-            yield UnplacedAnomaly(AnomalyKind.GAP, text, self._partition(group))
+            yield gap(text, self._partition(group))
 
     def _lacking(self, group: StatementGroup, tally: UnjudgedTally) -> _Lack | None:
-        """Fewer rows in parts than the blocks have, or a view that got none of them."""
+        """Return what lacks: parts have fewer rows than the blocks, or a view got none of them."""
         whole = sum(map(self._table.whole, group.blocks))
         written = group.written(self._table.name)
         rows = sum(one.rows for one in written)
@@ -197,29 +188,29 @@ class Writes:
         return None
 
     def _came(self, group: StatementGroup) -> bool:
-        """Whether an INSERT brought each block: as a part, or to be merged into nothing.
+        """Return whether an INSERT brought each block: as a part, or to be merged into nothing.
 
         With optimize_on_insert, the server's default, sums of zero and pairs that cancel make no
         part. The rows that an INSERT brought are counted before they are merged.
         """
         came: set[str] = set()
-        for one in group.statements:
-            written = one.written.get(self._table.name)
-            whole = sum(map(self._table.whole, one.blocks))
-            if (written and written.tried) or (one.finished and one.brought >= whole):
-                came |= one.blocks
+        for insert in group.statements:
+            written = insert.written.get(self._table.name)
+            whole = sum(map(self._table.whole, insert.blocks))
+            if (written and written.tried) or (insert.finished and insert.brought >= whole):
+                came |= insert.blocks
         return came >= {block for block in group.blocks if self._table.whole(block)}
 
     def _were_counted(self, group: StatementGroup) -> bool:
-        """Whether counting has judged all of their rows."""
+        """Return whether counting has judged all rows of the group."""
         return self._table.counted is not None and group.blocks.isdisjoint(self._table.excused)
 
     def _views(self, group: StatementGroup, tally: UnjudgedTally) -> str:
         """Return what a view behind the table lacks; empty: nothing is known to lack."""
-        runs = [one.views for one in group.statements if one.views is not None]
-        for view in sorted({name for one in runs for name in one}):
-            of_view = [one[view] for one in runs if view in one]
-            if any(one.done for one in of_view):
+        runs = [run.views for run in group.statements if run.views is not None]
+        for view in sorted({name for run in runs for name in run}):
+            of_view = [run[view] for run in runs if view in run]
+            if any(run.done for run in of_view):
                 continue
             if _taken_away(view, group):
                 tally.add(
@@ -232,14 +223,14 @@ class Writes:
                     f"view {view} failed with error {of_view[-1].code} and no later INSERT "
                     "brought it the rows"
                 )
-        if any(one.finished and one.rows for one in group.statements):
+        if any(run.finished and run.rows for run in group.statements):
             return ""
         behind = ", ".join(self._table.facts.views)
         doubt = self._doubt(group, marked_after_start=True)
         if doubt:
             tally.add(f"{doubt}: what {behind} got is not judged", min(group.blocks))
             return ""
-        codes = sorted({one.code for one in group.statements if one.code})
+        codes = sorted({run.code for run in group.statements if run.code})
         with_error = f" (error {', '.join(map(str, codes))})" if codes else ""
         return (
             f"the server recorded no finished INSERT of it{with_error}, so {behind} may lack its "
@@ -247,27 +238,27 @@ class Writes:
         )
 
     def _doubt(self, group: StatementGroup, *, marked_after_start: bool = False) -> str:
-        for block in group.blocks:
-            doubt = self._table.recorded.reach.doubt(
+        doubts = (
+            self._table.recorded.reach.doubt(
                 self._table.blocks[block].sealed_at_ms,
                 self._table.history(block).loaded_ms,
                 marked_after_start=marked_after_start,
             )
-            if doubt:
-                return doubt
-        return ""
+            for block in group.blocks
+        )
+        return next(filter(None, doubts), "")
 
     def _partition(self, group: StatementGroup) -> int:
-        found = {self._table.blocks[block].partition for block in group.blocks}
-        return found.pop() if len(found) == 1 else -1
+        partitions = {self._table.blocks[block].partition for block in group.blocks}
+        return partitions.pop() if len(partitions) == 1 else -1
 
 
 def _taken_away(view: str, group: StatementGroup) -> bool:
-    """Whether a view is there no more, or was not when a later INSERT reached the others."""
+    """Return whether the view is gone, or was when a later INSERT reached the others."""
     last: ViewRun | None = None
-    for one in sorted(group.statements, key=lambda one: one.at_ms):
-        if one.views and (view in one.views or (one.finished and one.rows)):
-            last = one.views.get(view)
+    for insert in sorted(group.statements, key=lambda insert: insert.at_ms):
+        if insert.views and (view in insert.views or (insert.finished and insert.rows)):
+            last = insert.views.get(view)
     return last is None or not last.there
 
 

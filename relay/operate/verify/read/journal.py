@@ -1,45 +1,39 @@
-"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics.
-
-Receives settings, gives records and offsets as a read_committed reader sees them.
-"""
+"""Reads what the verifier judges: journal, committed offsets, ends of the app's topics."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     OffsetSpec,
+    TopicMetadata,
 )
 from google.protobuf.message import DecodeError
 
 from relay import names
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import Heard
-from relay.kafka.group_queries import GroupOffset, Groups
+from relay.kafka.group_queries import Groups
 from relay.kafka.partition_ends import listed_offset
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
-from relay.operate.verify.read.question import answer_of, away
+from relay.operate.verify.judge.committed_offset import Committed
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-    from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]  # as above
-
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one request."""
@@ -50,6 +44,11 @@ UNSTABLE_SECONDS = 0.5
 AT_ONCE = 5_000
 POLL_SECONDS = 0.05
 
+_Answer = TypeVar("_Answer")
+Offsets = dict[tuple[str, int], int]
+"""By topic and partition."""
+Silent = dict[tuple[str, int], Unavailable]
+"""Why there is no offset, by topic and partition."""
 Begin = Callable[[PartitionReader, TopicPartition, int, int], int]
 """The offset to begin at in a journal partition, between log start and last stable offset."""
 Deleted = Callable[[int, int, int], None]
@@ -77,10 +76,9 @@ def overtaken(partition: int, at: int, low: int) -> Unavailable:
 
 
 class Reader:
-    """The journal from its beginning on, and what stands beside it.
+    """The journal from its beginning on, and what stands beside it, as read_committed shows them.
 
     Args:
-        settings: of the app.
         begin: where, in a partition that was not there before.
         lasting: as of relay.kafka.group_queries.
 
@@ -111,7 +109,7 @@ class Reader:
         """By partition: offsets that were visible when this was last looked at, and not read."""
         self.epochs: dict[int, int] = {}
         """Leader epochs of the source, with what `committed` last returned; -1: none."""
-        self.silent: dict[tuple[str, int], Unavailable] = {}
+        self.silent: Silent = {}
         """Partitions that `ends` or `source_ends` last left out, and why."""
 
     def grow(self) -> None:
@@ -132,17 +130,16 @@ class Reader:
             )
         new = [self._place(index) for index in described.partitions if index not in self._at]
         for place in new:
-            low, high = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, high = _answer_of(self._consumer.get_watermark_offsets, place, SECONDS)
             self.starts[place.partition] = low
-            bounds = self._consumer, place, low, high
-            first = answer_of(lambda all_of=bounds: self._begin(*all_of))
+            first = _answer_of(self._begin, self._consumer, place, low, high)
             place.offset = self._at[place.partition] = first
         if new:
             self._consumer.incremental_assign(new)
 
     def _described(self) -> TopicMetadata:
-        """The journal, as the brokers know it."""
-        begun = time.monotonic()
+        """Return what the brokers know of the journal's topic."""
+        begun_at = time.monotonic()
         while True:
             try:
                 return self._admin.list_topics(self._journal, LOOK_SECONDS).topics[self._journal]
@@ -153,8 +150,8 @@ class Reader:
                         f"the brokers rejected the credentials: {refused.name()} ({refused.str()})",
                         "correct user, password or certificate in kafka.client",
                     ) from error
-                if time.monotonic() > begun + SECONDS:
-                    raise away(self._heard.explained(error.args[0], begun)) from error
+                if time.monotonic() > begun_at + SECONDS:
+                    raise _unavailable(self._heard.explained(error.args[0], begun_at)) from error
 
     def records(
         self, deleted: Deleted | None = None, foreign: Foreign | None = None
@@ -169,7 +166,8 @@ class Reader:
             ContractBroken: there is such a message, and nobody is told of it.
             Unavailable: nothing came for SECONDS; records were deleted, and nobody is told of it.
         """
-        stable = self._offsets(map(self._place, self._at), IsolationLevel.READ_COMMITTED)
+        places = [self._place(index) for index in self._at]
+        stable = _all_of(_list_offsets(self._admin, places, IsolationLevel.READ_COMMITTED))
         deadline = time.monotonic() + SECONDS
         self.behind = self._behind(stable)
         while any(self.behind.values()):
@@ -189,13 +187,13 @@ class Reader:
                     "check the brokers that lead the journal",
                 )
 
-    def _behind(self, stable: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    def _behind(self, stable: Offsets) -> dict[int, int]:
         return {index: max(end - self._at[index], 0) for (_, index), end in stable.items()}
 
     def _read(
         self, messages: Sequence[Message], foreign: Foreign | None
     ) -> Iterator[tuple[int, int, Commit]]:
-        """All records first: the client gives none of them a second time."""
+        """Yield all records before an error: the client gives none of them a second time."""
         failed: list[KafkaError] = []
         for message in messages:
             if (error := message.error()) is None:
@@ -227,7 +225,7 @@ class Reader:
         moved = False
         for index in sorted(self._out_of_range):
             place, at = self._place(index), self._at[index]
-            low, _ = answer_of(lambda p=place: self._consumer.get_watermark_offsets(p, SECONDS))
+            low, _ = _answer_of(self._consumer.get_watermark_offsets, place, SECONDS)
             if low > at:
                 if deleted is not None:
                     deleted(index, at, low)
@@ -247,16 +245,17 @@ class Reader:
     def _place(self, index: int) -> TopicPartition:
         return TopicPartition(self._journal, index)
 
-    def committed(self) -> dict[int, tuple[int, str | None] | None]:
-        """Floor and metadata of each source partition, None where the group has no offset.
+    def committed(self) -> dict[int, Committed]:
+        """Return floor and metadata of each source partition, None where the group has no offset.
 
         A partition is left out while a transaction with an offset of it is open for longer than
         UNSTABLE_SECONDS: nobody knows yet what its offset is.
         """
+        group, topic = names.group_id(self._settings.app), self._settings.source.topic
         deadline = time.monotonic() + UNSTABLE_SECONDS
         while True:
-            found = self._offsets_of_group()
-            errors = {place.partition: place for place in found if place.error}
+            offsets = _answer_of(self._groups.committed, group, topic, self._at)
+            errors = {place.partition: place for place in offsets if place.error}
             for partition, place in errors.items():
                 if place.error != KafkaError.UNSTABLE_OFFSET_COMMIT:
                     raise Unavailable(
@@ -266,117 +265,71 @@ class Reader:
             if not errors or time.monotonic() > deadline:
                 break
             time.sleep(0.02)  # the brokers are asked again
-        self.epochs = {place.partition: place.leader_epoch for place in found}
+        self.epochs = {place.partition: place.leader_epoch for place in offsets}
         return {
             place.partition: None
             if place.offset == OFFSET_INVALID
             else (place.offset, place.metadata)
-            for place in found
+            for place in offsets
             if place.partition not in errors
         }
 
-    def _offsets_of_group(self) -> list[GroupOffset]:
-        group, topic = names.group_id(self._settings.app), self._settings.source.topic
-        found: list[GroupOffset] = answer_of(lambda: self._groups.committed(group, topic, self._at))
-        return found
-
-    def ends(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def ends(self) -> tuple[Offsets, Offsets]:
         """Return (last stable offsets, ends) of journal, dead letters and block topics.
 
         Without those whose leader gives none, which are in `silent`: one says nothing of others.
         """
-        prefix = f"{self._settings.app}."
-        topics = answer_of(lambda: self._admin.list_topics(timeout=SECONDS)).topics
+        topics = _answer_of(self._admin.list_topics, timeout=SECONDS).topics
         places = [
             TopicPartition(name, index)
             for name, topic in topics.items()
             if name in (self._journal, names.dead_topic(self._settings.app))
-            or name.startswith(f"{prefix}blocks.")
+            or name.startswith(f"{self._settings.app}.blocks.")
             for index in topic.partitions
         ]
         # Stable ones first: what is written between the two questions is no transaction's fault,
         # and is stable by the next round.
         order = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-        stable, ends = self._told(places, order, self._admin)
+        stable, ends = self._ends(places, order, self._admin)
         return stable, ends
 
-    def every_end(self) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
+    def every_end(self) -> tuple[Offsets, Offsets]:
         """Return the same of all of them.
 
         Raises:
             Unavailable: a leader gives none.
         """
-        found = self.ends()
+        ends = self.ends()
         for (topic, _), error in self.silent.items():
             if topic != self._settings.source.topic:
                 raise error
-        return found
+        return ends
 
     def source_ends(self) -> tuple[dict[int, int], dict[int, int]]:
         """Return the same of the source partitions that the journal has, as `ends` does."""
-        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         # Ends first, here: what is written between the two questions is behind no transaction.
         order = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
-        ends, stable = self._told(places, order, self._source_admin)
+        ends, stable = self._ends(self._source_places(), order, self._source_admin)
         return _by_partition(stable), _by_partition(ends)
 
     def source_starts(self) -> dict[int, int]:
         """Return the oldest offset of each source partition that the journal has."""
-        places = [TopicPartition(self._settings.source.topic, p) for p in self._at]
         oldest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
-        isolation, admin = IsolationLevel.READ_UNCOMMITTED, self._source_admin
-        found = self._offsets(places, isolation, admin, oldest)
-        return _by_partition(found)
+        places, isolation = self._source_places(), IsolationLevel.READ_UNCOMMITTED
+        return _by_partition(_all_of(_list_offsets(self._source_admin, places, isolation, oldest)))
 
-    def _told(
-        self, places: Sequence[TopicPartition], order: Iterable[IsolationLevel], admin: AdminClient
-    ) -> list[dict[tuple[str, int], int]]:
+    def _source_places(self) -> list[TopicPartition]:
+        return [TopicPartition(self._settings.source.topic, index) for index in self._at]
+
+    def _ends(
+        self, places: list[TopicPartition], order: Iterable[IsolationLevel], admin: AdminClient
+    ) -> list[Offsets]:
         """Return the ends at each isolation, in this order, of partitions that gave all of them."""
-        asked = [self._asked(places, isolation, admin) for isolation in order]
-        silent = {at: error for _, errors in asked for at, error in errors.items()}
-        old = {(one.topic, one.partition) for one in places}
-        self.silent = {at: e for at, e in self.silent.items() if at not in old} | silent
-        return [{at: o for at, o in found.items() if at not in silent} for found, _ in asked]
-
-    def _offsets(
-        self,
-        places: Iterable[TopicPartition],
-        isolation: IsolationLevel,
-        admin: AdminClient | None = None,
-        spec: OffsetSpec | None = None,
-    ) -> dict[tuple[str, int], int]:
-        found, silent = self._asked(places, isolation, admin, spec)
-        for error in silent.values():
-            raise error
-        return found
-
-    def _asked(
-        self,
-        places: Iterable[TopicPartition],
-        isolation: IsolationLevel,
-        admin: AdminClient | None = None,
-        spec: OffsetSpec | None = None,
-    ) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], Unavailable]]:
-        """Return offsets, and why there is none of the other partitions."""
-        latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
-        admin = self._admin if admin is None else admin  # one with nothing queued is falsy
-        futures = admin.list_offsets(
-            dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
-        )
-        found: dict[tuple[str, int], int] = {}
-        silent: dict[tuple[str, int], Unavailable] = {}
-        for at, future in futures.items():
-            try:
-                found[at.topic, at.partition] = answer_of(
-                    lambda at=at, of=future: listed_offset(at, of.result())
-                )
-            except Unavailable as error:
-                silent[at.topic, at.partition] = error
-        if silent:
-            # The next try learns of the leaders of now: see relay.process.truth.
-            with contextlib.suppress(KafkaException):
-                admin.list_topics(timeout=SECONDS)
-        return found, silent
+        answers = [_list_offsets(admin, places, isolation) for isolation in order]
+        silent = {at: error for _, errors in answers for at, error in errors.items()}
+        asked = {(place.topic, place.partition) for place in places}
+        self.silent = {at: e for at, e in self.silent.items() if at not in asked} | silent
+        return [{at: o for at, o in offsets.items() if at not in silent} for offsets, _ in answers]
 
     def close(self) -> None:
         """Let go of the consumer, and of what asks about the group."""
@@ -384,5 +337,57 @@ class Reader:
         self._consumer.close()
 
 
-def _by_partition(offsets: Mapping[tuple[str, int], int]) -> dict[int, int]:
+def _list_offsets(
+    admin: AdminClient,
+    places: list[TopicPartition],
+    isolation: IsolationLevel,
+    spec: OffsetSpec | None = None,
+) -> tuple[Offsets, Silent]:
+    """Return offsets, the latest by default, and why there is none of the other partitions."""
+    latest = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]  # untyped upstream
+    futures = admin.list_offsets(
+        dict.fromkeys(places, latest), isolation_level=isolation, request_timeout=SECONDS
+    )
+    offsets: Offsets = {}
+    silent: Silent = {}
+    for at, future in futures.items():
+        try:
+            listed = _answer_of(future.result)
+            offsets[at.topic, at.partition] = _answer_of(listed_offset, at, listed)
+        except Unavailable as error:
+            silent[at.topic, at.partition] = error
+    if silent:
+        # The next try learns of the leaders of now: see relay.process.truth.
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(timeout=SECONDS)
+    return offsets, silent
+
+
+def _all_of(answer: tuple[Offsets, Silent]) -> Offsets:
+    """Return the offsets, or raise why there is none of a partition."""
+    for error in answer[1].values():
+        raise error
+    return answer[0]
+
+
+def _answer_of(ask: Callable[..., _Answer], *arguments: Any, **options: Any) -> _Answer:
+    """Return the brokers' answer.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    try:
+        return ask(*arguments, **options)
+    except KafkaException as error:
+        raise _unavailable(error.args[0]) from error
+
+
+def _unavailable(cause: KafkaError) -> Unavailable:
+    return Unavailable(
+        f"the brokers did not answer: {cause.str()} ({cause.name()})",
+        "check kafka.bootstrap and that the brokers are up",
+    )
+
+
+def _by_partition(offsets: Offsets) -> dict[int, int]:
     return {partition: offset for (_, partition), offset in offsets.items()}

@@ -1,27 +1,24 @@
 """Reads what ClickHouse says of blocks: rows that carry their ids, and the loader's ledger.
 
-Receives table names, gives counts and histories by block id. Never writes.
+Never writes.
 """
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
+from relay.config.settings import Settings
 from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import History, WaitingBlock
 from relay.operate.verify.read.optional import Optional
 from relay.records_pb2 import Block
 from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.config.settings import Settings
 
 STATE = """multiIf(
     countIf(state = 'loaded') > 0, 'loaded', countIf(state = 'discarded') > 0, 'discarded',
@@ -115,13 +112,13 @@ class LandedRows:
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         column = self._settings.loader.block_column
-        there = self._ask(
+        columns = self._ask(
             "SELECT count() FROM system.columns WHERE database = {database:String} "
             "AND table = {name:String} AND name = {column:String} "
             "AND default_kind != 'EPHEMERAL'",
             {**place, "column": column},
         )
-        if not there[0][0]:
+        if not columns[0][0]:
             self._look_into(place)
             return None
         rows = self._ask(
@@ -147,8 +144,8 @@ class LandedRows:
         inserts = _INSERTS if self._has_column("sent") else "1"
         about = self._ledger(table=table, said=names.SAID_LOADED)
         rows = self._ask(_HISTORY.replace("{inserts}", inserts), about)
-        asked = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
-        stamped = {block: frozenset(claims) for block, claims in asked}
+        stamps = self._ask(_STAMPED, self._ledger(table=table)) if any(r[-1] for r in rows) else ()
+        stamped = {block: frozenset(claims) for block, claims in stamps}
         return {
             block: replace(
                 History(*history), unstamped=bool(bare), stamped=stamped.get(block, frozenset())
@@ -158,16 +155,15 @@ class LandedRows:
 
     def waiting(self) -> dict[str, list[WaitingBlock]]:
         """Return by table the blocks that are parked or set aside, the journal's and older ones."""
-        found: dict[str, list[WaitingBlock]] = {}
-        rows = self._ask(_WAITING, self._ledger()) if self.has_ledger() else ()
-        for table, name, record, state in rows:
+        waiting: dict[str, list[WaitingBlock]] = {}
+        for table, name, record, state in self._ask_ledger(_WAITING):
             block = Block.FromString(base64.b64decode(record)) if record else Block(id=name)
-            found.setdefault(table, []).append(WaitingBlock(block, state))
-        return found
+            waiting.setdefault(table, []).append(WaitingBlock(block, state))
+        return waiting
 
     def discarded(self, table: str) -> dict[str, str]:
         """Return the reason of each block that a person gave up."""
-        return dict(self._ask(_DISCARDED, self._ledger(table=table))) if self.has_ledger() else {}
+        return dict(self._ask_ledger(_DISCARDED, table=table))
 
     def made(self, table: str) -> dict[str, int]:
         """Return rows of each block that went through loader.transform: maybe more or fewer.
@@ -180,31 +176,29 @@ class LandedRows:
 
     def left_out(self, table: str) -> dict[str, int]:
         """Return rows of each block that messages make which were left out of another."""
-        return dict(self._ask(_LEFT_OUT, self._ledger(table=table))) if self.has_ledger() else {}
+        return dict(self._ask_ledger(_LEFT_OUT, table=table))
 
     def refused(self, table: str, counted: Mapping[str, int] | None) -> dict[str, RefusedMessages]:
         """Return the messages that were left out of blocks, by the id of the block that they make.
 
-        Args:
-            table: theirs.
-            counted: its rows by block id; None where they are not counted.
+        The table's rows are `counted` by block id; None where they are not.
         """
         if not self.left_out(table):
             return {}  # the ledger may be of an earlier version, without some of the columns
-        found = {}
+        refused = {}
         for name, state, record, since, claims in self._ask(_REFUSED, self._ledger(table=table)):
             block = Block.FromString(base64.b64decode(record))
-            found[name] = RefusedMessages(
+            refused[name] = RefusedMessages(
                 state,
                 block.partition,
-                frozenset(one.offset for one in block.left_out),
+                frozenset(message.offset for message in block.left_out),
                 since if claims else -1,
                 None if counted is None else counted.get(name, 0),
             )
-        return found
+        return refused
 
     def _has_column(self, column: str) -> bool:
-        """Whether the ledger has it: one of an earlier version of the program may not, or none."""
+        """Return whether the ledger has the column; one of an earlier version may lack it."""
         return bool(self._ask(_HAS_COLUMN, self._ledger(column=column))[0][0])
 
     def _look_into(self, place: dict[str, Any]) -> None:
@@ -218,6 +212,9 @@ class LandedRows:
         except ClickHouseError as error:
             if getattr(error, "code", None) not in _NOT_THERE:
                 raise translated(error, self._settings.clickhouse, "look at the blocks") from error
+
+    def _ask_ledger(self, sql: str, **parameters: Any) -> Any:
+        return self._ask(sql, self._ledger(**parameters)) if self.has_ledger() else ()
 
     def _ledger(self, **more: Any) -> dict[str, Any]:
         return {"ledger": self._settings.loader.database, "app": self._settings.app, **more}

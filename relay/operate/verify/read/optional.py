@@ -1,20 +1,18 @@
 """Questions to ClickHouse that may be refused: the lack of an answer is an answer.
 
-Receives a client and SQL, gives rows, or the reason for which there are none. Never writes.
+Never writes.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.quoting import readable_user
 from relay.clickhouse.statement_settings import may_set
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _SECONDS = 25
 """After which the server says that it takes too long, before the client gives up."""
@@ -24,12 +22,7 @@ _DENIED = re.compile(r"\bgrant SELECT\b.* ON (system\.\w+)")
 
 
 class Optional:
-    """Questions through one client.
-
-    Args:
-        client: of the server.
-        user: that asks, for the advice.
-    """
+    """Questions through one client, by a user whom the advice names."""
 
     def __init__(self, client: Client, user: str) -> None:
         self._client, self._user = client, user
@@ -41,10 +34,7 @@ class Optional:
     def ask(self, what: str, sql: str, **parameters: Any) -> list[Any] | None:
         """Return the answer's rows; None where the server gave none.
 
-        Args:
-            what: was asked, as `system.part_log`.
-            sql: that asks.
-            parameters: of the statement.
+        `what` is asked, as `system.part_log`, is the key in `unanswered` then.
 
         Raises:
             ClickHouseError: the server did not answer at all.

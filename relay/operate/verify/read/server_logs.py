@@ -1,22 +1,19 @@
 """Reads what the server's own logs have of a table's blocks: statements, parts, views.
 
-Receives a table and a time, gives relay.operate.verify.judge.server_records's values. Each log is
-optional.
+Each log is optional.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay import names
 from relay.clickhouse.table_engine import LISTED_HERE
 from relay.operate.verify.judge.server_records import Reach, Recorded, Statement, ViewRun, Written
-
-if TYPE_CHECKING:
-    from relay.operate.verify.judge.table_facts import TableFacts
-    from relay.operate.verify.read.optional import Optional
+from relay.operate.verify.judge.table_facts import TableFacts
+from relay.operate.verify.read.optional import Optional
 
 _OURS = """
 event_date >= toDate({since:DateTime}) - 1 AND query_kind = 'Insert' AND is_initial_query
@@ -63,12 +60,7 @@ _QUERIES, _PARTS_LOG, _VIEWS_LOG = "system.query_log", "system.part_log", "syste
 
 
 class ServerLogs:
-    """The logs of the server that answers.
-
-    Args:
-        optional: asks.
-        app: whose blocks are meant.
-        several: the configuration names more than one replica.
+    """The logs of the server that answers, where the configuration may name several replicas.
 
     Raises (every method):
         ClickHouseError: the server did not answer at all.
@@ -79,13 +71,7 @@ class ServerLogs:
         self._reach: Reach | None = None
 
     def recorded(self, table: str, facts: TableFacts, since_ms: int) -> Recorded:
-        """Return all INSERTs of the table's blocks that are in the logs.
-
-        Args:
-            table: its name.
-            facts: that were asked of it.
-            since_ms: no block of it is older.
-        """
+        """Return all INSERTs of the table's blocks, none older than `since_ms`, in the logs."""
         if self._reach is None:
             self._reach = self._asked_reach()
         reach = self._reach
@@ -104,28 +90,28 @@ class ServerLogs:
     def _view_runs(
         self, views: list[Any] | None, facts: TableFacts
     ) -> dict[str, dict[str, ViewRun]] | None:
-        """By query and view; of those that failed it is asked whether they are still there."""
+        """Return what each query did to each view; ask whether a view that failed still exists."""
         if views is None:
             return None
-        now = {view for _, view, done, *_ in views if not done}
-        if now:
-            place = {"views": sorted(now)}
-            found = self._optional.ask("system.tables (views)", _VIEWS_NOW, **place)
-            if found is not None:  # a view that this user may not see is named by its table
-                now = {row[0] for row in found}.union(facts.views)
+        present = {view for _, view, done, *_ in views if not done}
+        if present:
+            place = {"views": sorted(present)}
+            answer = self._optional.ask("system.tables (views)", _VIEWS_NOW, **place)
+            if answer is not None:  # a view that this user may not see is named by its table
+                present = {row[0] for row in answer}.union(facts.views)
         runs: dict[str, dict[str, ViewRun]] = defaultdict(dict)
         for query, view, done, code, rows in views:
-            runs[query][view] = ViewRun(bool(done), code, bool(done) or view in now, rows)
+            runs[query][view] = ViewRun(bool(done), code, bool(done) or view in present, rows)
         return runs
 
     def _asked_reach(self) -> Reach:
         """Must be asked before the statements, so that these reach at least as far."""
         spans = []
         for log in (_QUERIES, _PARTS_LOG):
-            found = self._optional.ask(log, _REACH.replace("{log}", log))
-            if found is None or not found[0][0]:
+            answer = self._optional.ask(log, _REACH.replace("{log}", log))
+            if answer is None or not answer[0][0]:
                 return Reach(but=self._optional.unanswered.get(log, f"{log} is empty"))
-            spans.append(found[0][1:])
+            spans.append(answer[0][1:])
         up = self._optional.ask("uptime()", _UP)
         if up is None:
             return Reach(but=self._optional.unanswered["uptime()"])
@@ -142,7 +128,7 @@ def _joined(
     written: dict[str, dict[str, Written]] = defaultdict(dict)
     for query, table, *numbers in parts:
         written[query][table] = Written(*numbers)
-    made = [
+    inserts = [
         Statement(
             frozenset(names.commented(comment)),
             at_ms,
@@ -155,4 +141,4 @@ def _joined(
         )
         for query, comment, at_ms, finished, code, rows in statements
     ]
-    return tuple(sorted(made, key=lambda one: one.at_ms))
+    return tuple(sorted(inserts, key=lambda one: one.at_ms))

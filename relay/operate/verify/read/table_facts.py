@@ -1,13 +1,13 @@
 """Reads what a table is, and which rows of it were removed.
 
-Receives a table's name. All but the table's own definition is optional, as a user may lack the
-rights and a server the logs. Never writes.
+All but the table's own definition is optional, as a user may lack the rights and a server the logs.
+Never writes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.hidden_rows import PLAN, condition
@@ -17,9 +17,7 @@ from relay.clickhouse.replicas import is_shared
 from relay.clickhouse.table_engine import KEPT_SETTING, TableEngine
 from relay.clickhouse.table_keys import TableKeys
 from relay.operate.verify.judge.table_facts import Removal, TableFacts, removal
-
-if TYPE_CHECKING:
-    from relay.operate.verify.read.optional import Optional
+from relay.operate.verify.read.optional import Optional
 
 _TABLE = """
 SELECT engine, engine_full, create_table_query, toString(uuid),
@@ -101,10 +99,6 @@ _RECORDS = ("system.mutations", "system.query_log (statements)", "system.part_lo
 class TableAsking:
     """Questions about tables.
 
-    Args:
-        optional: asks.
-        block_column: that holds block ids.
-
     Raises (every method):
         ClickHouseError: the server did not answer at all.
     """
@@ -113,13 +107,7 @@ class TableAsking:
         self._optional, self._block_column = optional, block_column
 
     def facts(self, table: str, since_ms: int, *, acknowledged: bool = False) -> TableFacts:
-        """Return what the server says of a table.
-
-        Args:
-            table: its name.
-            since_ms: removals before that touched no block.
-            acknowledged: a person said that rows of it were removed.
-        """
+        """Return what the server says of a table; removals before `since_ms` touched no block."""
         database, name = names.split_table(table)
         place = {"database": database, "name": name}
         rows = self._optional.ask("system.tables", _TABLE, **place)
@@ -129,7 +117,8 @@ class TableAsking:
         defaults = self._optional.ask("system.columns", _DEFAULTS, **place)
         since = {"since": max(since_ms // 1000, _EARLIEST)}
         definition, replicas = TableEngine(engine, full), self._replicas(engine, place)
-        removals = self._removals(table, definition, {**place, "uuid": uuid, **since})
+        found = self._removals(table, definition, {**place, "uuid": uuid, **since})
+        removals = tuple(sorted(filter(None, found), key=lambda removal: removal.at_ms))
         return TableFacts(
             engine,
             full,
@@ -145,8 +134,8 @@ class TableAsking:
 
     def unasked(self) -> str:
         """Return why removals may not be known; empty: they are, as far as the server knows."""
-        asked = self._optional.unanswered
-        return "; ".join(asked[what] for what in _RECORDS if what in asked)
+        unanswered = self._optional.unanswered
+        return "; ".join(unanswered[what] for what in _RECORDS if what in unanswered)
 
     def _forgotten(
         self, definition: TableEngine, place: dict[str, str], replicas: int | None
@@ -178,22 +167,19 @@ class TableAsking:
 
     def _removals(
         self, table: str, definition: TableEngine, place: dict[str, object]
-    ) -> tuple[Removal, ...]:
-        found: list[Removal | None] = []
+    ) -> Iterator[Removal | None]:
         read = partial(
             removal, block_column=self._block_column, ttl_only_moves=definition.ttl_only_moves
         )
         mutations, statements, parts = _RECORDS
         for at_ms, command, name in self._optional.ask(mutations, _MUTATIONS, **place) or ():
-            found.append(read(at_ms, command, mutation=name))
-        asked = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
+            yield read(at_ms, command, mutation=name)
+        about = {**place, "table": table, "stopped": list(STOPPED_WAITING)}
         this = place["database"], place["name"]
-        for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **asked) or ():
+        for at_ms, text, done, ran_in in self._optional.ask(statements, _STATEMENTS, **about) or ():
             if done or target(text, ran_in) == this:
-                found.append(read(at_ms, text))
+                yield read(at_ms, text)
         for at_ms, partition, rows in self._optional.ask(parts, _PARTS, **place) or ():
-            text = f"parts of partition {partition} with {rows} rows were removed"
-            found.append(Removal(at_ms, text))
+            yield Removal(at_ms, f"parts of partition {partition} with {rows} rows were removed")
         for (at_ms,) in self._optional.ask("system.part_log (TTL)", _EXPIRED, **place) or ():
-            found.append(Removal(at_ms, "rows expired by a TTL"))
-        return tuple(sorted(filter(None, found), key=lambda one: one.at_ms))
+            yield Removal(at_ms, "rows expired by a TTL")

@@ -1,16 +1,12 @@
-"""Reads a stretch of one partition of a topic, as a read_committed reader sees it.
-
-Receives topic, partition and offsets, gives messages in order.
-"""
+"""Reads a stretch of one partition of a topic, as a read_committed reader sees it."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     ConfigResource,
@@ -19,19 +15,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Brokers, Settings
 from relay.errors import Unavailable
 from relay.kafka.librdkafka import headers
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader, records
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from relay.config.settings import Brokers, Settings
-
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
 _DIGITS = 18
-"""Of a number of rows at most; another program may write anything."""
+"""A number of rows has no more digits; another program may write anything."""
 
 
 class DeletedMeanwhile(Unavailable):
@@ -39,11 +31,7 @@ class DeletedMeanwhile(Unavailable):
 
 
 class TopicReader:
-    """One consumer for one stretch after the other.
-
-    Args:
-        settings: of the app.
-        brokers: of the topics to read; default: of all that the app writes.
+    """One consumer for one stretch after the other; by default of what the app writes.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -79,13 +67,13 @@ class TopicReader:
 
     def compacted(self, topic: str) -> bool | None:
         """Return whether compaction deletes messages of the topic; None: no broker says so."""
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         admin = AdminClient(kafka_clients.admin(self._brokers))
         try:
-            told = admin.describe_configs([asked], request_timeout=SECONDS)[asked].result()
+            config = admin.describe_configs([resource], request_timeout=SECONDS)[resource].result()
         except KafkaException:
             return None  # most often for want of the right to ask
-        policy = told.get("cleanup.policy")
+        policy = config.get("cleanup.policy")
         return None if policy is None else "compact" in str(policy.value).split(",")
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
@@ -136,8 +124,8 @@ def rows_of(message: Message) -> int:
 
 def table_of(message: Message) -> str:
     """Return the table that a source message names in exactly one header; else ""."""
-    named = [value for key, value in headers(message) if key == names.TABLE_HEADER]
-    return _table(named[0]) if len(named) == 1 and named[0] is not None else ""
+    tables = [value for key, value in headers(message) if key == names.TABLE_HEADER]
+    return _table(tables[0]) if len(tables) == 1 and tables[0] is not None else ""
 
 
 @lru_cache(10_000)
