@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.doctor.ask import broker_clock, deduplication
@@ -19,18 +19,14 @@ from relay.operate.doctor.ask import sample as ask_sample
 from relay.operate.doctor.ask.brokers import BrokerQuestions
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.ask.client import Asker
-from relay.operate.doctor.findings import found, worst_first
+from relay.operate.doctor.facts import KafkaFacts, Unasked
+from relay.operate.doctor.findings import Finding, found, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
 from relay.operate.doctor.judge import clickhouse, rights, topics
 from relay.operate.doctor.judge import sample as samples
 from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.doctor.judge.sample import OfTable
 from relay.operate.view.lost_ledger import checkpointed
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Unasked
-    from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.judge.sample import OfTable
 
 
 @dataclass(frozen=True, slots=True)

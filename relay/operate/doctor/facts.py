@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Settings = Mapping[str, str]
+Values = Mapping[str, str]
 """Names to values, as the server writes them."""
 
 
@@ -52,7 +52,7 @@ class Topic:
     partitions: int
     replicas: int
     in_sync: int
-    settings: Settings | None
+    settings: Values | None
     granted: frozenset[str] | None
     topic_id: str = ""
 
@@ -92,7 +92,7 @@ class Trial:
 class KafkaFacts:
     """The brokers, the app's topics, its group."""
 
-    brokers: Mapping[int, Settings | None]
+    brokers: Mapping[int, Values | None]
     topics: Mapping[str, Topic]
     apis: Mapping[str, int] | None = None
     """Highest version of each request that every broker takes, by its name in the protocol."""
@@ -112,7 +112,7 @@ class KafkaFacts:
     """Block topics that hold records; asked only where the registry is empty."""
     clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
-    source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
+    source_brokers: Mapping[int, Values | None] = field(default_factory=dict)
     """Those that have source and group, where these are in another cluster."""
 
 
@@ -140,7 +140,7 @@ class Tried:
     engine: str
     copies: float = 1.0
     behind: float = 1.0
-    values: Settings = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
     problem: str = ""
 
 
@@ -207,7 +207,7 @@ class ClickHouseFacts:
 
     user: str
     settings: Mapping[str, Setting]
-    windows: Mapping[str, Settings]
+    windows: Mapping[str, Values]
     """Deduplication windows of tables without their own: of `merge_tree_settings` and
     `replicated_merge_tree_settings`."""
     tables: Mapping[str, TargetFacts | None]

@@ -5,12 +5,9 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable, readable_user
-
-if TYPE_CHECKING:
-    from relay.config.settings import Brokers
+from relay.config.settings import Brokers
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import readable, readable_user
 from relay.clickhouse.replica_log import SEES_LOGS
+from relay.config.settings import Brokers, Settings
 from relay.operate.doctor.fixes import grant, principal
 from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
-
-if TYPE_CHECKING:
-    from relay.config.settings import Brokers, Settings
 
 READ_BY_LOADER = (
     "system.processes",

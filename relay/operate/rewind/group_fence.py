@@ -12,19 +12,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ErrorPage, Fenced, Refused, RelayError
 from relay.intake.broker_limits import session_refused
 from relay.kafka.admin import Admin
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 log = logging.getLogger(__name__)
 

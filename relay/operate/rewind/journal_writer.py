@@ -10,21 +10,19 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.offsets import CommittedOffset
 from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 
 class Writer:

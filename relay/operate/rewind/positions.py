@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.offsets import UNKNOWN_EPOCH, epoch_reaches
 from relay.errors import ConfigError, Unavailable
 from relay.kafka.errors import answered
@@ -26,9 +26,6 @@ from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 NOTHING = 2**63 - 1

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from relay import names
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
+from relay.config.settings import Settings
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.replay_plan import Why
 from relay.operate.rewind.superseded_letters import SupersededLetters
 from relay.operate.verify.read.journal import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.blocks.dead_letter import DeadLetter, RecordPlace
-    from relay.config.settings import Settings
 
 LOOK_SECONDS = 1.0
 """Between two looks at the journal: somebody may rewind while letters are read."""

@@ -10,9 +10,12 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from google.protobuf.message import Message
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
@@ -22,15 +25,10 @@ from relay.operate.rewind.group_fence import GroupFence
 from relay.operate.rewind.journal_writer import Writer
 from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.positions import PositionsReader
+from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from relay.config.settings import Settings
-    from relay.operate.rewind.records import NextLetter
-    from relay.operate.rewind.seals import RecordedRewind
-    from relay.records_pb2 import Commit
+from relay.operate.rewind.seals import RecordedRewind
+from relay.records_pb2 import Commit
 
 AGAIN = "run it again: it continues where it stopped"
 

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.facts import TargetFacts
 from relay.operate.rewind.removal import CountedRows, RerunTable
 from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import TargetFacts
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """

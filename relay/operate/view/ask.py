@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.blocks.placement import place
+from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.audit import audit_of
@@ -28,9 +28,6 @@ from relay.operate.view.journal_state import JournalState, Listed
 from relay.operate.view.ledger_looks import LedgerLooks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 RECORDS = 10_000
 """Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""

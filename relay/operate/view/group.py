@@ -6,18 +6,15 @@ Receives settings, gives members and their partitions.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.view.facts import ConsumerGroup, GroupMember
 from relay.program.waiting import until_available
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 _MOVING_SECONDS = 10.0

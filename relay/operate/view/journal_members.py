@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from relay import names
+from relay.config.settings import Settings
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.judge.operator_records import by_person
 from relay.operate.verify.read.journal import Reader, from_the_start
 from relay.operate.view import start
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from relay.config.settings import Settings
 
 _NEWEST = 10_000
 """Offsets of each journal partition that are read first: minutes of the busiest relay."""

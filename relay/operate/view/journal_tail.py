@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
+from relay.config.settings import Settings
+from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ENDS_SECONDS
 from relay.operate.view import journal_lines, start
 from relay.operate.view.journal_lines import JournalLine
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.kafka.partition_reader import PartitionReader
 
 _OFFSETS_EACH = 3  # a record, its transaction's marker, and one that was aborted
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from relay.errors import Refused, Unavailable
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.operate.view.facts import LedgerFacts
-
-if TYPE_CHECKING:
-    from relay.operate.view.clickhouse_state import LandedBlocks
 
 T = TypeVar("T")
 

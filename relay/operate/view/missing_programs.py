@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
 LEDGER, HELD_BACK, SILENT = "ledger_lost", "source_held_back", "partitions_silent"

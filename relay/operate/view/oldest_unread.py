@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_INVALID, TIMESTAMP_NOT_AVAILABLE, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.kafka.partition_reader import PartitionReader
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-
-    Stretch = tuple[int, int]
-    """Offsets: from here, up to before there."""
+Stretch = tuple[int, int]
+"""Offsets: from here, up to before there."""
 
 NOTHING_MS = 0
 """Of a stretch that holds no message, only markers of transactions."""

@@ -7,13 +7,11 @@ offset to begin at, between log start and last stable offset.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-if TYPE_CHECKING:
-    from relay.kafka.partition_reader import PartitionReader
-    from relay.operate.verify.read.journal import Begin
+from relay.kafka.partition_reader import PartitionReader
+from relay.operate.verify.read.journal import Begin
 
 _SECONDS = 30.0
 

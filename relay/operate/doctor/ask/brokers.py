@@ -5,25 +5,20 @@ Receives the app's settings and a client, gives facts.KafkaFacts but for the clo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in __all__
 
 from relay import names
+from relay.config.settings import Settings
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import TopicEnds
-from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.ask.group import GroupQuestions, operations
-from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked
-from relay.operate.doctor.facts import Settings as Values
+from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked, Values
 from relay.operate.doctor.fixes import grant
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.ask.client import Asker
 
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 

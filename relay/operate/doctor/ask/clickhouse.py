@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
@@ -20,6 +20,7 @@ from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, columns_of
 from relay.config.allowed_tables import LEDGER_LATER
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
@@ -37,9 +38,6 @@ from relay.operate.doctor.judge.row_policies import RowPolicy, hiding
 from relay.operate.doctor.versions import parsed
 from relay.operate.view import lost_ledger
 from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 _EVIDENCE = "evidence"
 """In the place of a table, whose name has a dot, of rights by which it is known what happened."""

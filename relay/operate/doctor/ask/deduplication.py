@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
@@ -16,16 +16,10 @@ from relay.clickhouse.errors import is_answer
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
-from relay.operate.doctor.facts import Tried
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts, Tried, Values
 from relay.operate.doctor.judge.window import GOOD_WINDOW, window
 from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.facts import Settings as Values
 
 DECIDING = (
     "insert_deduplicate",

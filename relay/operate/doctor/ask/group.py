@@ -7,7 +7,7 @@ trials: a topic's creation, only validated, and init_transactions under an id of
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.config.topic_settings import BROKERS_DEFAULT, copies
 from relay.core.offsets import CommittedOffset
 from relay.errors import Unavailable
@@ -31,9 +32,6 @@ from relay.kafka.admin import MAX_MESSAGE_BYTES
 from relay.kafka.partition_ends import listed_offset
 from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.facts import GroupFloor, Topic, Trial
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 NO_MEMBER = "#doctor"
 """In the place of a member's name, of which it can be none: no relay is fenced."""

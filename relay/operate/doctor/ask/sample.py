@@ -7,20 +7,16 @@ to it, no topic is made, no group is joined.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
+from relay.config.settings import Settings
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.operate.doctor.judge.sample import OfTable, tallied
 from relay.produce.codecs import codecs_unproposed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from relay.config.settings import Settings
-    from relay.rows.row_codec import RowCodec
-    from relay.schema.dead_reason import DeadReason
+from relay.rows.row_codec import RowCodec
+from relay.schema.dead_reason import DeadReason
 
 
 def look(settings: Settings, wanted: int) -> list[OfTable]:

@@ -6,21 +6,16 @@ Receives the app's settings, the facts, and how long an outage may last; gives f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC, copies
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import KafkaFacts, Trial, Values
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_brokers, set_topic, span
 from relay.operate.doctor.judge.group import judge_heads
 from relay.operate.doctor.judge.topics import few_brokers
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Trial
-    from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.findings import Finding
 
 NEEDED_APIS = {
     "TxnOffsetCommit": (3, "2.5", "the group's generation with offsets in transactions, KIP-447"),

@@ -6,12 +6,14 @@ Receives the app's settings, the facts, and how long an outage may last; gives f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import readable, readable_name, readable_user
-from relay.operate.doctor.findings import found
+from relay.clickhouse.table_engine import DeduplicationWindow
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import alter, set_user, span
 from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
 from relay.operate.doctor.judge.evidence import (
@@ -28,12 +30,6 @@ from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.schema.block_column import as_string, holds
 from relay.schema.evolution import ColumnDef, evolve, unsupported_columns
-
-if TYPE_CHECKING:
-    from relay.clickhouse.table_engine import DeduplicationWindow
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 INSERTED_WITH: Mapping[str, str] = {
     **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},

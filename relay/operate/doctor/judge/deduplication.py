@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import ClickHouseFacts, Tried
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.versions import OLDEST, parsed, version_text
-
-if TYPE_CHECKING:
-    from relay.operate.doctor.facts import ClickHouseFacts, Tried
-    from relay.operate.doctor.findings import Finding
 
 
 def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:

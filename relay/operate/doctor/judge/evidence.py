@@ -7,18 +7,13 @@ loader.core.plan decides in this order; where it counts, the loader judges count
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable, readable_name, readable_user
-from relay.clickhouse.table_engine import has_ttl
-from relay.operate.doctor.findings import found
+from relay.clickhouse.table_engine import DeduplicationWindow, has_ttl
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import span
 from relay.operate.doctor.judge.window import engine_of
-
-if TYPE_CHECKING:
-    from relay.clickhouse.table_engine import DeduplicationWindow
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
 """Kinds of defaults with which the loader writes no ids: they would be refused, or not kept."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import KafkaFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_topic
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts
-    from relay.operate.doctor.findings import Finding
 
 
 def judge_heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:

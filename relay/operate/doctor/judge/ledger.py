@@ -7,17 +7,13 @@ nothing tells whether it was, or no loader has run yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import ErrorPage
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.view.lost_ledger import LedgerTraces, describe_loss
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-    from relay.operate.doctor.findings import Finding
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable, readable_user
 from relay.config.allowed_tables import LEDGER_KEY
-from relay.operate.doctor.findings import found
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
 from relay.operate.doctor.judge.window import engine_of
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 
 def judge_quorum(

@@ -7,19 +7,14 @@ gives a finding for each right that these need and the user lacks, with the comm
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import readable, readable_user
-from relay.operate.doctor.findings import found
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import grant
 from relay.operate.doctor.judge.brokers import DENIED
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-    from relay.operate.doctor.findings import Finding
-
 
 ROLES = ("relay", "loader", "verifier")
 """Those that can be judged alone."""

@@ -8,11 +8,8 @@ a SELECT; gives what hides rows, as people read it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ALL = frozenset({"1", "true"})
 """Conditions that every row meets, as the server writes them."""

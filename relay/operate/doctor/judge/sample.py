@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from relay.operate.doctor.findings import found
-
-if TYPE_CHECKING:
-    from relay.operate.doctor.findings import Finding
-    from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.operate.doctor.findings import Finding, found
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 MOST = 50
 """Kinds that are kept of one table; further ones count as the last."""

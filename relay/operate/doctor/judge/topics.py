@@ -7,19 +7,15 @@ gives findings. A topic that is not there yet is made by the relay, but for the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC
 from relay.errors import NUMBERS_LOST
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import KafkaFacts, Topic
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Topic
-    from relay.operate.doctor.findings import Finding
 
 CHUNK_ROOM = 10_000
 """Bytes of a chunk's record beside its value: key, headers, the batch's own fields."""

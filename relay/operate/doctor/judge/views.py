@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import TargetFacts, Values
+from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import alter
 from relay.operate.doctor.judge.window import GOOD_WINDOW, is_told, window
-
-if TYPE_CHECKING:
-    from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.facts import TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`|\"(?:[^\"\\]|\\.)*\"")
 _VARIES = re.compile(

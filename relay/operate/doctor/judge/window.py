@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from relay.clickhouse.table_engine import TableEngine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.clickhouse.table_engine import DeduplicationWindow
-    from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.facts import TargetFacts
+from relay.clickhouse.table_engine import DeduplicationWindow, TableEngine
+from relay.operate.doctor.facts import TargetFacts, Values
 
 GOOD_WINDOW = 10_000
 """Tokens; the default of replicated tables in recent releases."""
