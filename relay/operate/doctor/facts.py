@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from relay.clickhouse.table_engine import TableEngine
+
 Values = Mapping[str, str]
 """Names to values, as the server writes them."""
+
+
+def number(values: Values | None, name: str) -> int | None:
+    """Return the value of a setting; None: it is not known, or is no number."""
+    text = (values or {}).get(name, "")
+    return int(text) if text.lstrip("-").isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,11 @@ class TargetFacts:
     missing: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     create: str = ""
+
+    @property
+    def table_engine(self) -> TableEngine:
+        """The engine with its clauses."""
+        return TableEngine(self.engine, self.engine_full)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ import shlex
 
 from relay.clickhouse.quoting import readable, readable_user
 from relay.config.settings import Brokers
+from relay.operate.doctor.facts import ClockOffset
 
+CLOCK_SECONDS = 5.0
+"""Clocks kept by NTP differ by far less; below this nothing depends on them."""
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -18,6 +21,15 @@ def span(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def clock_error(whose: str, clock: ClockOffset | None) -> str:
+    """Return how far somebody's clock is off; empty: not known, or too little to matter."""
+    if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
+        return ""
+    way = "ahead of" if clock.ahead_seconds > 0 else "behind"
+    off, within = span(abs(clock.ahead_seconds)), span(clock.within_seconds)
+    return f"{whose} clock is {off} {way} ours (± {within})"
 
 
 def set_topic(kafka: Brokers, topic: str, **values: object) -> str:

@@ -18,7 +18,7 @@ from relay.clickhouse.balancer import servers
 from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
-from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, columns_of
+from relay.clickhouse.table_engine import LISTED_HERE, columns_of
 from relay.config.allowed_tables import LEDGER_LATER
 from relay.config.settings import Settings
 from relay.errors import Refused
@@ -231,7 +231,7 @@ class ClickHouseQuestions:
 
     def _replicas(self, tables: Mapping[str, TargetFacts]) -> dict[str, Replica]:
         """What those of these tables that are replicated say of it."""
-        asked = sorted(n for n, one in tables.items() if TableEngine(one.engine).is_replicated)
+        asked = sorted(n for n, one in tables.items() if one.table_engine.is_replicated)
         if not asked:
             return {}
         found = self._by_table("replicas", _REPLICAS, "system.replicas", asked)
@@ -266,7 +266,7 @@ class ClickHouseQuestions:
         The plan of a table that only names others is without their filters. A user who may not
         read the table gets no plan, which is a finding of its own.
         """
-        if not TableEngine(table.engine).is_merge_tree:
+        if not table.table_engine.is_merge_tree:
             return None
         try:
             return shown_once_there(self._client, quoted_table(name))
@@ -297,7 +297,7 @@ class ClickHouseQuestions:
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
         wanted += [(_EVIDENCE, one.privileges, one.place) for one in EVIDENCE]
-        if any(TableEngine(one.engine).is_replicated for one in tables.values()):
+        if any(one.table_engine.is_replicated for one in tables.values()):
             wanted += [(_EVIDENCE, "SELECT", "system.replicas")]
         if ledger is not None:
             wanted += [("", right, place) for right in ("INSERT", "SELECT")]

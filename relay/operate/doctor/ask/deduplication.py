@@ -18,7 +18,7 @@ from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
 from relay.config.settings import Settings
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts, Tried, Values
-from relay.operate.doctor.judge.window import GOOD_WINDOW, window
+from relay.operate.doctor.judge.deduplication import GOOD_WINDOW, window
 from relay.schema.catalogue import connect, translated
 
 DECIDING = (

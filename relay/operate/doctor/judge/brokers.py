@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from relay import names
 from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC, copies
-from relay.operate.doctor.facts import KafkaFacts, Trial, Values
+from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE
+from relay.operate.doctor.facts import KafkaFacts, Trial, Values, number
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.doctor.fixes import set_brokers, set_topic, span
-from relay.operate.doctor.judge.group import judge_heads
+from relay.operate.doctor.fixes import clock_error, set_brokers, set_topic, span
 from relay.operate.doctor.judge.topics import few_brokers
 from relay.program.plural import several
 
@@ -34,8 +34,6 @@ METADATA_BYTES = 128
 """What the relay commits with a floor, with room: {"n":…,"journal":…}, two numbers of 64 bits."""
 DENIED = "AUTHORIZATION_FAILED"
 """How the names of errors end that mean a missing right."""
-CLOCK_SECONDS = 5.0
-"""Clocks kept by NTP differ by far less; below this nothing depends on them."""
 
 
 LOOKED_AT = (
@@ -69,7 +67,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
     for brokers, values in _alike(facts.source_brokers).items():
         yield from _group(settings, f"the source's {brokers}", values, outage_seconds)
     yield from _trials(settings, facts)
-    yield from judge_heads(settings, facts)
+    yield from _heads(settings, facts)
     yield from _clock(settings, facts)
 
 
@@ -134,7 +132,7 @@ def _transactions(
     settings: Settings, brokers: str, values: Values, facts: KafkaFacts
 ) -> Iterator[Finding]:
     wanted_ms = round(settings.relay.transaction_timeout_seconds * 1000)
-    most_ms = _number(values, "transaction.max.timeout.ms")
+    most_ms = number(values, "transaction.max.timeout.ms")
     if most_ms is not None and wanted_ms > most_ms:
         yield found(
             "transaction-timeout",
@@ -146,7 +144,7 @@ def _transactions(
     low = [
         f"{name} = {value}"
         for name, least in STATE.items()
-        if (value := _number(values, name)) is not None and value < least
+        if (value := number(values, name)) is not None and value < least
     ]
     if low:
         yield found(
@@ -162,8 +160,8 @@ def _group(
     settings: Settings, brokers: str, values: Values, outage_seconds: float
 ) -> Iterator[Finding]:
     session_ms = round(settings.relay.session_timeout_seconds * 1000)
-    least_ms = _number(values, "group.min.session.timeout.ms") or 0
-    most_ms = _number(values, "group.max.session.timeout.ms")
+    least_ms = number(values, "group.min.session.timeout.ms") or 0
+    most_ms = number(values, "group.max.session.timeout.ms")
     if session_ms < least_ms or (most_ms is not None and session_ms > most_ms):
         yield found(
             "session-timeout",
@@ -171,7 +169,7 @@ def _group(
             f"{most_ms} (group.min/max.session.timeout.ms)",
             "set relay.session_timeout_seconds within these bounds, or widen the brokers' bounds",
         )
-    minutes = _number(values, "offsets.retention.minutes")
+    minutes = number(values, "offsets.retention.minutes")
     if minutes is not None and minutes * 60 < outage_seconds:
         yield found(
             "offsets-retention",
@@ -179,7 +177,7 @@ def _group(
             f"outage may last {span(outage_seconds)}",
             set_brokers(("offsets.retention.minutes", -(-round(outage_seconds) // 60))),
         )
-    room = _number(values, "offset.metadata.max.bytes")
+    room = number(values, "offset.metadata.max.bytes")
     if room is not None and room < METADATA_BYTES:
         yield found(
             "offset-metadata",
@@ -218,31 +216,59 @@ def _objects(answer: Trial, told: str) -> bool:
     return answer.code not in {"", told} and not answer.code.endswith(DENIED)
 
 
+def _heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    """Are the committed floors, and the records that they name, still there?"""
+    group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
+    source = settings.source.topic
+    go_on = NEW_APP if settings.crosses else "`relay accept CONFIG`"
+    for index, head in facts.heads.items():
+        # A group in another cluster than the journal only shows where relays stand.
+        if head.journal_offset is None and not settings.crosses:
+            yield found(
+                "offset-foreign",
+                f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
+                f"{head.metadata!r}, which no relay wrote",
+                "`relay accept CONFIG` shows where the journal ends; with --run relays continue "
+                "there, and nothing is lost or doubled",
+            )
+        elif not settings.crosses and (
+            head.journal_start is None or (head.journal_offset or 0) < head.journal_start
+        ):
+            begins = "does not exist" if head.journal_start is None else "begins at "
+            yield found(
+                "journal-passed",
+                f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
+                f"names its record {head.journal_offset}",
+                "keep the source from retention; `relay accept CONFIG` says whether what is left "
+                f"of the journal is enough to go on. If it is not, {NEW_APP}. Then "
+                + set_topic(settings.kafka, journal, retention_ms=-1),
+            )
+        if head.floor < head.source_start:
+            unread = several(head.source_start - head.floor, "offset was", "offsets were")
+            yield found(
+                "source-passed",
+                f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
+                f"{head.floor}: {unread} never read ({PERHAPS_NO_MESSAGE})",
+                f"get the messages from elsewhere, or go on without them: {go_on}; then "
+                + set_topic(settings.source_kafka, source, retention_ms=-1),
+            )
+
+
 def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    clock = facts.clock
-    if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
+    what = clock_error("the brokers'", facts.clock)
+    if facts.clock is None or not what:
         return
-    way = "ahead of" if clock.ahead_seconds > 0 else "behind"
-    what = (
-        f"the brokers' clock is {span(abs(clock.ahead_seconds))} {way} ours "
-        f"(± {span(clock.within_seconds)})"
-    )
     mend = "run NTP on this machine and on the brokers (timedatectl set-ntp true)"
     yield found("broker-clock", what, mend)
     for topic, there in facts.topics.items():
         values = there.settings or {}
-        limit = _number(values, "message.timestamp.after.max.ms")
+        limit = number(values, "message.timestamp.after.max.ms")
         written = topic != settings.source.topic
         by_ours = values.get("message.timestamp.type") != APPENDED
-        if written and by_ours and limit is not None and -clock.ahead_seconds * 1000 > limit:
+        if written and by_ours and limit is not None and -facts.clock.ahead_seconds * 1000 > limit:
             yield found(
                 "broker-clock-refuses",
                 f"{what}; {topic} takes records up to {span(limit / 1000)} ahead "
                 "(message.timestamp.after.max.ms)",
                 f"{mend}; or {set_topic(settings.kafka, topic, message_timestamp_type=APPENDED)}",
             )
-
-
-def _number(values: Values, name: str) -> int | None:
-    text = values.get(name, "")
-    return int(text) if text.lstrip("-").isdigit() else None

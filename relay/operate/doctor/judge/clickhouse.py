@@ -14,8 +14,15 @@ from relay.clickhouse.table_engine import DeduplicationWindow
 from relay.config.settings import Settings
 from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.doctor.fixes import alter, set_user, span
-from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
+from relay.operate.doctor.fixes import alter, clock_error, set_user, span
+from relay.operate.doctor.judge.deduplication import (
+    GOOD_WINDOW,
+    is_told,
+    judge_tries,
+    judge_version,
+    judge_views,
+    window,
+)
 from relay.operate.doctor.judge.evidence import (
     COMPUTED,
     judge_countable,
@@ -23,8 +30,6 @@ from relay.operate.doctor.judge.evidence import (
     uncountable,
 )
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
-from relay.operate.doctor.judge.views import judge_views
-from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, is_told, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
@@ -39,7 +44,6 @@ INSERTED_WITH: Mapping[str, str] = {
 REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views")
 """Settings that a server must know."""
 
-CLOCK_SECONDS = 5.0
 _LARGEST = 2**63 - 1
 """Of the numbers in a block's id."""
 
@@ -55,7 +59,9 @@ def judge(
         outage_seconds: how long an outage may last.
         inserts: whether this user inserts; else its settings of INSERTs do not matter.
     """
-    yield from _clock(facts)
+    if what := clock_error("ClickHouse's", facts.clock):
+        mend = "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)"
+        yield found("clickhouse-clock", what, mend)
     if inserts:
         yield from _settings(facts)
     yield from judge_version(facts)
@@ -80,18 +86,6 @@ def judge(
         yield from _table(settings, name, table, facts, outage_seconds)
         yield from judge_views(name, table, facts.windows)
     yield from judge_ledger(settings, facts)
-
-
-def _clock(facts: ClickHouseFacts) -> Iterator[Finding]:
-    clock = facts.clock
-    if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
-        way = "ahead of" if clock.ahead_seconds > 0 else "behind"
-        yield found(
-            "clickhouse-clock",
-            f"ClickHouse's clock is {span(abs(clock.ahead_seconds))} {way} ours "
-            f"(± {span(clock.within_seconds)})",
-            "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)",
-        )
 
 
 def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
@@ -142,7 +136,7 @@ def _table(
             else f"CREATE TABLE … AS {readable(name)} ENGINE = MergeTree, and move the rows",
         )
         return
-    merges = engine_of(table).merges_rows
+    merges = table.table_engine.merges_rows
     if merges:
         yield found(
             "engine-merges",

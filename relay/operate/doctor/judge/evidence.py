@@ -13,7 +13,6 @@ from relay.clickhouse.table_engine import DeduplicationWindow, has_ttl
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
 from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import span
-from relay.operate.doctor.judge.window import engine_of
 
 COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
 """Kinds of defaults with which the loader writes no ids: they would be refused, or not kept."""
@@ -81,7 +80,7 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
         reasons.append(f"no column {column}")
     elif not keeps_ids(table, column):
         reasons.append(f"{column} is {table.columns[column][1]}")
-    if engine_of(table).merges_rows:
+    if table.table_engine.merges_rows:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
         reasons.append(f"TTL {expires} deletes them")
@@ -97,4 +96,4 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
 
 def expiry(table: TargetFacts) -> str:
     """Return the table's TTL as far as it deletes rows; moved rows are still there."""
-    return ", ".join(engine_of(table).deleting_ttls())
+    return ", ".join(table.table_engine.deleting_ttls())

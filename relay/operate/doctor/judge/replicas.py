@@ -11,7 +11,6 @@ from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
 from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_user
 from relay.operate.doctor.judge.evidence import expiry
-from relay.operate.doctor.judge.window import engine_of
 from relay.program.plural import several
 
 
@@ -99,7 +98,7 @@ def _ledger_spreads(
     held = {
         name: 0 if table.replica is None else table.replica.replicas
         for name, table in facts.tables.items()
-        if table is not None and engine_of(table).is_replicated
+        if table is not None and table.table_engine.is_replicated
     }
     if not held:
         return
@@ -125,7 +124,7 @@ def _ledger_spreads(
 
 def _is_local(ledger: TargetFacts) -> bool:
     """Whether one server alone holds its rows; of an engine that keeps none something else is."""
-    engine = engine_of(ledger)
+    engine = ledger.table_engine
     return engine.is_merge_tree and not engine.is_replicated
 
 
@@ -147,7 +146,7 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
 
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
     """Whether all rows that are written to it stay."""
-    if not engine_of(ledger).is_merge_tree:
+    if not ledger.table_engine.is_merge_tree:
         yield found(
             "ledger-unfit",
             f"{place}: engine {ledger.engine}",
@@ -158,7 +157,7 @@ def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
                 "all replicas",
             ),
         )
-    if engine_of(ledger).merges_rows:
+    if ledger.table_engine.merges_rows:
         yield found(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",

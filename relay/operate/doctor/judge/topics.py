@@ -12,7 +12,7 @@ from relay import names
 from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC
 from relay.errors import NUMBERS_LOST
-from relay.operate.doctor.facts import KafkaFacts, Topic
+from relay.operate.doctor.facts import KafkaFacts, Topic, number
 from relay.operate.doctor.findings import Finding, found
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
@@ -89,7 +89,7 @@ def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
 
 def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[Finding]:
     kafka = settings.kafka_of(name)
-    least = _number(topic, "min.insync.replicas")
+    least = number(topic.settings, "min.insync.replicas")
     if least is not None and topic.in_sync < least:
         yield found(
             "topic-unwritable",
@@ -153,7 +153,8 @@ def _clock(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
 def _registry(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
     policy = _text(topic, "cleanup.policy")
     forgets = "delete" in policy and not (
-        _number(topic, "retention.ms") == FOR_EVER and _number(topic, "retention.bytes") == FOR_EVER
+        number(topic.settings, "retention.ms") == FOR_EVER
+        and number(topic.settings, "retention.bytes") == FOR_EVER
     )
     if forgets:
         yield found(
@@ -172,14 +173,14 @@ def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) ->
             f"{name}: cleanup.policy = {policy}",
             set_topic(kafka, name, cleanup_policy="delete"),
         )
-    size = _number(topic, "retention.bytes")
+    size = number(topic.settings, "retention.bytes")
     if size is not None and size != FOR_EVER:
         yield found(
             "topic-bytes",
             f"{name}: retention.bytes = {size} in each partition",
             set_topic(kafka, name, retention_bytes=FOR_EVER),
         )
-    kept_ms = _number(topic, "retention.ms")
+    kept_ms = number(topic.settings, "retention.ms")
     if kept_ms is None or kept_ms == FOR_EVER:
         return
     kept = kept_ms / 1000
@@ -214,7 +215,7 @@ def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
 
 
 def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) -> Iterator[Finding]:
-    most = _number(topic, "max.message.bytes")
+    most = number(topic.settings, "max.message.bytes")
     if most is None or name == settings.source.topic:
         return
     needed = settings.block.chunk_bytes + CHUNK_ROOM
@@ -227,7 +228,7 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
             set_topic(settings.kafka, name, max_message_bytes=16 << 20)
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
         )
-    largest = None if source is None else _number(source, "max.message.bytes")
+    largest = None if source is None else number(source.settings, "max.message.bytes")
     if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
         yield found(
             "row-message-bytes",
@@ -246,8 +247,3 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
 
 def _text(topic: Topic, name: str) -> str:
     return (topic.settings or {}).get(name, "")
-
-
-def _number(topic: Topic, name: str) -> int | None:
-    text = _text(topic, name)
-    return int(text) if text.lstrip("-").isdigit() else None
