@@ -41,7 +41,7 @@ from relay.schema.catalogue import connect, translated
 
 _EVIDENCE = "evidence"
 """In the place of a table, whose name has a dot, of rights by which it is known what happened."""
-WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
+_WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
     *INSERTED_WITH,
     *REQUIRED,
@@ -109,9 +109,9 @@ class ClickHouseQuestions:
             targets: tables, as `database.table`.
             more_rights: that this user needs on each of them, beside those of a loader.
         """
-        database = self._settings.loader.database
+        database, clickhouse = self._settings.loader.database, self._settings.clickhouse
         rows, dark = self._rows({database, *(names.split_table(name)[0] for name in targets)})
-        unread = {name for name in targets if names.split_table(name)[0] in dark}
+        unread = sorted(name for name in targets if names.split_table(name)[0] in dark)
         found = {
             name: dependents.table(rows, *names.split_table(name))
             for name in targets
@@ -129,15 +129,10 @@ class ClickHouseQuestions:
             ledger = replace(ledger, policies=hidden, replica=replica)
         return ClickHouseFacts(
             user=self._user,
-            settings={
-                str(name): Setting(str(value), bool(fixed))
-                for name, value, fixed in self._try(
-                    "settings of ClickHouse", _SETTINGS, "system.settings", names=list(LOOKED_AT)
-                )
-            },
-            windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
+            settings=self._setting_values(),
+            windows={source: self._window_defaults(source) for source in _WINDOW_SOURCES},
             tables={**found, **self._detailed(there, rights, policies)},
-            unread=tuple(sorted(unread)),
+            unread=tuple(unread),
             others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
             elsewhere=self._elsewhere() if ledger is None and database not in dark else None,
@@ -146,8 +141,17 @@ class ClickHouseQuestions:
             clock=self._clock(),
             unasked=tuple(self._unasked),
             version=self._client.server_version or "",
-            servers=self._servers(),
+            servers=servers(clickhouse) if len(clickhouse.urls) == 1 else (),
         )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _setting_values(self) -> dict[str, Setting]:
+        what, looked_at = "settings of ClickHouse", list(LOOKED_AT)
+        rows = self._ask(what, _SETTINGS, "system.settings", names=looked_at) or ()
+        return {str(name): Setting(str(value), bool(fixed)) for name, value, fixed in rows}
 
     def _note_unseen(
         self, rows: Mapping[tuple[str, str], SystemTable], tables: Collection[str]
@@ -161,43 +165,32 @@ class ClickHouseQuestions:
 
     def _elsewhere(self) -> tuple[str, ...] | None:
         """Databases whose ledgers have entries of the app; None where its own might be hidden."""
+
+        def ask(sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
+            try:
+                return self._client.query(sql, parameters=parameters).result_rows
+            except ClickHouseError as error:
+                raise translated(error, self._settings.clickhouse, "read ledgers") from error
+
         place = readable(f"{self._settings.loader.database}.ledger")
         try:
             if not int(str(self._client.command(f"CHECK GRANT SELECT ON {place}"))):
                 return None
-            return lost_ledger.elsewhere(self._ask, self._settings.app)
+            return lost_ledger.elsewhere(ask, self._settings.app)
         except (ClickHouseError, ValueError, Refused):
             return None
 
-    def _ask(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
-        try:
-            return self._client.query(sql, parameters=parameters).result_rows
-        except ClickHouseError as error:
-            raise translated(error, self._settings.clickhouse, "read ledgers") from error
-
-    def _servers(self) -> tuple[str, ...]:
-        clickhouse = self._settings.clickhouse
-        return servers(clickhouse) if len(clickhouse.urls) == 1 else ()
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._client.close()
-
-    def _rows(
-        self, databases: Collection[str]
-    ) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
+    def _rows(self, databases: set[str]) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
         """Every table; of databases that another server lists, only those that are named here.
 
         And those of the named databases of which the server did not say what is in them.
         """
         source, dark = "system.tables", set()
-        every = self._asked("the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}", source)
-        found = list(every or ())
-        for database in sorted(databases):
-            if any(row[0] == database for row in found):
-                continue
+        what, listed_here = "the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}"
+        found = list(self._ask(what, listed_here, source) or ())
+        for database in sorted(databases - {row[0] for row in found}):
             what, of_one = f"the tables of database {database}", "AND database = {database:String}"
-            more = self._asked(what, f"{_TABLES} {of_one}", source, database=database)
+            more = self._ask(what, f"{_TABLES} {of_one}", source, database=database)
             found += more or ()
             if more is None:
                 dark.add(database)
@@ -244,20 +237,21 @@ class ClickHouseQuestions:
         found: dict[str, Sequence[Any] | None] = {}
         for some in in_urls(tables, len):
             databases = sorted({names.split_table(table)[0] for table in some})
-            rows = self._asked(what, sql, source, tables=some, databases=databases)
+            rows = self._ask(what, sql, source, tables=some, databases=databases)
             found |= dict.fromkeys(some) if rows is None else {row[0]: row[1:] for row in rows}
         return found
 
     def _policies(self) -> list[RowPolicy]:
         """Row policies for this user."""
-        rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
+        rows = self._ask("row policies of this user", _POLICIES, "system.row_policies") or ()
         return [RowPolicy(*row) for row in rows]
 
     def _hidden(
         self, policies: Sequence[RowPolicy], name: str, table: TargetFacts
     ) -> tuple[str, ...]:
         """What hides rows of a table from this user."""
-        on = [one for one in policies if (one.database, one.table) in _places(name)]
+        database, own = names.split_table(name)
+        on = [p for p in policies if p.database == database and p.table in {own, "", "*"}]
         return hiding(on, self._shown(name, table))
 
     def _shown(self, name: str, table: TargetFacts) -> str | None:
@@ -277,7 +271,7 @@ class ClickHouseQuestions:
 
     def _window_defaults(self, source: str) -> dict[str, str]:
         what = "default deduplication windows"
-        return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
+        return dict(self._ask(what, _WINDOWS, f"system.{source}", relation=source) or ())
 
     def _rights(
         self,
@@ -320,25 +314,18 @@ class ClickHouseQuestions:
                 )
                 return {}
             if not granted:
-                lacks = right if key in tables else (right, where)
-                missing.setdefault(key, []).append(lacks)
+                missing.setdefault(key, []).append(right if key in tables else (right, where))
         return missing
 
     def _clock(self) -> ClockOffset | None:
         before = time.time()
-        found = self._try("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
+        rows = self._ask("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
         after = time.time()
-        if not found:
+        if not rows:
             return None
-        return ClockOffset(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
+        return ClockOffset(rows[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
 
-    def _try(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any]:
-        """Rows; none where the server said no."""
-        return self._asked(what, sql, source, **parameters) or []
-
-    def _asked(
-        self, what: str, sql: str, source: str, **parameters: object
-    ) -> Sequence[Any] | None:
+    def _ask(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any] | None:
         """Rows; None where the server said no, which is kept with the reason."""
         try:
             return self._client.query(sql, parameters=parameters).result_rows
@@ -359,9 +346,3 @@ def _is_older(ledger: TargetFacts) -> bool:
     """Whether a loader of this version adds columns to it at its start."""
     columns = columns_of(ledger.create)
     return bool(columns) and not columns >= LEDGER_LATER
-
-
-def _places(table: str) -> set[tuple[str, str]]:
-    """Where a row policy may be that is for this table."""
-    database, name = names.split_table(table)
-    return {(database, name), (database, ""), (database, "*")}

@@ -78,11 +78,7 @@ class GroupQuestions:
         self._of_source.cannot(what, error.message, "ask again: the coordinator may be starting")
 
     def creation(self, topics: Mapping[str, Topic]) -> Trial:
-        """Return whether a block topic would be made.
-
-        Args:
-            topics: that are there.
-        """
+        """Return whether a block topic would be made beside these topics."""
         source = topics.get(self._settings.source.topic)
         wanted = copies(self._settings.kafka.replication, source.replicas if source else 0)
         topic = names.blocks_topic(self._settings.app, NO_TABLE)
@@ -129,8 +125,8 @@ class GroupQuestions:
         """Return source partitions that have a committed floor.
 
         Args:
-            topics: that are there.
-            absent: that the brokers say are not there; of all others they did not say it.
+            topics: that exist.
+            absent: that the brokers say do not exist; of all others they did not say it.
         """
         group, source = names.group_id(self._settings.app), self._settings.source.topic
         record = names.journal_topic(self._settings.app)
@@ -149,9 +145,9 @@ class GroupQuestions:
             committed = found.topic_partitions
             read = [p for p in committed if p.offset != OFFSET_INVALID and p.error is None]
             width = topics[record].partitions if record in topics else 0
-            wanted = [TopicPartition(source, place.partition) for place in read]
-            wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]
-            starts = self._starts(wanted)
+            wanted = [(source, p.partition) for p in read]
+            wanted += [(record, p.partition) for p in read if p.partition < width]
+            starts = {place: self._start(*place) for place in wanted}
         except KafkaException as error:
             self._of_source.cannot(f"read the committed offsets of group {group}", error.args[0])
             return {}
@@ -160,15 +156,12 @@ class GroupQuestions:
             return {}
         return {place.partition: _head(place, source, record, starts) for place in read}
 
-    def _starts(self, places: Collection[TopicPartition]) -> dict[tuple[str, int], int]:
-        """The oldest offset of each."""
-        return {(place.topic, place.partition): self._start(place) for place in places}
-
-    def _start(self, place: TopicPartition) -> int:
+    def _start(self, topic: str, partition: int) -> int:
+        place = TopicPartition(topic, partition)
         earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
-        asker = self._of_source if place.topic == self._settings.source.topic else self._asker
+        asker = self._of_source if topic == self._settings.source.topic else self._asker
         found = asker.answer(
-            f"oldest offset of {place.topic}[{place.partition}]",
+            f"oldest offset of {topic}[{partition}]",
             lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
         return listed_offset(place, found)
