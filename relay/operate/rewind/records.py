@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.operate.rewind.plan import Course
+from relay.operate.rewind.plan import Course, Note, PartitionPositions
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
 
 
@@ -45,20 +45,14 @@ def rewinding(
 ) -> Commit:
     """Begin a rewind: floor and marks are moved, and relays wait.
 
-    Args:
-        head: the last record.
-        course: of its partition.
-        kept: tables whose old rows stay in ClickHouse.
-        next_letter: the place that the partition's next dead letter gets.
-        author: of the record.
+    The old rows of the tables in `kept` stay in ClickHouse.
     """
     record = _next(head, author, course.floor, course.marks, epoch=course.epoch)
     record.reference, record.count = course.floor, 0
-    starts, stay = _marks(course.starts), sorted(kept & set(course.starts))
     record.rewind.CopyFrom(
         Rewind(
-            starts=starts,
-            kept=stay,
+            starts=_marks(course.starts),
+            kept=sorted(kept & course.starts.keys()),
             why=author.why,
             next_letter=next_letter.offset,
             dead_topic_id=next_letter.topic_id,
@@ -86,40 +80,33 @@ def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindA
 
 
 def accepted(
-    head: Commit,
-    begins: tuple[int, Mapping[str, int]],
-    topic_id: str,
-    statement: tuple[tuple[str, ...], str],
-    next_letter: NextLetter,
-    author: RewindAuthor,
+    place: PartitionPositions, note: Note, next_letter: NextLetter, author: RewindAuthor
 ) -> Commit:
     """Take note of what relays stop at.
 
     Args:
-        head: the last record.
-        begins: floor and marks from which relays go on; those of `head` where only the group's
-            offset was moved.
-        topic_id: of the source topic now.
-        statement: kinds of what was found, and both values.
+        place: the partition as it was found.
+        note: what is accepted there.
         next_letter: the place that the partition's next dead letter gets.
         author: of the record.
     """
-    (floor, marks), (kinds, found) = begins, statement
-    said = Accept(
-        kinds=kinds,
-        found=found,
-        why=author.why,
-        next_letter=next_letter.offset,
-        dead_topic_id=next_letter.topic_id,
-    )
-    record = _next(head, author, floor, marks, epoch=head.epoch + 1)
-    record.source_topic_id = topic_id
-    record.reference, record.count = floor, 0
-    if tuple(kinds) == ("offsets",):
+    head = place.head
+    record = _next(head, author, note.floor, note.marks, epoch=head.epoch + 1)
+    record.source_topic_id = place.topic_id
+    record.reference, record.count = note.floor, 0
+    if note.kinds == ("offsets",):
         record.reference, record.count = head.reference, head.count
         if head.flush_point:
             record.reference, record.count = head.floor, 0
-    record.accept.CopyFrom(said)
+    record.accept.CopyFrom(
+        Accept(
+            kinds=note.kinds,
+            found=note.found,
+            why=author.why,
+            next_letter=next_letter.offset,
+            dead_topic_id=next_letter.topic_id,
+        )
+    )
     return record
 
 

@@ -22,8 +22,7 @@ Receives hands (the servers) and what is wanted; gives what was done. Pure but f
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.errors import ConfigError, Unavailable
@@ -32,8 +31,7 @@ from relay.operate.rewind.plan import (
     Course,
     PartitionPositions,
     RewindEnding,
-    RewindRefusal,
-    as_error,
+    check_refusals,
     course,
     ending,
 )
@@ -42,6 +40,7 @@ from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.seals import RecordedRewind
 from relay.program.plural import several
+from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +141,10 @@ def ready(
         ConfigError: it is impossible, or needs options; the error names all of them.
         ContractBroken: recorded and found state disagree already.
     """
-    found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]
-    refused = [one for one in found if isinstance(one, RewindRefusal)]
-    if refused:
-        raise as_error(refused)
-    courses = tuple(one for one in found if isinstance(one, Course))
-    blocks: dict[str, list[str]] = defaultdict(list)
-    for block in (block for one in courses for block in one.blocks):
-        blocks[block.table].append(block.id)
+    courses = check_refusals(
+        course(places[p], offset, wanted.table) for p, offset in sorted(wanted.offsets.items())
+    )
+    blocks = _ids_by_table(block for one in courses for block in one.blocks)
     targets = hands.targets(blocks) if blocks else {}
     judged = [(t, targets[t], ids, wanted.consent, column) for t, ids in sorted(blocks.items())]
     why_not = [reason for one in judged for reason in removal.reasons(*one)]
@@ -165,7 +160,7 @@ def ready(
             "\n  ".join(["the rewind was not begun:", *why_not]),
             "do what each line names, or give its option",
         )
-    return RewindPlan(courses, targets)
+    return RewindPlan(tuple(courses), targets)
 
 
 def rewind(
@@ -250,18 +245,21 @@ def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
     found = ending(place)
     if isinstance(found, RewindEnding):
         found = ending(place, _removed(hands, place, found))
-    if isinstance(found, RewindRefusal):
-        raise as_error([found])
-    return found
+    return check_refusals([found])[0]
 
 
 def _removed(hands: Hands, place: PartitionPositions, found: RewindEnding) -> Collection[str]:
     """Which of the blocks that would stay have lost their rows."""
-    kept: dict[str, list[str]] = defaultdict(list)
-    for block in found.kept:
-        if block.table not in place.head.rewind.kept:
-            kept[block.table].append(block.id)
+    keep_rows = place.head.rewind.kept
+    kept = _ids_by_table(block for block in found.kept if block.table not in keep_rows)
     return hands.removed(kept) if kept else ()
+
+
+def _ids_by_table(blocks: Iterable[Block]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for block in blocks:
+        ids.setdefault(block.table, []).append(block.id)
+    return ids
 
 
 def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) -> None:
