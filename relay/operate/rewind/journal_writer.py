@@ -18,7 +18,6 @@ from relay import names
 from relay.config import kafka_clients
 from relay.config.settings import Settings
 from relay.core.offsets import CommittedOffset
-from relay.errors import RelayError
 from relay.failpoints import reached
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
@@ -58,7 +57,12 @@ class Writer:
             # Where that fails as well, the timeout or the next start ends it.
             with contextlib.suppress(TransactionFailed):
                 self._producer.abort()
-            raise _error(failed) from failed
+            raise ended(
+                failed,
+                fenced="another rewind or accept was started; wait until it is done",
+                refused="grant what `relay docs security` lists for `relay rewind`",
+                unknown="run it again: it first finds out how this attempt ended",
+            ) from failed
         finally:
             self._producer.close()
         reached("person_committed")
@@ -79,7 +83,7 @@ class Writer:
     def _offsets(
         self, records: Sequence[Commit], offsets: Mapping[int, int], owners: Mapping[int, Any]
     ) -> None:
-        """Of each owner its own partitions: it must own them, not just be a member."""
+        """Send each owner's partitions apart: it must own them, not just be a member."""
         by_owner: dict[int, dict[int, CommittedOffset]] = defaultdict(dict)
         metadata = {id(owner): owner for owner in owners.values()}
         for record in records:
@@ -88,12 +92,3 @@ class Writer:
             by_owner[id(owners[index])][index] = committed
         for owner, of_owner in by_owner.items():
             self._producer.send_offsets(self._source, of_owner, metadata[owner])
-
-
-def _error(failed: TransactionFailed) -> RelayError:
-    return ended(
-        failed,
-        fenced="another rewind or accept was started; wait until it is done",
-        refused="grant what `relay docs security` lists for `relay rewind`",
-        unknown="run it again: it first finds out how this attempt ended",
-    )

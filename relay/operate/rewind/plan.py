@@ -127,9 +127,9 @@ class RewindEnding:
 
     Attributes:
         rewind: as it is carried out.
-        floor: where relays go on; marks: above it.
-        kept: blocks with rows, or to be loaded, that it was to replace and that count again.
-        why: they do; empty: the rewind is carried out as it was recorded.
+        floor: relays go on from here; marks: of tables, above it.
+        kept: blocks that it was to replace and that count again.
+        why: they count again; empty: the rewind is carried out as it was recorded.
     """
 
     rewind: RecordedRewind
@@ -173,12 +173,9 @@ class RewindRefusal:
 def course(
     place: PartitionPositions, offset: int, table: str | None = None
 ) -> Course | RewindRefusal | None:
-    """Return a rewind of one partition.
+    """Return the rewind of one partition, of this table alone or of all (None).
 
-    Args:
-        place: as it was found; its seals keep what lies beyond `offset`.
-        offset: messages from here on are wanted again.
-        table: only of this one; None: of all.
+    Messages from `offset` on are read again; the partition's seals keep what lies beyond it.
     """
     if place.seals.head is None and place.named is None:
         return None  # never read
@@ -217,15 +214,12 @@ def course(
 def ending(
     place: PartitionPositions, removed: Collection[str] = ()
 ) -> RewindEnding | RewindRefusal:
-    """Return how a rewind that was begun ends, as messages may have gone since.
+    """Return how the rewind that the partition's last record begins is to end.
 
-    What begins with a message that is gone counts again, as `course` leaves it: its rows could not
-    be made anew.
-
-    Args:
-        place: as it was found; its last record begins the rewind.
-        removed: ids of blocks without rows, as of an attempt that was cut off. The last of a table
-            are replaced all the same, by those of their messages that are left.
+    Messages may have been deleted since. A block whose first message is gone counts again, as
+    `course` leaves it: its rows could not be made anew. The last blocks of a table that are among
+    `removed` (ids of blocks without rows, as of an attempt that was cut off) are replaced all the
+    same, by those of their messages that are left.
     """
     begun, head = place.seals.begun(), place.head
     assert begun is not None
@@ -258,7 +252,7 @@ def ending(
 
 
 def _gone_since(place: PartitionPositions, begun: RecordedRewind) -> tuple[str, int]:
-    """Why messages of a rewind cannot be read again, and the first that can; empty: all can."""
+    """Why messages of a rewind cannot be read again ("": all can), and the first that can."""
     head = place.head
     if head.source_topic_id != place.topic_id:
         return "the source topic was deleted and created again", _BEYOND_ALL

@@ -54,7 +54,7 @@ class PositionsReader:
         """Return all source partitions; seals of those in `beyond` are kept beyond its offset."""
         kept = {p: seals.beyond for p, seals in self._seals.items()}
         if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
-            self._begin({**kept, **{p: min(at, kept.get(p, at)) for p, at in beyond.items()}})
+            self._begin({**kept, **{p: min(o, kept.get(p, o)) for p, o in beyond.items()}})
         assert self._reader is not None
         # An open transaction of a relay that died hides journal and offsets until it is ended.
         patience = 2 * self._settings.relay.transaction_timeout_seconds
@@ -114,20 +114,15 @@ class PositionsReader:
     def _places(
         self, named: Mapping[int, tuple[int, str | None] | None]
     ) -> dict[int, PartitionPositions]:
-        facts = self._topics.source()
-        source = self._settings.source.topic
-        return {
-            p: PartitionPositions(
-                p,
-                named.get(p),
-                seals,
-                facts.topic_id,
-                *self._source.bounds(source, p),
-                topic=source,
-            )
-            for p, seals in sorted(self._seals.items())
-            if p < facts.partitions
-        }
+        facts, topic = self._topics.source(), self._settings.source.topic
+        places = {}
+        for p, seals in sorted(self._seals.items()):
+            if p < facts.partitions:
+                log = self._source.bounds(topic, p)
+                places[p] = PartitionPositions(
+                    p, named.get(p), seals, facts.topic_id, *log, topic=topic
+                )
+        return places
 
     def next_letters(self, partitions: Collection[int]) -> dict[int, NextLetter]:
         """Return the place that the next dead letter gets, by source partition; after a look.
@@ -177,7 +172,7 @@ class PositionsReader:
             self._reader.close()
         self._reader = Reader(self._settings)
         self._reader.grow()
-        # Of partitions that the journal has not followed yet nobody could say anything.
+        # Nothing is known of partitions that the journal does not have yet.
         partitions = min(self._topics.source().partitions, len(self._reader.starts))
         self._seals = {p: Seals(beyond.get(p, NOTHING)) for p in range(partitions)}
         if unknown := sorted(beyond.keys() - self._seals.keys()):

@@ -45,12 +45,7 @@ from relay.records_pb2 import Block
 
 @dataclass(frozen=True, slots=True)
 class RewindRequest:
-    """What to re-run.
-
-    Attributes:
-        offsets: by source partition; what begins there or later.
-        table: only this one; None: all.
-    """
+    """What to re-run: messages from these offsets on, of one table or of all (None)."""
 
     offsets: Mapping[int, int]
     table: str | None
@@ -59,12 +54,7 @@ class RewindRequest:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """What a rewind would do.
-
-    Attributes:
-        courses: of the partitions that have something to re-run.
-        targets: of the tables that are re-run.
-    """
+    """What a rewind would do, by partition that has something to re-run, and to which tables."""
 
     courses: tuple[Course, ...]
     targets: Mapping[str, RerunTable]
@@ -75,8 +65,8 @@ class RewindResult:
     """What was done.
 
     Attributes:
-        partitions: by index, where relays go on.
-        resumed: it was a rewind that had been begun before.
+        partitions: where relays go on in each.
+        resumed: whether the rewind had been begun before.
         repeated: rewinds that had ended, and of which the ledger had no note.
         shortened: how those ended of which messages had gone from the source log.
     """
@@ -104,20 +94,16 @@ def without_note(hands: Hands, places: Mapping[int, PartitionPositions]) -> list
     Raises:
         RelayError: as the hands raise it.
     """
-    ended = [one for place in places.values() for one in place.seals.ended()]
-    noted = set(hands.noted(ended)) if ended else set()
-    lacking = [one for one in ended if (one.partition, one.offset) not in noted]
+    ended = {(r.partition, r.offset): r for place in places.values() for r in place.seals.ended()}
+    lacking = ended.keys() - set(hands.noted(ended.values())) if ended else ()
     if not lacking:
         return []
-    wanted = {(one.partition, one.offset) for one in lacking}
-    begins = {p: min(one.begins for one in lacking if one.partition == p) for p, _ in wanted}
+    begins: dict[int, int] = {}
+    for key in lacking:
+        first = ended[key].begins
+        begins[key[0]] = min(first, begins.get(key[0], first))
     again = hands.look(begins)
-    return [
-        one
-        for p in sorted(begins)
-        for one in again[p].seals.rewinds
-        if (one.partition, one.offset) in wanted
-    ]
+    return [r for p in sorted(begins) for r in again[p].seals.rewinds if (p, r.offset) in lacking]
 
 
 def ready(
@@ -130,12 +116,7 @@ def ready(
 ) -> RewindPlan:
     """Return the plan of the rewind, from the servers' present state.
 
-    Args:
-        hands: the servers.
-        places: as they were found.
-        wanted: what to re-run.
-        column: the block-id column.
-        count: whether to count rows by their block ids, which reads that column of whole tables.
+    To `count` rows by their block ids reads that column of whole tables.
 
     Raises:
         ConfigError: it is impossible, or needs options; the error names all of them.
@@ -147,10 +128,10 @@ def ready(
     blocks = _ids_by_table(block for one in courses for block in one.blocks)
     targets = hands.targets(blocks) if blocks else {}
     judged = [(t, targets[t], ids, wanted.consent, column) for t, ids in sorted(blocks.items())]
-    why_not = [reason for one in judged for reason in removal.reasons(*one)]
+    why_not = [reason for case in judged for reason in removal.reasons(*case)]
     if count:
-        asked = {one[0]: blocks[one[0]] for one in judged if removal.countable(*one)}
-        counted = hands.counted(asked) if asked else {}
+        countable = {case[0]: case[2] for case in judged if removal.countable(*case)}
+        counted = hands.counted(countable) if countable else {}
         for table, rows in sorted(counted.items()):
             why_not += removal.without_id(table, rows, column)
     if not wanted.consent.despite_replays:
@@ -168,11 +149,8 @@ def rewind(
 ) -> RewindResult:
     """Do it, or go on with the one that was begun.
 
-    Args:
-        hands: the servers.
-        wanted: None: only finish what was begun, and repeat what the ledger has no note of.
-        column: the block-id column.
-        author: of a record that is written now.
+    Where nothing is wanted (None), only finish what was begun, and repeat what the ledger has no
+    note of.
 
     Raises:
         ConfigError, ContractBroken: as `ready` does; nothing was changed.
@@ -192,13 +170,13 @@ def rewind(
     rows = sum(hands.supersede(one) for one in repeated)
     endings: dict[int, RewindEnding] = {}
     for _, place in sorted(begun.items()):
-        if (one := _ending(hands, place)) is not None:
-            rows += hands.supersede(one.rewind)
-            _check_kept(hands, place, one)
-            endings[place.partition] = one
-    blocks = sum(len(one.blocks) for one in [*repeated, *(e.rewind for e in endings.values())])
+        if (end := _ending(hands, place)) is not None:
+            rows += hands.supersede(end.rewind)
+            _check_kept(hands, place, end)
+            endings[place.partition] = end
+    blocks = sum(len(r.blocks) for r in [*repeated, *(end.rewind for end in endings.values())])
     partitions = _finish(hands, begun, endings, author) if begun else {}
-    shortened = [one for one in endings.values() if one.kept]
+    shortened = [end for end in endings.values() if end.kept]
     return RewindResult(partitions, blocks, rows, resumed, repeated, shortened)
 
 
@@ -217,28 +195,26 @@ def _begun(
 def _begin(
     hands: Hands, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
 ) -> tuple[dict[int, PartitionPositions], bool]:
-    """Everything is decided anew, because now nobody else commits; whether it was begun before."""
+    """Decide everything anew, because now nobody else commits; True: it was begun before."""
     with hands.fenced(wanted.offsets.keys()):
         places = hands.look(wanted.offsets)
         if begun := _begun(hands, places, wanted.offsets):
             return begun, True  # somebody was faster
         # Rows were counted before: the places in the group do not outlast a long query.
         courses = ready(hands, places, wanted, column, count=False).courses
-        letters = hands.next_letters([one.partition for one in courses])
+        letters = hands.next_letters([c.partition for c in courses])
         keep = wanted.consent.keep
         hands.write(
             [
-                records.rewinding(
-                    places[one.partition].head, one, keep, letters[one.partition], author()
-                )
-                for one in courses
+                records.rewinding(places[c.partition].head, c, keep, letters[c.partition], author())
+                for c in courses
             ]
         )
     return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
 
 
 def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
-    """As the source log is now: rows that are removed cannot be made of messages that are gone."""
+    """How it ends by the source log of now: messages that are gone make no rows again."""
     place = hands.look({begun.partition: begun.seals.beyond})[begun.partition]
     if place.head.n != begun.head.n:
         return None  # another has finished it
@@ -281,18 +257,13 @@ def _finish(
     with hands.fenced(begun.keys()):
         places = hands.look({p: place.seals.beyond for p, place in begun.items()})
         # Another may have finished some, and a further rewind may have been begun since.
-        left = {
-            p: place
-            for p, place in unfinished(places).items()
+        ends = [
+            records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
+            for p, place in sorted(unfinished(places).items())
             if p in endings and place.head.n == begun[p].head.n
-        }
-        if left:
-            hands.write(
-                [
-                    records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
-                    for p, place in sorted(left.items())
-                ]
-            )
+        ]
+        if ends:
+            hands.write(ends)
     return {
         p: endings[p].floor if p in endings else place.head.floor
         for p, place in sorted(begun.items())

@@ -23,9 +23,7 @@ from relay.operate.dead.reader import DeadReader
 from relay.operate.rewind import tables as rewind_tables
 from relay.operate.rewind.group_fence import GroupFence
 from relay.operate.rewind.journal_writer import Writer
-from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.positions import PositionsReader
-from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
 from relay.operate.rewind.seals import RecordedRewind
 from relay.records_pb2 import Commit
@@ -33,8 +31,8 @@ from relay.records_pb2 import Commit
 AGAIN = "run it again: it continues where it stopped"
 
 
-class Servers:
-    """relay.operate.rewind.ports.Hands.
+class Servers(PositionsReader):
+    """Be relay.operate.rewind.ports.Hands: what a PositionsReader reads, and what changes it.
 
     Args:
         settings: of the app.
@@ -43,13 +41,9 @@ class Servers:
     """
 
     def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
-        self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
-        self.positions = PositionsReader(settings)
+        super().__init__(settings)
+        self._config_file, self._pipeline = config_file, pipeline
         self._owners: dict[int, Any] = {}
-
-    def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
-        """See Hands."""
-        return self.positions.look(beyond)
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
@@ -112,14 +106,6 @@ class Servers:
         """See Hands."""
         with contextlib.closing(DeadReader(self._settings, incomplete=True)) as reader:
             return Replays(reader.replays(), reader.deleted_marks)
-
-    def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
-        """See Hands."""
-        return self.positions.next_letters(partitions)
-
-    def close(self) -> None:
-        """Let go of the clients."""
-        self.positions.close()
 
 
 def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
