@@ -11,8 +11,7 @@ import click
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused
-from relay.operate.view.group import GroupReader
-from relay.operate.view.journal_members import journal_members
+from relay.operate.view.group import GroupReader, journal_members
 from relay.process import retire as ending
 from relay.process.retire_plan import Retirement, plan, unknown
 from relay.program.config_argument import ConfiguredCommand

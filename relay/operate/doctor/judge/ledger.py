@@ -13,7 +13,7 @@ from relay.config.settings import Settings
 from relay.errors import ErrorPage
 from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.view.lost_ledger import LedgerTraces, describe_loss
+from relay.operate.view.lost_ledger import describe_loss
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
 
@@ -23,20 +23,13 @@ def judge_absence(
 ) -> Iterator[Finding]:
     """Yield a finding where there is no ledger, and there are blocks.
 
-    Args:
-        settings: of the app.
-        kafka: as the brokers told it.
-        clickhouse: as this user was told it.
-        stands: Spark's checkpoint, by journal partition; empty where it is not on this machine, or
-            of another journal.
+    `stands` is Spark's checkpoint, as relay.operate.view.lost_ledger has it.
     """
-    elsewhere, app = clickhouse.elsewhere, settings.app
-    if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(app, kafka):
+    elsewhere = clickhouse.elsewhere
+    if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(settings.app, kafka):
         return
-    database = settings.loader.database
     begins = {p: low for p, (low, _) in kafka.journal.items()}
-    checkpoint = settings.loader.checkpoint
-    lost = describe_loss(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
+    lost = describe_loss(settings, elsewhere, stands, begins)
     if lost:
         other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
         yield found(
@@ -45,7 +38,8 @@ def judge_absence(
         return
     yield found(
         "ledger-missing",
-        f"there is no ledger {database}.ledger, though {names.journal_topic(app)} has records: no "
+        f"there is no ledger {settings.loader.database}.ledger, though "
+        f"{names.journal_topic(settings.app)} has records: no "
         "loader has run yet, or the ledger was lost with its checkpoint, or loader.database names "
         "another database",
         f"loader run CONFIG; if a loader has run before: {_LOST}",
