@@ -84,7 +84,7 @@ GONE = "the ledger was lost, or no loader loaded what retention deleted before i
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "stands", "begins", "said"),
+    ("others", "stands", "begins", "said"),
     [
         ((), {}, {}, ""),
         (
@@ -105,8 +105,8 @@ GONE = "the ledger was lost, or no loader loaded what retention deleted before i
     ],
 )
 def test_what_is_known_is_said(
-    elsewhere: tuple[str, ...], stands: dict[int, int], begins: dict[int, int], said: str
+    others: tuple[str, ...], stands: dict[int, int], begins: dict[int, int], said: str
 ) -> None:
-    given = settings(app="shop", loader={"checkpoint": "/c"})
+    given = settings(loader={"checkpoint": "/c"}).model_copy(update={"app": "shop"})
     whole = f"there is no ledger relay.ledger, but {said}" if said else ""
-    assert lost_ledger.describe_loss(given, elsewhere, stands, begins) == whole
+    assert lost_ledger.describe_loss(given, others, stands, begins) == whole
