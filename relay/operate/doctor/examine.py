@@ -61,7 +61,8 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
         findings.append(no_answer("kafka", error))
     else:
         findings += judge_kafka(settings, facts, wanted.outage_seconds, wanted.roles)
-        targets |= _tables_of(settings.app, facts)
+        block_tables = (names.table_of_topic(settings.app, topic) for topic in facts.topics)
+        targets |= {table for table in block_tables if table}
     try:
         with contextlib.closing(ClickHouseQuestions(settings)) as server:
             seen = server.look(sorted(targets))
@@ -84,12 +85,13 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
     """Return what was seen in that many of the source topic's newest messages, and the findings."""
+    topic = settings.source.topic
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
-        told = f"{wanted:,} messages of {settings.source.topic}"
-        return [], [found("unasked", f"{told}: {error.message}", error.next_step)]
-    return seen, list(samples.judge(settings.source.topic, wanted, seen))
+        what = f"{wanted:,} messages of {topic}: {error.message}"
+        return [], [found("unasked", what, error.next_step)]
+    return seen, list(samples.judge(topic, wanted, seen))
 
 
 def judge_kafka(
@@ -121,11 +123,6 @@ def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
         return replace(facts, unasked=(*facts.unasked, broker_clock.unprobed(settings.app)))
     clock = broker_clock.broker_clock(settings, asker)
     return replace(facts, clock=clock, unasked=brokers.unasked())
-
-
-def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
-    """Tables that have a block topic."""
-    return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
 
 
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:

@@ -154,13 +154,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialized view behind a table.
+    """A materialized view behind a table: its name (`database.view`), and what it selects.
 
     Attributes:
-        name: `database.view`.
-        select: its SELECT.
         into: the table that it writes to; None: not seen by this user.
-        into_name: that table's.
+        into_name: that table's name.
     """
 
     name: str

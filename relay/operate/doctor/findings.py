@@ -210,9 +210,8 @@ class Finding:
     """One thing that a person should know.
 
     Attributes:
-        severity: how bad.
         code: of KINDS.
-        what: with the offending value.
+        what: was found, with the offending value.
         why: it matters.
         mend: the command or setting that fixes it; empty where there is nothing to do.
     """

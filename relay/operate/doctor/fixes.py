@@ -45,10 +45,6 @@ def set_user(user: str, settings: str) -> str:
     """Return ClickHouse's statement that gives a user these settings besides those he has.
 
     Without MODIFY it would take away all others, and his profiles.
-
-    Args:
-        user: his name.
-        settings: as SQL, one or several.
     """
     return f"ALTER USER {readable_user(user)} MODIFY SETTINGS {settings}"
 

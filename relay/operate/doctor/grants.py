@@ -48,8 +48,7 @@ class KafkaRight:
     Attributes:
         operation: as kafka-acls writes it.
         kind: topic, group, transactional-id or cluster.
-        name: of the resource.
-        prefixed: whether `name` is only its beginning.
+        prefixed: whether `name` is only the resource's beginning.
         why: what it is for.
         note: what it is good for where the role works without it, for people; empty: needed.
         at_source: whether the source's brokers are meant, where kind and name do not tell.
@@ -69,7 +68,6 @@ class ClickHouseRight:
     """Privileges, as GRANT writes them, on a table or a whole database.
 
     Attributes:
-        privileges: as GRANT writes them.
         place: on what.
         before: the first version of ClickHouse that does not ask for it; None: all do.
         note: when it is needed, for people; empty: always.
@@ -83,12 +81,7 @@ class ClickHouseRight:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Whoever runs some of the programs, as a user of its own.
-
-    Attributes:
-        name: of the role.
-        runs: the commands that these rights are for.
-    """
+    """Whoever runs some of the programs, as a user of its own; `runs`: these commands."""
 
     name: str
     runs: str
@@ -113,24 +106,28 @@ Of a log that was not flushed just now it does not know whether it has everythin
 def roles(
     settings: Settings, tables: Collection[str] = (), version: Version | None = None
 ) -> list[Role]:
-    """Return all roles, each with exactly what it needs.
+    """Return all roles, each with exactly what it needs for these target tables.
 
-    Args:
-        settings: of the app.
-        tables: targets, as database.table.
-        version: of ClickHouse; None: not known, so that what only some need is there too.
+    Where ClickHouse's version is not known (None), rights that only some need are there too.
     """
     every = _roles(settings, tables)
-    return every if version is None else [_for(version, role) for role in every]
+    if version is None:
+        return every
+    return [
+        replace(
+            role,
+            clickhouse=tuple(
+                replace(right, before=None)
+                for right in role.clickhouse
+                if right.before is None or version < right.before
+            ),
+        )
+        for role in every
+    ]
 
 
 def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
-    """Yield what the loader's user needs in ClickHouse.
-
-    Args:
-        settings: of the app.
-        targets: as SQL.
-    """
+    """Yield what the loader's user needs in ClickHouse; the target tables are given as SQL."""
     ledger = f"{readable(settings.loader.database)}.*"
     yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
     removing = "optional: for loader supersede, which relay rewind starts"
@@ -166,11 +163,6 @@ INPUT = ClickHouseRight(
     "needed if CREATE TABLE, which implies it, is revoked",
 )
 """For input(), out of which the loader's INSERT selects."""
-
-
-def _for(version: Version, role: Role) -> Role:
-    needed = (one for one in role.clickhouse if one.before is None or version < one.before)
-    return replace(role, clickhouse=tuple(replace(one, before=None) for one in needed))
 
 
 def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:

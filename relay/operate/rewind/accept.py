@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from relay.core.offsets import CommittedOffset
 from relay.errors import PERHAPS_NO_MESSAGE, ConfigError
 from relay.operate.rewind import records
 from relay.operate.rewind.plan import (
@@ -39,9 +38,9 @@ def accept(
 
     Args:
         hands: the servers.
-        begins: by partition, where the person says to go on.
+        begins: by partition, the offset from which the person lets relays go on.
         only: this partition; None: every one.
-        author: of the records; None: change nothing, give what would be accepted.
+        author: of the records; None: change nothing, return what would be accepted.
 
     Raises:
         ContractBroken: something cannot be accepted; nothing was changed.
@@ -94,7 +93,9 @@ def decide(place: PartitionPositions, begin: int | None = None) -> Note | Rewind
             "finish the rewind first: `relay rewind CONFIG --run`",
         )
     committed = place.committed
-    if committed is not None and _journal_lost(place, committed, head):
+    if committed is not None and (
+        committed.n > head.n or committed.journal_offset > place.seals.offset
+    ):
         return place.refuse(
             f"the group's offset is {_named(place)}, but the journal ends before it, at "
             f"n={head.n}: nothing says which messages are in blocks",
@@ -231,10 +232,6 @@ def _found(place: PartitionPositions, head: Commit) -> Iterator[tuple[str, str]]
     if not at_head(place) and not (made_anew and place.named is None):
         found = f"floor {head.floor} (n={head.n})"
         yield "offsets", f"the group's offset is {_named(place)}, the journal ends at {found}"
-
-
-def _journal_lost(place: PartitionPositions, committed: CommittedOffset, head: Commit) -> bool:
-    return committed.n > head.n or committed.journal_offset > place.seals.offset
 
 
 def _named(place: PartitionPositions) -> str:

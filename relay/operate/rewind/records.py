@@ -16,12 +16,7 @@ from relay.records_pb2 import Accept, Commit, Mark, Rewind
 
 
 class NextLetter(NamedTuple):
-    """Where the next dead letter of a source partition comes.
-
-    Attributes:
-        topic_id: of the dead letter topic; empty where there is none.
-        offset: in it.
-    """
+    """The place of a source partition's next dead letter; an empty topic id: there is no topic."""
 
     topic_id: str
     offset: int
@@ -62,13 +57,10 @@ def rewinding(
 
 
 def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindAuthor) -> Commit:
-    """End it: relays go on.
+    """End the rewind that `head`, the last record, began: relays go on.
 
-    Args:
-        head: the record that began it, the last one.
-        begins: floor and marks from which relays go on; those of `head`, or later ones where
-            messages had gone from the source log.
-        author: of the record.
+    They begin at this floor and these marks: those of `head`, or later ones where messages had
+    gone from the source log.
     """
     floor, marks = begins
     record = _next(head, author, floor, marks, epoch=head.epoch)
@@ -82,14 +74,7 @@ def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindA
 def accepted(
     place: PartitionPositions, note: Note, next_letter: NextLetter, author: RewindAuthor
 ) -> Commit:
-    """Take note of what relays stop at.
-
-    Args:
-        place: the partition as it was found.
-        note: what is accepted there.
-        next_letter: the place that the partition's next dead letter gets.
-        author: of the record.
-    """
+    """Take note of what relays stop at in a partition."""
     head = place.head
     record = _next(head, author, note.floor, note.marks, epoch=head.epoch + 1)
     record.source_topic_id = place.topic_id

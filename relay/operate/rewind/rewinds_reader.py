@@ -22,11 +22,7 @@ LOOK_SECONDS = 1.0
 
 
 class RewindsReader:
-    """The journal of one app, as far as it is visible now.
-
-    Args:
-        settings: of the app.
-        dead_topic_id: of its dead letter topic.
+    """The journal of one app, as far as it is visible now; beside its dead letter topic.
 
     Raises (every method):
         Unavailable: the brokers did not answer.

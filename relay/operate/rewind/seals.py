@@ -81,10 +81,8 @@ class RecordedRewind:
 class Seals:
     """One source partition.
 
-    Args:
-        beyond: stretches that end at or before this offset are not kept.
-
     Attributes:
+        beyond: stretches that end at or before this offset are not kept.
         head: the last record; None before the first.
         offset: of it, in the journal.
         base: no message before it can be told to be in one block and no other: records were

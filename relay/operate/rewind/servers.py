@@ -34,10 +34,7 @@ AGAIN = "run it again: it continues where it stopped"
 class Servers(PositionsReader):
     """Be relay.operate.rewind.ports.Hands: what a PositionsReader reads, and what changes it.
 
-    Args:
-        settings: of the app.
-        config_file: they were read from; the loader reads them again.
-        pipeline: of that file; None where it has only one app.
+    The loader reads the settings again, from this file and pipeline; None where it has only one.
     """
 
     def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:

@@ -81,7 +81,8 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
             step = question.mend or "correct what the message names"
             raise Refused(f"{question.what}: {question.reason}", step)
     _check_gone(settings, [name for name, table in facts.tables.items() if table is None])
-    unstamped = _unstamped(settings, tables)
+    # The rows of these blocks, if there are any, may be without their id.
+    unstamped = _ledger_blocks(settings, _UNSTAMPED, "tables", tables)
     return {name: _target(settings, name, table, unstamped) for name, table in facts.tables.items()}
 
 
@@ -131,9 +132,7 @@ def counted(settings: Settings, blocks: Mapping[str, Collection[str]]) -> dict[s
     The ledger is asked first: a block is called loaded when its rows are there. A table of which it
     calls none of these blocks loaded is not counted, and not in the answer.
 
-    Args:
-        settings: of the app.
-        blocks: ids of sealed blocks by table, which has the block-id column.
+    The tables have the block-id column; `blocks` are ids of sealed blocks.
 
     Raises:
         Unavailable: ClickHouse did not answer within loader.insert_timeout_seconds.
@@ -148,11 +147,7 @@ def counted(settings: Settings, blocks: Mapping[str, Collection[str]]) -> dict[s
 
 
 def removed(settings: Settings, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Return those of these blocks whose rows are gone, or never come: they are discarded.
-
-    Args:
-        settings: of the app.
-        blocks: ids of sealed blocks by table.
+    """Return those of these sealed blocks whose rows are gone, or never come: they are discarded.
 
     Raises:
         Unavailable: ClickHouse did not answer, or is still deleting rows, for
@@ -213,11 +208,6 @@ def _carried(
     asked = {"column": column, "within": f":{table}:", "database": database, "name": name}
     carried = {str(block): int(count) for block, count in _rows(client, _CARRIED, **asked)}
     return CountedRows(loaded, carried, carried.pop("", 0))
-
-
-def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
-    """Blocks whose rows, if there are any, may be without their id."""
-    return _ledger_blocks(settings, _UNSTAMPED, "tables", tables)
 
 
 def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:

@@ -30,12 +30,7 @@ _NEWEST = 10_000
 
 
 class GroupReader:
-    """Describes the group.
-
-    Args:
-        settings: of the app.
-        lasting: as of relay.kafka.group_queries.
-    """
+    """Describes the group; `lasting` as of relay.kafka.group_queries."""
 
     def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
         self._app, self._source = settings.app, settings.source.topic

@@ -111,12 +111,9 @@ class JournalState:
             second["dead", ""] += dead.messages
 
     def settle(self, positions: Mapping[int, int], loaded: Collection[str]) -> None:
-        """Forget blocks that need no second look.
+        """Forget these loaded blocks, by id, and all before these journal offsets, by partition.
 
-        Args:
-            positions: next journal offset by partition: every block before it is loaded,
-                parked or discarded.
-            loaded: block ids.
+        Those are loaded, parked or discarded.
         """
         gone = set(loaded)
         self.open = {

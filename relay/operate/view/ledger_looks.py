@@ -24,11 +24,7 @@ _LONGEST_SECONDS = 30.0
 
 
 class Paced(Generic[T]):
-    """One question, whose last answer, or error, stands in for those that are not asked.
-
-    Args:
-        clock: gives monotonic seconds.
-    """
+    """One question, whose last answer, or error, stands in for those that are not asked."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -54,10 +50,6 @@ class Paced(Generic[T]):
 class LedgerLooks:
     """Look again and again through one connection, or a new one after an error.
 
-    Args:
-        connect: to ClickHouse.
-        clock: gives monotonic seconds.
-
     Raises (every method):
         Unavailable: no answer.
         Refused: the user may not ask.
@@ -80,12 +72,7 @@ class LedgerLooks:
         return found if of == journal else {}
 
     def facts(self, tables: Mapping[str, str], journal: str = "") -> LedgerFacts:
-        """Return the ledger's facts, with the states of these blocks.
-
-        Args:
-            tables: by id of the block.
-            journal: its topic id; empty: there is none.
-        """
+        """Return the ledger's facts, with the states of the blocks in `tables`, by block id."""
         if not self._asked(lambda landed: landed.has_ledger()):
             return LedgerFacts(lost=self._asked(lambda landed: landed.lost(journal)))
         return replace(

@@ -84,12 +84,8 @@ def checkpointed(where: str, journal: str) -> dict[int, int]:
     """Return where Spark's checkpoint stands, by journal partition; empty where none is here.
 
     A batch that was only planned does not count: the loader repeats it (loader.journal.checkpoint).
-    Nor does the checkpoint of another journal, as one of an app that was removed and begun again:
-    it says nothing of this journal's blocks.
-
-    Args:
-        where: loader.checkpoint.
-        journal: the topic id of the app's journal now.
+    Nor does the checkpoint of a journal with another topic id, as one of an app that was removed
+    and begun again: it says nothing of this journal's blocks.
     """
     directory = Path(where)
     try:

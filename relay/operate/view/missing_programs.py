@@ -58,14 +58,14 @@ def troubles(
     unread: int | None,
     waiting: UnsettledBlocks,
 ) -> Iterator[Trouble]:
-    """Yield what there is of them now.
+    """Yield which programs do not run.
 
     Args:
         now_ms: Unix milliseconds.
         group: of the relays.
         owners: member by source partition; empty where none has it.
-        unread: messages that no relay has polled; None: not known.
-        waiting: of the loader.
+        unread: offsets that no relay has polled; None: not known.
+        waiting: blocks that wait for a loader.
     """
     if not group.members:
         left = f"; {several(unread, 'offset waits', 'offsets wait')} to be read" if unread else ""
@@ -84,12 +84,7 @@ def troubles(
 
 
 def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
-    """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS.
-
-    Args:
-        now_ms: Unix milliseconds.
-        hidden: by source partition.
-    """
+    """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS."""
     since = {p: one.since_ms for p, one in sorted(hidden.items()) if one.since_ms is not None}
     old = {p: ms for p, ms in since.items() if now_ms - ms > HIDDEN_MS}
     if old:
@@ -103,11 +98,7 @@ def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Tro
 
 
 def not_heard(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
-    """Yield a trouble where partitions gave no end.
-
-    Args:
-        silent: topic and partition to why.
-    """
+    """Yield a trouble where partitions gave no end, for these reasons."""
     if silent:
         places = [f"{topic}[{partition}]" for topic, partition in sorted(silent)]
         yield Trouble(

@@ -35,9 +35,7 @@ _ONE_AT_A_TIME = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024}
 class OldestUnread:
     """One consumer, made when something first lags.
 
-    Args:
-        settings: of the app.
-        uncommitted: whether messages of transactions that are open or were aborted count.
+    If `uncommitted`, messages of transactions that are open or were aborted count, too.
     """
 
     def __init__(self, settings: Settings, *, uncommitted: bool = False) -> None:
@@ -49,8 +47,7 @@ class OldestUnread:
     def written_ms(self, stretches: Mapping[int, Stretch]) -> dict[int, int]:
         """Return when the first message of each stretch was written, where that is known.
 
-        Args:
-            stretches: by source partition, none of them empty.
+        No stretch is empty.
         """
         self._known = {p: one for p, one in self._known.items() if _holds(one, stretches.get(p))}
         new = {p: stretch for p, stretch in stretches.items() if p not in self._known}

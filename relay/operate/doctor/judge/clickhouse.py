@@ -53,11 +53,7 @@ def judge(
 ) -> Iterator[Finding]:
     """Yield every finding about ClickHouseFacts, rights aside.
 
-    Args:
-        settings: of the app.
-        facts: as this user was told them.
-        outage_seconds: how long an outage may last.
-        inserts: whether this user inserts; else its settings of INSERTs do not matter.
+    The user's settings of INSERTs matter only if it `inserts`.
     """
     if what := clock_error("ClickHouse's", facts.clock):
         mend = "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)"

@@ -34,12 +34,10 @@ class RowPolicy:
 
 
 def hiding(policies: Sequence[RowPolicy], visible: str | None) -> tuple[str, ...]:
-    """Return what hides rows, or may; empty: nothing does.
+    """Return what hides rows of the user from a table with these policies, or may hide them.
 
-    Args:
-        policies: on the table, for the user.
-        visible: the condition under which the server's plan shows a row, "" where it shows all;
-            None: nobody knows, as of a table without rows.
+    The server's plan shows a row under the condition `visible`, "" where it shows all; None: nobody
+    knows, as of a table without rows.
     """
     if visible == "":
         return ()

@@ -24,8 +24,7 @@ class SampleProblem:
 
     Attributes:
         kind: of them all; OTHERS where there are more kinds than are kept.
-        reason: of the first of them.
-        partition, offset: of the first of them.
+        reason, partition, offset: of the first of them.
     """
 
     kind: str
@@ -82,8 +81,7 @@ class OfTable:
 def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[OfTable]:
     """Return what was seen of each table, by name.
 
-    Args:
-        judged: table, partition, offset and reason of each message; no reason: it is good.
+    Of each message come table, partition, offset and reason; no reason: it is good.
     """
     tables: dict[str, OfTable] = {}
     for table, partition, offset, reason in judged:
@@ -92,13 +90,7 @@ def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[O
 
 
 def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
-    """Yield every finding about a sample.
-
-    Args:
-        topic: of the source.
-        wanted: messages that were asked for.
-        seen: of them.
-    """
+    """Yield every finding about a sample of so many messages of the source topic."""
     good, bad = sum(one.good for one in seen), sum(one.bad for one in seen)
     if not good + bad:
         yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")

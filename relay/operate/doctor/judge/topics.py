@@ -69,13 +69,7 @@ def registries(app: str) -> tuple[str, ...]:
 
 
 def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
-    """Return what to do if there are too few brokers for more copies; empty if there are enough.
-
-    Args:
-        settings: of the app.
-        facts: of its clusters.
-        name: a topic, whose cluster is meant.
-    """
+    """Return what to do if a topic's cluster has too few brokers for more copies; "": enough."""
     elsewhere = settings.crosses and name == settings.source.topic
     brokers = len(facts.source_brokers if elsewhere else facts.brokers)
     if not 0 < brokers < SAFE_COPIES:
