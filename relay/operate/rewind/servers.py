@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import Message
-
 from relay import names
 from relay.config.settings import Settings
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
@@ -61,7 +59,8 @@ class Servers(PositionsReader):
 
     def supersede(self, rewind: RecordedRewind) -> int:
         """See Hands."""
-        lines = [_line(record) for record in (rewind.record, *rewind.blocks)]
+        records = (rewind.record, *rewind.blocks)
+        lines = [base64.b64encode(record.SerializeToString()).decode() for record in records]
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
         command += ["--pipeline", self._pipeline] if self._pipeline else []
         command += ["--blocks", "-", "--at", str(rewind.offset)]
@@ -123,10 +122,6 @@ def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]
     finally:
         os.close(watched)
         os.close(held)
-
-
-def _line(record: Message) -> str:
-    return base64.b64encode(record.SerializeToString()).decode()
 
 
 def _error(status: int, said: str) -> RelayError:

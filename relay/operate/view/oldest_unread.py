@@ -7,7 +7,7 @@ asked again; what does not come in time, or may not be read, is not known.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -78,12 +78,9 @@ class OldestUnread:
 
     def _passed(self, consumer: PartitionReader, left: dict[int, Stretch]) -> None:
         """The client's own position also passes markers and aborted records."""
-        for place in consumer.position(self._places(left)):
+        for place in consumer.position([self._place(p) for p in left]):
             if place.offset >= left[place.partition][1]:
                 self._known[place.partition] = left.pop(place.partition), NOTHING_MS
-
-    def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
-        return [self._place(partition) for partition in partitions]
 
     def _place(self, partition: int, offset: int = OFFSET_INVALID) -> TopicPartition:
         return TopicPartition(self._settings.source.topic, partition, offset)

@@ -175,17 +175,20 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
     for partition in sorted({*heads, *facts.ends, *owners}):
         head, end = heads.get(partition), facts.ends.get(partition)
         row = PartitionRow(partition, owners.get(partition, ""), end)
-        if behind := facts.hidden.get(partition):
-            since = behind.since_ms
-            age = None if since is None else _age(facts.now_ms, since)
-            row = replace(row, hidden=behind.offsets, hidden_seconds=age)
+        if hidden := facts.hidden.get(partition):
+            age = _age(facts.now_ms, hidden.since_ms)
+            row = replace(row, hidden=hidden.offsets, hidden_seconds=age)
         if head is None:
             yield row
             continue
         held = head.position - head.floor
         # The journal was read after the source's end was asked for.
-        lag = None if end is None else max(end - head.position, 0)
-        lag = lag if facts.unread_ms.get(partition) != 0 else 0
+        lag, unread_ms = None, facts.unread_ms.get(partition)
+        if unread_ms == 0:
+            lag = 0
+        elif end is not None:
+            lag = max(end - head.position, 0)
+        lag_seconds = _age(facts.now_ms, unread_ms) if lag else None if lag is None else 0.0
         yield replace(
             row,
             n=head.n,
@@ -193,7 +196,7 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
             floor=head.floor,
             position=head.position,
             lag=lag,
-            lag_seconds=_unread(lag, facts.unread_ms.get(partition), facts.now_ms),
+            lag_seconds=lag_seconds,
             held=held,
             held_seconds=_age(facts.now_ms, head.held_since_ms) if held else None,
             quiet_seconds=_age(facts.now_ms, head.written_at_ms),
@@ -258,15 +261,9 @@ def _first_ms(block: Block) -> int:
     return block.first_timestamp_ms if block.first_timestamp_ms > 0 else block.sealed_at_ms
 
 
-def _unread(lag: int | None, written_ms: int | None, now_ms: int) -> float | None:
-    if lag == 0:
-        return 0.0
-    return None if lag is None or written_ms is None else _age(now_ms, written_ms)
-
-
-def _age(now_ms: int, then_ms: int) -> float:
+def _age(now_ms: int, then_ms: int | None) -> float | None:
     """Seconds; clocks may differ, so never below 0."""
-    return max(now_ms - then_ms, 0) / 1000
+    return None if then_ms is None else max(now_ms - then_ms, 0) / 1000
 
 
 def as_json(screen: Screen) -> dict[str, Any]:

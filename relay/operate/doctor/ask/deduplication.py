@@ -28,6 +28,7 @@ DECIDING = (
     "deduplicate_blocks_in_dependent_materialized_views",
 )
 """Settings that decide, whose values in force are told where rows were doubled."""
+_PLAIN, _REPLICATED = "MergeTree", "ReplicatedMergeTree('{path}', 'doctor')"
 
 
 def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
@@ -55,23 +56,18 @@ def engines(
     """
     smallest: dict[str, DeduplicationWindow] = {}
     for table in tables:
-        kept = None if table is None else window(table, defaults)
-        if table is None or kept is None:
+        if table is None or (kept := window(table, defaults)) is None:
             continue
-        engine = _ENGINES[kept.seconds is not None and not table.engine.startswith("Shared")]
+        # SharedMergeTree is what such a server makes of MergeTree by itself.
+        by_keeper = kept.seconds is not None and not table.engine.startswith("Shared")
+        engine = _REPLICATED if by_keeper else _PLAIN
         if engine not in smallest or 0 < kept.parts < smallest[engine].parts:
             smallest[engine] = kept
     if not smallest:
-        smallest[_ENGINES[False]] = DeduplicationWindow(
-            "non_replicated_deduplication_window", GOOD_WINDOW, None
-        )
+        name = "non_replicated_deduplication_window"
+        smallest[_PLAIN] = DeduplicationWindow(name, GOOD_WINDOW, None)
     for engine, kept in smallest.items():
         yield engine, f"{kept.setting} = {kept.parts or GOOD_WINDOW}"
-
-
-_ENGINES = {False: "MergeTree", True: "ReplicatedMergeTree('{path}', 'doctor')"}
-"""By whether it is replicated by Keeper; where the server turns MergeTree into SharedMergeTree, by
-itself."""
 
 
 RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "INSERT")

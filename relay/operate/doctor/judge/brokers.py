@@ -38,9 +38,7 @@ DENIED = "AUTHORIZATION_FAILED"
 
 LOOKED_AT = (
     "transaction.max.timeout.ms",
-    "transaction.state.log.replication.factor",
-    "transaction.state.log.min.isr",
-    "offsets.topic.replication.factor",
+    *STATE,
     "offsets.retention.minutes",
     "offset.metadata.max.bytes",
     "group.min.session.timeout.ms",

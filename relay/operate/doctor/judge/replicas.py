@@ -29,11 +29,12 @@ def judge_quorum(
         )
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
-    asked = facts.settings.get("insert_quorum")
-    if own is None and asked is None:
+    if own is not None:
+        value, mend = str(own), "clickhouse."
+    elif (of_user := facts.settings.get("insert_quorum")) is not None:
+        value, mend = of_user.value, set_user(facts.user, "")
+    else:
         return
-    value = asked.value if own is None and asked is not None else str(own)
-    mend = "clickhouse." if own is not None else set_user(facts.user, "")
     quorum = _quorum(value, replica.replicas)
     if quorum < 2:
         yield found(
@@ -103,7 +104,9 @@ def _ledger_spreads(
     if not held:
         return
     name = max(held, key=lambda one: held[one])
-    if _is_local(ledger):
+    engine = ledger.table_engine
+    # An engine that keeps no rows is a finding of its own.
+    if engine.is_merge_tree and not engine.is_replicated:
         # Without ON CLUSTER the default path, which has the table's UUID in it, is refused (36).
         path = f"/clickhouse/tables/{settings.loader.database}.ledger"
         yield found(
@@ -120,12 +123,6 @@ def _ledger_spreads(
             "on each replica that has no such ledger yet, what this shows here: SHOW CREATE TABLE "
             f"{place} SETTINGS show_table_uuid_in_table_create_query_if_not_nil = 1",
         )
-
-
-def _is_local(ledger: TargetFacts) -> bool:
-    """Whether one server alone holds its rows; of an engine that keeps none something else is."""
-    engine = ledger.table_engine
-    return engine.is_merge_tree and not engine.is_replicated
 
 
 def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ one, and findings: a source of which nothing could become rows is probably anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relay.operate.doctor.findings import Finding, found
@@ -29,9 +29,9 @@ class SampleProblem:
 
     kind: str
     reason: str
+    messages: int
     partition: int
     offset: int
-    count: int = 0
 
 
 @dataclass(slots=True)
@@ -46,36 +46,27 @@ class OfTable:
     @property
     def bad(self) -> int:
         """Messages that would be dead letters."""
-        return sum(problem.count for problem in self.problems.values())
+        return sum(problem.messages for problem in self.problems.values())
 
     def add(self, partition: int, offset: int, reason: DeadReason | None) -> None:
         """Count a message; no reason: it is good."""
         if reason is None:
             self.good += 1
             return
-        new = SampleProblem(reason.kind.value, reason.text, partition, offset)
+        new = SampleProblem(reason.kind.value, reason.text, 0, partition, offset)
         group: tuple[DeadKind, str] | None = reason.group
         if group not in self.problems and len(self.problems) >= MOST:
-            group, new = None, SampleProblem(OTHERS, OTHERS, partition, offset)
-        self.problems.setdefault(group, new).count += 1
+            group, new = None, SampleProblem(OTHERS, OTHERS, 0, partition, offset)
+        self.problems.setdefault(group, new).messages += 1
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        problems = [
-            {
-                "kind": one.kind,
-                "reason": one.reason,
-                "messages": one.count,
-                "partition": one.partition,
-                "offset": one.offset,
-            }
-            for one in self.largest()
-        ]
+        problems = [asdict(problem) for problem in self.largest()]
         return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
 
     def largest(self) -> list[SampleProblem]:
         """Return the problems, the most frequent first."""
-        return sorted(self.problems.values(), key=lambda one: -one.count)
+        return sorted(self.problems.values(), key=lambda problem: -problem.messages)
 
 
 def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[OfTable]:
@@ -100,10 +91,11 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
         "the producer"
     )
     if not good:
-        first = max((one for of in seen for one in of.largest()), key=lambda one: one.count)
+        problems = (problem for table in seen for problem in table.largest())
+        first = max(problems, key=lambda problem: problem.messages)
         yield found(
             "sample-all-dead",
-            f"{topic}: none of {bad:,} messages can become rows; {first.count:,} of them: "
+            f"{topic}: none of {bad:,} messages can become rows; {first.messages:,} of them: "
             f"{first.reason} (for example {topic}[{first.partition}], offset {first.offset})",
             "name the right topic in source.topic, correct the producer, or create the table",
         )
@@ -115,7 +107,7 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
                 "sample-dead",
                 f"{topic}: {one.bad:,} of {one.good + one.bad:,} messages "
                 f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
-                f"{most.count:,} of them: {most.reason} (for example {topic}[{most.partition}], "
+                f"{most.messages:,} of them: {most.reason} (for example {topic}[{most.partition}], "
                 f"offset {most.offset})",
                 remedy,
             )
