@@ -1,7 +1,6 @@
 """Examines once: asks Kafka and ClickHouse, judges, and returns findings, the worst first.
 
-Receives the app's settings; a server that does not answer or refuses is a finding, and the
-other server is still examined.
+A server that does not answer or refuses is a finding, and the other one is still examined.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a finding of the doctor is: every kind with its severity and why it matters; pure.
-
-Judges receive facts and give findings made by `found`; here is the list of all that there
-are, the order in which people read them, and the exit status that they add up to.
-"""
+"""What a finding of the doctor is: every kind with its severity and why it matters; pure."""
 
 # pure
 

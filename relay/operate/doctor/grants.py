@@ -1,9 +1,7 @@
-"""The least rights of each role, in Kafka and in ClickHouse, and the commands that grant them.
+"""The least rights of each role, in Kafka and ClickHouse, and the commands that grant them; pure.
 
-Receives the app's settings, the names of its tables and the server's version, gives rights as
-values and as text; pure. `relay doctor --grants` prints them; relay.operate.doctor.judge.rights
-judges what is missing. On a server with users each is taken away in turn, and missed
-(tests/doctor).
+`relay doctor --grants` prints them; relay.operate.doctor.judge.rights judges what is missing. On a
+server with users each is taken away in turn, and missed (tests/doctor).
 """
 
 # pure
@@ -206,12 +204,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts")), *logs),
         ),
         Role("retirer", "relay retire", (look, read_journal, _identities(settings)), ()),
-        Role(
-            "replayer",
-            "relay dead replay",
-            (read_own, *_of_replay(app, source)),
-            (),
-        ),
+        Role("replayer", "relay dead replay", (read_own, *_of_replay(app, source)), ()),
         Role(
             "rewinder",
             "relay rewind, which starts loader supersede; relay accept",
@@ -297,12 +290,9 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     yield KafkaRight("Write", "topic", source, "the messages")
     yield KafkaRight("Write", "topic", marks, "marks of what was replayed")
     yield KafkaRight("Create", "topic", marks, "for the first replay")
-    yield KafkaRight(
-        "Write",
-        "transactional-id",
-        names.replay_transactional_id(app),
-        "to write message and mark in one transaction",
-    )
+    identity = names.replay_transactional_id(app)
+    why = "to write message and mark in one transaction"
+    yield KafkaRight("Write", "transactional-id", identity, why)
 
 
 def _of_rewind(settings: Settings) -> Iterator[KafkaRight]:
@@ -331,9 +321,9 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
         command = grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
         yield f"{command}{note}"
     user = readable_user(settings.clickhouse.user)
-    for one in role.clickhouse:
-        note = f" -- {said}" if (said := _when(one)) else ""
-        yield f"GRANT {one.privileges} ON {one.place} TO {user};{note}"
+    for privilege in role.clickhouse:
+        note = f" -- {when}" if (when := _when(privilege)) else ""
+        yield f"GRANT {privilege.privileges} ON {privilege.place} TO {user};{note}"
 
 
 def _when(right: ClickHouseRight) -> str:

@@ -1,8 +1,5 @@
 """Plans what a rewind of one source partition changes; pure.
 
-Receives what the journal, the group and the source topic say, and the offset that is wanted;
-gives a Course, None where there is nothing to re-run, or the reason why it must not be.
-
 A block is re-run whole or not at all. So a table starts where one of its blocks began: the one
 that holds the offset, or the next where that one's first messages are gone. What is not re-run
 keeps its blocks: its mark says how far they reach.

@@ -1,4 +1,4 @@
-"""What a rewind or an accept needs of servers: the seam between `run` and its adapters."""
+"""What a rewind or an accept needs of servers: the seam between its steps and the adapters."""
 
 from __future__ import annotations
 

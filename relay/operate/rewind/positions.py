@@ -1,7 +1,6 @@
 """Reads where the source partitions stand: journal, the group's offsets, the source log.
 
-Receives settings, gives Places. Decides nothing; waits until journal and offsets, which are read
-one after the other, say the same, or have had the time to.
+Waits until journal and offsets, which are read one after the other, agree, or have had the time to.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class PositionsReader:
                 self._seals.setdefault(partition, Seals(NOTHING)).add(offset, commit)
             places = self._places(named)
             hidden = (places.keys() - named.keys()) | self._unseen(places)
-            behind = [_behind(place) for place in places.values()]
+            behind = [late for place in places.values() if (late := _behind(place)) is not None]
             waited = time.monotonic() - began
             if waited > patience and hidden:
                 raise Unavailable(
@@ -73,8 +72,8 @@ class PositionsReader:
                     f"{sorted(hidden)}",
                     "wait until the transaction times out, then run this command again",
                 )
-            limit = patience if hidden or any(b is True for b in behind) else _BUSY_SECONDS
-            if (not hidden and all(b is None for b in behind)) or waited > limit:
+            limit = patience if hidden or any(behind) else _BUSY_SECONDS
+            if not (hidden or behind) or waited > limit:
                 return self._with_lost_ends(places)
             time.sleep(_PAUSE_SECONDS)  # until they agree
 

@@ -1,7 +1,4 @@
-"""Makes the journal records of rewinds and accepts; pure.
-
-Receives the record that is the head now and what was decided, gives the next one.
-"""
+"""Makes the journal records of rewinds and accepts, from the last one and a decision; pure."""
 
 # pure
 

@@ -1,7 +1,6 @@
-"""Can the rows that a rewind replaces be removed, and only they? Pure.
+"""Judges whether the rows that a rewind replaces can be removed, and only they; pure.
 
-Receives what ClickHouse says of a table, gives the reasons why not, each with what a person can
-say to it.
+Each reason against it says what a person can do, or say, about it.
 """
 
 # pure

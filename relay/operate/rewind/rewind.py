@@ -14,8 +14,6 @@ messages have gone meanwhile count again: the second record says so by later pla
 The ledger notes a rewind when its old blocks are settled and their rows removed. Where it has no
 note of one that has ended, it was lost, or restored with the tables from an older backup, and the
 old rows may be there again: then they are settled and removed once more.
-
-Receives hands (the servers) and what is wanted; gives what was done. Pure but for the hands.
 """
 
 # pure

@@ -1,7 +1,6 @@
-"""What was sealed of one source partition and still counts; pure.
+"""What was sealed of one source partition and still counts, by the journal's records; pure.
 
-Receives journal records in order, gives live stretches with their blocks, less what rewinds
-superseded since, those rewinds, and the oldest offset that one can go back to.
+Also the rewinds that superseded what does not, and the oldest offset that one can go back to.
 """
 
 # pure

@@ -18,9 +18,9 @@ from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unava
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.reader import DeadReader
+from relay.operate.rewind import journal_writer
 from relay.operate.rewind import tables as rewind_tables
 from relay.operate.rewind.group_fence import GroupFence
-from relay.operate.rewind.journal_writer import Writer
 from relay.operate.rewind.positions import PositionsReader
 from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
 from relay.operate.rewind.seals import RecordedRewind
@@ -55,7 +55,7 @@ class Servers(PositionsReader):
     def write(self, records: Sequence[Commit]) -> None:
         """See Hands."""
         owners = {record.partition: self._owners[record.partition] for record in records}
-        Writer(self._settings).write(records, owners)
+        journal_writer.write(self._settings, records, owners)
 
     def supersede(self, rewind: RecordedRewind) -> int:
         """See Hands."""
@@ -80,11 +80,9 @@ class Servers(PositionsReader):
         facts = Topics(self._settings).describe(topic, (READ,))
         if facts is None:  # what was read a moment ago
             raise Unavailable(f"topic {topic} does not exist any more", AGAIN)
-        rows = {
-            names.superseded_row(facts.topic_id, one.partition, one.offset): one for one in rewinds
-        }
-        found = rewind_tables.position_rows(self._settings, rows)
-        return {(rows[row].partition, rows[row].offset) for row in found}
+        places = [(rewind.partition, rewind.offset) for rewind in rewinds]
+        rows = {names.superseded_row(facts.topic_id, *place): place for place in places}
+        return {rows[row] for row in rewind_tables.position_rows(self._settings, rows)}
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
         """See Hands."""

@@ -1,8 +1,8 @@
 """Which dead letters do not count any more, because a rewind had their messages read again. Pure.
 
-Receives journal records and dead letters. The message of such a letter is a row by now, or another
-letter: sent to the source once more, it came twice. Of letters that are older than the journal
-nobody knows that, unless nobody had rewound until then.
+The message of such a letter is a row by now, or another letter: sent to the source once more, it
+came twice. Of letters that are older than the journal nobody knows that, unless nobody had rewound
+until then.
 """
 
 # pure

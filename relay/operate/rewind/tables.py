@@ -1,8 +1,4 @@
-"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Changes no row.
-
-Receives table names, gives removal.RerunTable of each; counts the rows of blocks; says which notes
-the ledger has.
-"""
+"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Changes no row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Asks the servers for what an operator wants to see, and gives it to the pure modules.
 
-Receives settings; gives Screens, blocks and stories. Without ClickHouse, what Kafka says is shown
-all the same. Never writes.
+Without ClickHouse, what Kafka says is shown all the same. Never writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`relay blocks`: blocks as a list, and the story of one. Pure.
-
-Receives journal records and what block topic, ledger and table say, gives rows and a Story.
-"""
+"""`relay blocks`: blocks as a list, and the story of one. Pure."""
 
 # pure
 

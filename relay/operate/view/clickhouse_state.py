@@ -1,8 +1,4 @@
-"""Reads the ledger's counts, parked blocks, and one block's rows, for operators.
-
-Receives block ids and tables, gives values of relay.operate.view.facts and
-relay.operate.view.block_story. Never writes.
-"""
+"""Reads the ledger's counts, parked blocks, and one block's rows, for operators. Never writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The relay's consumer group, as its coordinator describes it, and as journal records name it.
-
-Receives settings, gives members and their partitions.
-"""
+"""The relay's consumer group, as its coordinator describes it, and as journal records name it."""
 
 from __future__ import annotations
 

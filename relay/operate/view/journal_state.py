@@ -1,7 +1,6 @@
 """What the journal said, record by record, as far as the screen needs it.
 
-Receives journal records in order, gives heads, blocks that are perhaps not loaded yet, dead
-letters and what was committed lately. Pure: the time of now is an argument.
+Pure: the time of now is an argument.
 """
 
 # pure

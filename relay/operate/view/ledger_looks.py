@@ -1,7 +1,6 @@
 """ClickHouse's part of the screens, asked no more often than it costs little.
 
-Receives how to connect, gives the ledger's facts. Questions over the whole ledger take as long as
-it is large, and a screen comes every few seconds.
+Questions over the whole ledger take as long as it is large, and a screen comes every few seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Where there is no ledger: was there one? Other databases, Spark's checkpoint or the journal say.
 
-Receives questions' answers, gives a sentence, which is empty where nothing tells a ledger that was
-lost from a loader that has yet to run. Never writes.
+Often nothing tells a ledger that was lost from a loader that has yet to run. Never writes.
 """
 
 from __future__ import annotations

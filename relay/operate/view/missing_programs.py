@@ -1,7 +1,7 @@
 """Finds why rows do not arrive though every record is right: who does not run, what hides. Pure.
 
-Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
-this is what tells a pipeline at rest from one that nobody runs.
+An anomaly is in no record that nobody wrote: this is what tells a pipeline at rest from one that
+nobody runs.
 """
 
 # pure

@@ -1,7 +1,7 @@
 """Finds when the oldest message of a stretch that no relay has polled was written.
 
-Receives stretches of the source topic, gives Unix milliseconds. What is known of a stretch is not
-asked again; what does not come in time, or may not be read, is not known.
+What is known of a stretch is not asked again; what does not come in time, or may not be read, is
+not known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds the offset of the journal to begin at, for readers that do not need all of it.
 
-Each function gives what relay.operate.verify.read.journal.Reader asks for every partition: the
-offset to begin at, between log start and last stable offset.
+Each function gives what relay.operate.verify.read.journal.Reader asks for every partition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`relay status`: what was read, as the rows of one screen. Pure.
 
-Receives the journal as seen, the group's members, ends of the source topic and what
-ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
+What nobody publishes is None, never guessed.
 """
 
 # pure

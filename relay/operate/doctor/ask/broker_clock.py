@@ -1,7 +1,6 @@
 """Reads the brokers' clock from a record that they stamp, in a topic created for it.
 
-Receives the doctor's client, gives a ClockOffset. Makes the topic `<app>.doctor`, writes to it and
-deletes it again; nothing else of the doctor writes.
+Makes the topic `<app>.doctor`, writes to it and deletes it; nothing else of the doctor writes.
 """
 
 from __future__ import annotations

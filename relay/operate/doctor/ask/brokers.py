@@ -1,7 +1,4 @@
-"""Asks the brokers for what the doctor judges; what they do not answer is noted with the reason.
-
-Receives the app's settings and a client, gives facts.KafkaFacts but for the clock.
-"""
+"""Asks the brokers for what the doctor judges, but for the clock."""
 
 from __future__ import annotations
 
@@ -12,14 +9,13 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 
 from relay import names
 from relay.config.settings import Settings
+from relay.kafka.admin import ABSENT
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import TopicEnds
 from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.ask.group import GroupQuestions, operations
 from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked, Values
 from relay.operate.doctor.fixes import grant
-
-_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
 
 class BrokerQuestions:
@@ -69,7 +65,7 @@ class BrokerQuestions:
     def unasked(self) -> tuple[Unasked, ...]:
         """Return what got no answer so far."""
         askers = dict.fromkeys((self._asker, self._of_source))
-        return tuple(one for asker in askers for one in asker.unasked)
+        return tuple(question for asker in askers for question in asker.unasked)
 
     def _broker_settings(self, asker: Asker) -> dict[int, Values | None]:
         cluster = asker.answer(
@@ -142,7 +138,7 @@ class BrokerQuestions:
             code = error.args[0].code()
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Topic(0, 0, 0, None, frozenset())
-            if code in _ABSENT:
+            if code in ABSENT:
                 self._absent.add(name)
             else:
                 asker.cannot(f"topic {name}", error.args[0])

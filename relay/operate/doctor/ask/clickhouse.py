@@ -1,8 +1,4 @@
-"""Asks ClickHouse for what the doctor judges; what it does not answer is noted with the reason.
-
-Receives the app's settings and the names of target tables, gives facts.ClickHouseFacts. Never
-writes.
-"""
+"""Asks ClickHouse for what the doctor judges. Never writes."""
 
 from __future__ import annotations
 

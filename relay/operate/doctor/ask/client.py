@@ -1,7 +1,4 @@
-"""One client of the brokers, for questions; what got no answer is kept with its reason.
-
-Receives how to reach the brokers, gives answers and what librdkafka's log tells beside them.
-"""
+"""One client of the brokers, for questions; what got no answer is kept with its reason."""
 
 from __future__ import annotations
 

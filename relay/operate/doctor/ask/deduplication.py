@@ -1,7 +1,4 @@
-"""`--try`: inserts twice under one token into tables of the doctor's own, and drops them.
-
-Receives settings and the target tables, gives facts.Tried for each kind of engine that they have.
-"""
+"""`--try`: inserts twice under one token into tables of the doctor's own, and drops them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Asks where the relay's group stands, and whether this user may do what the relay does.
 
-Receives the app's settings and a client, gives rights, answers to trials, and heads. The
-trials: a topic's creation, only validated, and init_transactions under an id of its own.
+The trials: a topic's creation, only validated, and init_transactions under an id of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Decodes messages of the source topic as the relay would, and changes nothing.
 
-Receives settings, gives for each message why it would be a dead letter. The row messages are what
-the registry has, or would get from the tables' columns at the first start; nothing is proposed
-to it, no topic is made, no group is joined.
+The row messages are what the registry has, or would get from the tables' columns at the first
+start; nothing is proposed to it, no topic is made, no group is joined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Judges the brokers, their clock, and where the relay's group stands; pure.
-
-Receives the app's settings, the facts, and how long an outage may last; gives findings.
-"""
+"""Judges the brokers, their clock, and where the relay's group stands; pure."""
 
 from __future__ import annotations
 

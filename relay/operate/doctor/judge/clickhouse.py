@@ -1,7 +1,4 @@
-"""Judges ClickHouse: the server's settings, the target tables, the ledger; pure.
-
-Receives the app's settings, the facts, and how long an outage may last; gives findings.
-"""
+"""Judges ClickHouse: the server's settings, the target tables, the ledger; pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Judges how the fate of a block is decided, by table, if its INSERT got no answer; pure.
 
-Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
 loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
 """
 

@@ -1,7 +1,6 @@
 """Judges a ledger that is not there though the relay has sealed blocks; pure.
 
-Receives what Kafka, ClickHouse and Spark's checkpoint say, gives a finding: the ledger was lost, or
-nothing tells whether it was, or no loader has run yet.
+It was lost, or nothing tells whether it was, or no loader has run yet.
 """
 
 from __future__ import annotations

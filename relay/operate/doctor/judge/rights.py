@@ -1,8 +1,4 @@
-"""Judges what this user may do, in Kafka and in ClickHouse; pure.
-
-Receives the app's settings, what the servers say that the user may, and the roles that it has;
-gives a finding for each right that these need and the user lacks, with the command that grants it.
-"""
+"""Judges the rights that this user's roles need and it lacks, in Kafka and in ClickHouse; pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which row policies hide rows of a table from this user? Pure.
-
-Receives the policies that are for the user on a table, and the condition in the server's plan of
-a SELECT; gives what hides rows, as people read it.
-"""
+"""Judges which row policies hide rows of a table from this user; pure."""
 
 # pure
 

@@ -1,7 +1,6 @@
 """Judges messages of the source topic, table by table, before a relay reads them; pure.
 
-Receives messages with what is wrong with each, gives counts by table and kind with the place of
-one, and findings: a source of which nothing could become rows is probably another topic.
+A source of which nothing could become rows is probably another topic.
 """
 
 from __future__ import annotations

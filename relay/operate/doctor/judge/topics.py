@@ -1,7 +1,6 @@
 """Judges the app's topics: how long, how often and how large records are kept; pure.
 
-Receives the app's settings, the topics that are there, and how long an outage may last;
-gives findings. A topic that is not there yet is made by the relay, but for the source.
+A topic that does not exist yet is made by the relay, but for the source.
 """
 
 from __future__ import annotations
