@@ -23,13 +23,13 @@ from relay.operate.rewind.plan import (
     other_source,
     truncation,
 )
-from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.ports import RewindPort
 from relay.operate.rewind.records import RewindAuthor
 from relay.records_pb2 import Commit
 
 
 def accept(
-    hands: Hands,
+    servers: RewindPort,
     begins: Mapping[int, int],
     only: int | None,
     author: Callable[[], RewindAuthor] | None,
@@ -37,22 +37,22 @@ def accept(
     """Take note of all that relays stop at.
 
     Args:
-        hands: the servers.
+        servers: the brokers and ClickHouse.
         begins: by partition, the offset from which the person lets relays go on.
         only: this partition; None: every one.
         author: of the records; None: change nothing, return what would be accepted.
 
     Raises:
         ContractBroken: something cannot be accepted; nothing was changed.
-        RelayError: as the hands raise it; run again.
+        RelayError: as the servers raise it; run again.
     """
-    notes = _notes(hands, begins, only)[1]
+    notes = _notes(servers, begins, only)[1]
     if author is None or not notes:
         return notes
-    with hands.fenced([note.partition for note in notes]):
-        places, notes = _notes(hands, begins, only)
-        letters = hands.next_letters([note.partition for note in notes])
-        hands.write(
+    with servers.fenced([note.partition for note in notes]):
+        places, notes = _notes(servers, begins, only)
+        letters = servers.next_letters([note.partition for note in notes])
+        servers.write(
             [
                 records.accepted(places[note.partition], note, letters[note.partition], author())
                 for note in notes
@@ -62,9 +62,9 @@ def accept(
 
 
 def _notes(
-    hands: Hands, begins: Mapping[int, int], only: int | None
+    servers: RewindPort, begins: Mapping[int, int], only: int | None
 ) -> tuple[Mapping[int, PartitionPositions], list[Note]]:
-    places = hands.look({})
+    places = servers.look({})
     if only is not None and only not in places:
         raise ConfigError(f"there is no source partition {only}", "choose another --partition")
     partitions = sorted(places) if only is None else [only]

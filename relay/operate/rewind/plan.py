@@ -348,11 +348,15 @@ def check_refusals(decisions: Iterable[T | RewindRefusal | None]) -> list[T]:
         ContractBroken: a partition is refused because recorded and found state disagree.
         ConfigError: partitions are refused for what was asked of them. Each names all of them.
     """
-    every = list(decisions)
-    refusals = [one for one in every if isinstance(one, RewindRefusal)]
+    made, refusals = list[T](), list[RewindRefusal]()
+    for decision in decisions:
+        if isinstance(decision, RewindRefusal):
+            refusals.append(decision)
+        elif decision is not None:
+            made.append(decision)
     if not refusals:
-        return [one for one in every if one is not None and not isinstance(one, RewindRefusal)]
-    why = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
-    steps = list(dict.fromkeys(one.next_step for one in refusals))
+        return made
+    why = "\n  ".join(f"source partition {r.partition}: {r.why}" for r in refusals)
+    steps = list(dict.fromkeys(refusal.next_step for refusal in refusals))
     kind = ContractBroken if {ACCEPT, RESTORE} & set(steps) else ConfigError
     raise kind(why, "; ".join(steps), page=ErrorPage.ACCEPT if kind is ContractBroken else "")

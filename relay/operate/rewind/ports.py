@@ -13,7 +13,7 @@ from relay.operate.rewind.seals import RecordedRewind
 from relay.records_pb2 import Commit
 
 
-class Hands(Protocol):
+class RewindPort(Protocol):
     """What a rewind does to servers; every method may fail, and then all is begun anew."""
 
     def look(self, beyond: Mapping[int, int]) -> Mapping[int, PartitionPositions]:

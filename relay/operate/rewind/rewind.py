@@ -33,7 +33,7 @@ from relay.operate.rewind.plan import (
     course,
     ending,
 )
-from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.ports import RewindPort
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.seals import RecordedRewind
@@ -86,26 +86,28 @@ def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionP
     }
 
 
-def without_note(hands: Hands, places: Mapping[int, PartitionPositions]) -> list[RecordedRewind]:
+def without_note(
+    servers: RewindPort, places: Mapping[int, PartitionPositions]
+) -> list[RecordedRewind]:
     """Return rewinds that ended and of which the ledger has no note, with what they superseded.
 
     Raises:
-        RelayError: as the hands raise it.
+        RelayError: as the servers raise it.
     """
     ended = {(r.partition, r.offset): r for place in places.values() for r in place.seals.ended()}
-    lacking = ended.keys() - set(hands.noted(ended.values())) if ended else ()
+    lacking = ended.keys() - set(servers.noted(ended.values())) if ended else ()
     if not lacking:
         return []
     begins: dict[int, int] = {}
     for key in lacking:
         first = ended[key].begins
         begins[key[0]] = min(first, begins.get(key[0], first))
-    again = hands.look(begins)
+    again = servers.look(begins)
     return [r for p in sorted(begins) for r in again[p].seals.rewinds if (p, r.offset) in lacking]
 
 
 def ready(
-    hands: Hands,
+    servers: RewindPort,
     places: Mapping[int, PartitionPositions],
     wanted: RewindRequest,
     column: str,
@@ -123,17 +125,17 @@ def ready(
     courses = check_refusals(
         course(places[p], offset, wanted.table) for p, offset in sorted(wanted.offsets.items())
     )
-    blocks = _ids_by_table(block for one in courses for block in one.blocks)
-    targets = hands.targets(blocks) if blocks else {}
+    blocks = _ids_by_table(block for c in courses for block in c.blocks)
+    targets = servers.targets(blocks) if blocks else {}
     judged = [(t, targets[t], ids, wanted.consent, column) for t, ids in sorted(blocks.items())]
     why_not = [reason for case in judged for reason in removal.reasons(*case)]
     if count:
         countable = {case[0]: case[2] for case in judged if removal.countable(*case)}
-        counted = hands.counted(countable) if countable else {}
+        counted = servers.counted(countable) if countable else {}
         for table, rows in sorted(counted.items()):
             why_not += removal.without_id(table, rows, column)
     if not wanted.consent.despite_replays:
-        why_not += removal.replayed(courses, hands.replays())
+        why_not += removal.replayed(courses, servers.replays())
     if why_not:
         raise ConfigError(
             "\n  ".join(["the rewind was not begun:", *why_not]),
@@ -143,7 +145,10 @@ def ready(
 
 
 def rewind(
-    hands: Hands, wanted: RewindRequest | None, column: str, author: Callable[[], RewindAuthor]
+    servers: RewindPort,
+    wanted: RewindRequest | None,
+    column: str,
+    author: Callable[[], RewindAuthor],
 ) -> RewindResult:
     """Do it, or go on with the one that was begun.
 
@@ -152,34 +157,34 @@ def rewind(
 
     Raises:
         ConfigError, ContractBroken: as `ready` does; nothing was changed.
-        RelayError: as the hands raise it; run again.
+        RelayError: as the servers raise it; run again.
     """
     offsets = {} if wanted is None else wanted.offsets
-    places = hands.look(offsets)
-    repeated = without_note(hands, places) if wanted is None else []
-    begun = _begun(hands, places, offsets)
+    places = servers.look(offsets)
+    repeated = without_note(servers, places) if wanted is None else []
+    begun = _begun(servers, places, offsets)
     resumed = bool(begun)
     if not begun and wanted is None and not repeated:
         raise ConfigError("there is no unfinished rewind", "say what to rewind")
     if not begun and wanted is not None:
-        if not ready(hands, places, wanted, column).courses:
+        if not ready(servers, places, wanted, column).courses:
             return RewindResult({}, 0, 0, resumed=False)
-        begun, resumed = _begin(hands, wanted, column, author)
-    rows = sum(hands.supersede(one) for one in repeated)
+        begun, resumed = _begin(servers, wanted, column, author)
+    rows = sum(map(servers.supersede, repeated))
     endings: dict[int, RewindEnding] = {}
     for _, place in sorted(begun.items()):
-        if (end := _ending(hands, place)) is not None:
-            rows += hands.supersede(end.rewind)
-            _check_kept(hands, place, end)
+        if (end := _ending(servers, place)) is not None:
+            rows += servers.supersede(end.rewind)
+            _check_kept(servers, place, end)
             endings[place.partition] = end
     blocks = sum(len(r.blocks) for r in [*repeated, *(end.rewind for end in endings.values())])
-    partitions = _finish(hands, begun, endings, author) if begun else {}
+    partitions = _finish(servers, begun, endings, author) if begun else {}
     shortened = [end for end in endings.values() if end.kept]
     return RewindResult(partitions, blocks, rows, resumed, repeated, shortened)
 
 
 def _begun(
-    hands: Hands, places: Mapping[int, PartitionPositions], offsets: Mapping[int, int]
+    servers: RewindPort, places: Mapping[int, PartitionPositions], offsets: Mapping[int, int]
 ) -> dict[int, PartitionPositions]:
     """Unfinished ones, with every block that they supersede."""
     begun = unfinished(places)
@@ -187,46 +192,48 @@ def _begun(
         return {}
     starts = {p: min(s.offset for s in place.head.rewind.starts) for p, place in begun.items()}
     beyond = {p: min(d[p] for d in (offsets, starts) if p in d) for p in {*offsets, *starts}}
-    return unfinished(hands.look(beyond))
+    return unfinished(servers.look(beyond))
 
 
 def _begin(
-    hands: Hands, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
+    servers: RewindPort, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
 ) -> tuple[dict[int, PartitionPositions], bool]:
     """Decide everything anew, because now nobody else commits; True: it was begun before."""
-    with hands.fenced(wanted.offsets.keys()):
-        places = hands.look(wanted.offsets)
-        if begun := _begun(hands, places, wanted.offsets):
+    with servers.fenced(wanted.offsets.keys()):
+        places = servers.look(wanted.offsets)
+        if begun := _begun(servers, places, wanted.offsets):
             return begun, True  # somebody was faster
         # Rows were counted before: the places in the group do not outlast a long query.
-        courses = ready(hands, places, wanted, column, count=False).courses
-        letters = hands.next_letters([c.partition for c in courses])
+        courses = ready(servers, places, wanted, column, count=False).courses
+        letters = servers.next_letters([c.partition for c in courses])
         keep = wanted.consent.keep
-        hands.write(
+        servers.write(
             [
                 records.rewinding(places[c.partition].head, c, keep, letters[c.partition], author())
                 for c in courses
             ]
         )
-    return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
+    return _begun(servers, servers.look(wanted.offsets), wanted.offsets), False
 
 
-def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
+def _ending(servers: RewindPort, begun: PartitionPositions) -> RewindEnding | None:
     """How it ends by the source log of now: messages that are gone make no rows again."""
-    place = hands.look({begun.partition: begun.seals.beyond})[begun.partition]
+    place = servers.look({begun.partition: begun.seals.beyond})[begun.partition]
     if place.head.n != begun.head.n:
         return None  # another has finished it
     found = ending(place)
     if isinstance(found, RewindEnding):
-        found = ending(place, _removed(hands, place, found))
+        found = ending(place, _removed(servers, place, found))
     return check_refusals([found])[0]
 
 
-def _removed(hands: Hands, place: PartitionPositions, found: RewindEnding) -> Collection[str]:
+def _removed(
+    servers: RewindPort, place: PartitionPositions, found: RewindEnding
+) -> Collection[str]:
     """Which of the blocks that would stay have lost their rows."""
     keep_rows = place.head.rewind.kept
     kept = _ids_by_table(block for block in found.kept if block.table not in keep_rows)
-    return hands.removed(kept) if kept else ()
+    return servers.removed(kept) if kept else ()
 
 
 def _ids_by_table(blocks: Iterable[Block]) -> dict[str, list[str]]:
@@ -236,9 +243,9 @@ def _ids_by_table(blocks: Iterable[Block]) -> dict[str, list[str]]:
     return ids
 
 
-def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) -> None:
+def _check_kept(servers: RewindPort, place: PartitionPositions, found: RewindEnding) -> None:
     """Look once more before it is on record that blocks stay: another run may be at them, too."""
-    if gone := _removed(hands, place, found):
+    if gone := _removed(servers, place, found):
         raise Unavailable(
             f"source partition {place.partition}: rows of {several(len(gone), 'block')} that were "
             f"to stay were removed meanwhile, as of {min(gone)}: another `relay rewind` is running",
@@ -247,13 +254,13 @@ def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) ->
 
 
 def _finish(
-    hands: Hands,
+    servers: RewindPort,
     begun: Mapping[int, PartitionPositions],
     endings: Mapping[int, RewindEnding],
     author: Callable[[], RewindAuthor],
 ) -> dict[int, int]:
-    with hands.fenced(begun.keys()):
-        places = hands.look({p: place.seals.beyond for p, place in begun.items()})
+    with servers.fenced(begun.keys()):
+        places = servers.look({p: place.seals.beyond for p, place in begun.items()})
         # Another may have finished some, and a further rewind may have been begun since.
         ends = [
             records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
@@ -261,7 +268,7 @@ def _finish(
             if p in endings and place.head.n == begun[p].head.n
         ]
         if ends:
-            hands.write(ends)
+            servers.write(ends)
     return {
         p: endings[p].floor if p in endings else place.head.floor
         for p, place in sorted(begun.items())

@@ -51,7 +51,7 @@ class UnsettledBlocks:
     lost: str = ""
 
 
-def troubles(
+def find_missing_programs(
     now_ms: int,
     group: ConsumerGroup,
     owners: Mapping[int, str],
@@ -83,10 +83,10 @@ def troubles(
         yield Trouble(NO_LOADER, f"no loader has settled a block {since}")
 
 
-def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
+def find_held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
     """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS."""
-    since = {p: one.since_ms for p, one in sorted(hidden.items()) if one.since_ms is not None}
-    old = {p: ms for p, ms in since.items() if now_ms - ms > HIDDEN_MS}
+    known = {p: h.since_ms for p, h in sorted(hidden.items()) if h.since_ms is not None}
+    old = {p: since_ms for p, since_ms in known.items() if now_ms - since_ms > HIDDEN_MS}
     if old:
         offsets = several(sum(hidden[p].offsets for p in old), "offset")
         yield Trouble(
@@ -97,7 +97,7 @@ def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Tro
         )
 
 
-def not_heard(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
+def find_silent_partitions(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
     """Yield a trouble where partitions gave no end, for these reasons."""
     if silent:
         places = [f"{topic}[{partition}]" for topic, partition in sorted(silent)]
@@ -115,7 +115,7 @@ def _few(partitions: Sequence[object], most: int = 10) -> str:
 def _minute(ms: int, now_ms: int) -> str:
     """UTC; with the date where it is not today's."""
     try:
-        at, now = (datetime.fromtimestamp(one / 1000, UTC) for one in (ms, now_ms))
+        at, now = (datetime.fromtimestamp(unix_ms / 1000, UTC) for unix_ms in (ms, now_ms))
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"
     return at.strftime("%H:%M UTC" if at.date() == now.date() else "%Y-%m-%d %H:%M UTC")

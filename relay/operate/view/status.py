@@ -17,9 +17,9 @@ from relay.operate.view.journal_state import JournalState, Lately, Listed, Parti
 from relay.operate.view.missing_programs import (
     Trouble,
     UnsettledBlocks,
-    held_back,
-    not_heard,
-    troubles,
+    find_held_back,
+    find_missing_programs,
+    find_silent_partitions,
 )
 from relay.records_pb2 import Block
 from relay.schema.dead_reason import DeadKind
@@ -151,22 +151,22 @@ def _troubles(
     owners = {row.partition: row.member for row in partitions}
     lags = [row.lag for row in partitions]
     unread = None if None in lags else sum(lag or 0 for lag in lags)
-    sealed = [one.block.sealed_at_ms for one in waiting_of(seen, facts)]
+    sealed = [listed.block.sealed_at_ms for listed in waiting_of(seen, facts)]
     waiting = UnsettledBlocks(
         None if facts.ledger.problem else len(sealed),
         min(sealed, default=0),
         facts.ledger.settled_ms,
         facts.ledger.lost if facts.journal else "",
     )
-    yield from troubles(facts.now_ms, facts.group, owners, unread, waiting)
-    yield from held_back(facts.now_ms, facts.hidden)
-    yield from not_heard(facts.silent)
+    yield from find_missing_programs(facts.now_ms, facts.group, owners, unread, waiting)
+    yield from find_held_back(facts.now_ms, facts.hidden)
+    yield from find_silent_partitions(facts.silent)
 
 
 def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:
     """Return blocks that are sealed and that no loader has settled."""
-    states = facts.ledger.states
-    return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
+    states, unsettled = facts.ledger.states, {"", "prepared"}
+    return [entry for entry in seen.open.values() if states.get(entry.block.id, "") in unsettled]
 
 
 def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iterable[PartitionRow]:
@@ -212,21 +212,21 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
     waiting: dict[str, list[Listed]] = {}
     for listed in waiting_of(seen, facts):
         waiting.setdefault(listed.block.table, []).append(listed)
-    for table in sorted({*seen.tables, *dead, *waiting, *(one[0] for one in ledger.counts)}):
+    for table in sorted({*seen.tables, *dead, *waiting, *(counts[0] for counts in ledger.counts)}):
         fresh = lately.rows_by_table.get(table, 0)
         if ledger.problem:
             yield StatusTableRow(table, dead[table], fresh)
             continue
-        open_ = waiting.get(table, [])
-        oldest = min((_first_ms(one.block) for one in open_), default=facts.now_ms)
+        blocks_open = [listed.block for listed in waiting.get(table, [])]
+        oldest = min(map(_first_ms, blocks_open), default=facts.now_ms)
         yield StatusTableRow(
             table=table,
             dead_letters=dead[table],
             rows_lately=fresh,
             lag_seconds=_age(facts.now_ms, oldest),
-            waiting_blocks=len(open_),
-            waiting_rows=sum(one.block.rows for one in open_),
-            claimed_blocks=sum(ledger.states.get(one.block.id) == "prepared" for one in open_),
+            waiting_blocks=len(blocks_open),
+            waiting_rows=sum(block.rows for block in blocks_open),
+            claimed_blocks=sum(ledger.states.get(b.id) == "prepared" for b in blocks_open),
             loaded_blocks=blocks[table, "loaded"],
             loaded_rows=rows[table, "loaded"],
             parked_blocks=blocks[table, "parked"] + blocks[table, "aside"],
@@ -246,7 +246,7 @@ def at_rest(row: StatusTableRow) -> bool:
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
     """Return what of it is about these tables, and what is about none."""
     ledger = screen.facts.ledger
-    parked = tuple(one for one in ledger.parked if one.table in tables)
+    parked = tuple(block for block in ledger.parked if block.table in tables)
     return replace(
         screen,
         facts=replace(screen.facts, ledger=replace(ledger, parked=parked)),
@@ -274,14 +274,14 @@ def as_json(screen: Screen) -> dict[str, Any]:
         "at_ms": facts.now_ms,
         "journal": facts.journal,
         "group": asdict(facts.group),
-        "troubles": [asdict(one) for one in screen.troubles],
+        "troubles": [asdict(trouble) for trouble in screen.troubles],
         "partitions": [asdict(row) for row in screen.partitions],
         # Only the relay's memory holds them; what the journal tells is held_seconds above.
         "buffers": None,
         "clickhouse": facts.ledger.problem or "ok",
         "ledger": facts.ledger.there,
         "tables": [asdict(row) for row in screen.tables],
-        "parked": [asdict(one) for one in facts.ledger.parked],
+        "parked": [asdict(block) for block in facts.ledger.parked],
         "last_minute": asdict(screen.lately),
         "dead_letters": [asdict(row) for row in screen.dead],
         "seen_from_ms": screen.seen_from_ms or None,

@@ -286,8 +286,8 @@ class ClickHouseQuestions:
         rights = "INSERT", "SELECT", *more
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
-        wanted += [(_EVIDENCE, one.privileges, one.place) for one in EVIDENCE]
-        if any(one.table_engine.is_replicated for one in tables.values()):
+        wanted += [(_EVIDENCE, right.privileges, right.place) for right in EVIDENCE]
+        if any(table.table_engine.is_replicated for table in tables.values()):
             wanted += [(_EVIDENCE, "SELECT", "system.replicas")]
         if ledger is not None:
             wanted += [("", right, place) for right in ("INSERT", "SELECT")]

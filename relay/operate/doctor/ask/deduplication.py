@@ -41,7 +41,7 @@ def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
         raise translated(error, settings.clickhouse, "try deduplication") from error
     with contextlib.closing(client):
         kinds = engines(facts.tables.values(), facts.windows)
-        return tuple(_tried(client, settings, *one) for one in kinds)
+        return tuple(_tried(client, settings, engine, within) for engine, within in kinds)
 
 
 def engines(

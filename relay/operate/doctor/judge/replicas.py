@@ -103,7 +103,7 @@ def _ledger_spreads(
     }
     if not held:
         return
-    name = max(held, key=lambda one: held[one])
+    name = max(held, key=lambda table: held[table])
     engine = ledger.table_engine
     # An engine that keeps no rows is a finding of its own.
     if engine.is_merge_tree and not engine.is_replicated:

@@ -103,7 +103,7 @@ def judge_clickhouse(
         if any(_needs(role, right, place) for role in roles):
             yield _lacks("right-table", facts.user, right, place)
     if "loader" in roles:
-        yield from (_lacks("right-evidence", facts.user, *one) for one in facts.evidence)
+        yield from (_lacks("right-evidence", facts.user, *right) for right in facts.evidence)
 
 
 def _lacks(code: str, user: str, right: str, place: str) -> Finding:

@@ -37,11 +37,11 @@ def hiding(policies: Sequence[RowPolicy], visible: str | None) -> tuple[str, ...
     """
     if visible == "":
         return ()
-    all_shown = any(one.condition in _ALL for one in policies if not one.restrictive)
+    all_shown = any(p.condition in _ALL for p in policies if not p.restrictive)
     named = tuple(
-        one.name
-        for one in policies
-        if one.condition and one.condition not in _ALL and (one.restrictive or not all_shown)
+        p.name
+        for p in policies
+        if p.condition and p.condition not in _ALL and (p.restrictive or not all_shown)
     )
     if visible is None or named:
         return named

@@ -81,32 +81,31 @@ def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[O
 
 def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
     """Yield every finding about a sample of so many messages of the source topic."""
-    good, bad = sum(one.good for one in seen), sum(one.bad for one in seen)
+    good, bad = sum(table.good for table in seen), sum(table.bad for table in seen)
     if not good + bad:
         yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
         return
-    remedy = (
-        "`relay doctor CONFIG --sample N` shows each kind and the place of one message; correct "
-        "the producer"
-    )
     if not good:
         problems = (problem for table in seen for problem in table.largest())
         first = max(problems, key=lambda problem: problem.messages)
         yield found(
             "sample-all-dead",
-            f"{topic}: none of {bad:,} messages can become rows; {first.messages:,} of them: "
-            f"{first.reason} (for example {topic}[{first.partition}], offset {first.offset})",
+            f"{topic}: none of {bad:,} messages can become rows; {_example(topic, first)}",
             "name the right topic in source.topic, correct the producer, or create the table",
         )
         return
-    for one in seen:
-        if one.bad:
-            most = one.largest()[0]
+    for table in seen:
+        if table.bad:
+            which = f"of {table.table}" if table.table else "that name no table"
             yield found(
                 "sample-dead",
-                f"{topic}: {one.bad:,} of {one.good + one.bad:,} messages "
-                f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
-                f"{most.messages:,} of them: {most.reason} (for example {topic}[{most.partition}], "
-                f"offset {most.offset})",
-                remedy,
+                f"{topic}: {table.bad:,} of {table.good + table.bad:,} messages {which} cannot "
+                f"become rows; {_example(topic, table.largest()[0])}",
+                "`relay doctor CONFIG --sample N` shows each kind and the place of one message; "
+                "correct the producer",
             )
+
+
+def _example(topic: str, problem: SampleProblem) -> str:
+    place = f"{topic}[{problem.partition}], offset {problem.offset}"
+    return f"{problem.messages:,} of them: {problem.reason} (for example {place})"
