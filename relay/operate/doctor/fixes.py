@@ -49,6 +49,14 @@ def set_user(user: str, settings: str) -> str:
     return f"ALTER USER {readable_user(user)} MODIFY SETTINGS {settings}"
 
 
+def exempt(place: str, user: str) -> str:
+    """Return what to do so that no policy hides rows of this table from the loader's user."""
+    return (
+        f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
+        f"{readable_user(user)}, or change its settings profile"
+    )
+
+
 def set_brokers(*settings: tuple[str, object]) -> str:
     """Return what to do about settings that a running broker does not take."""
     pairs = ", ".join(f"{name}={value}" for name, value in settings)

@@ -153,7 +153,17 @@ class GroupQuestions:
         except Unavailable as error:
             self._no_coordinator(f"where group {group} stands", error)
             return {}
-        return {place.partition: _head(place, source, record, starts) for place in read}
+        heads = {}
+        for place in read:
+            named = CommittedOffset.parse(place.offset, place.metadata)
+            heads[place.partition] = GroupFloor(
+                floor=place.offset,
+                metadata=place.metadata or "",
+                journal_offset=None if named is None else named.journal_offset,
+                source_start=starts[source, place.partition],
+                journal_start=starts.get((record, place.partition)),
+            )
+        return heads
 
     def _start(self, topic: str, partition: int) -> int:
         place = TopicPartition(topic, partition)
@@ -164,19 +174,6 @@ class GroupQuestions:
             lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
         return listed_offset(place, found)
-
-
-def _head(
-    place: TopicPartition, source: str, record: str, starts: Mapping[tuple[str, int], int]
-) -> GroupFloor:
-    named = CommittedOffset.parse(place.offset, place.metadata)
-    return GroupFloor(
-        floor=place.offset,
-        metadata=place.metadata or "",
-        journal_offset=None if named is None else named.journal_offset,
-        source_start=starts[source, place.partition],
-        journal_start=starts.get((record, place.partition)),
-    )
 
 
 def operations(described: Any) -> frozenset[str] | None:

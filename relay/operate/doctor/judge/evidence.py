@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay.clickhouse.quoting import readable, readable_name, readable_user
+from relay.clickhouse.quoting import readable, readable_name
 from relay.clickhouse.table_engine import DeduplicationWindow, has_ttl
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.doctor.fixes import span
+from relay.operate.doctor.fixes import exempt, span
 
 COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
 """Kinds of defaults with which the loader writes no ids: they would be refused, or not kept."""
@@ -30,8 +30,7 @@ def judge_countable(
         yield found(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
-            f"{readable_user(facts.user)}, or change its settings profile",
+            exempt(readable(name), facts.user),
         )
     if keeps_ids(table, column) and has_ttl(table.create, column):
         yield found(

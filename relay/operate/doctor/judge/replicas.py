@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relay.clickhouse.quoting import readable, readable_user
+from relay.clickhouse.quoting import readable
 from relay.config.allowed_tables import LEDGER_KEY
 from relay.config.settings import Settings
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
 from relay.operate.doctor.findings import Finding, found
-from relay.operate.doctor.fixes import set_user
+from relay.operate.doctor.fixes import exempt, set_user
 from relay.operate.doctor.judge.evidence import expiry
 from relay.program.plural import several
 
@@ -85,8 +85,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
         yield found(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
-            f"{readable_user(facts.user)}, or change its settings profile",
+            exempt(place, facts.user),
         )
     yield from _ledger_keeps(place, ledger)
     yield from _ledger_spreads(settings, facts, place, ledger)

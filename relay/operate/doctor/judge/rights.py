@@ -23,15 +23,14 @@ def needed(settings: Settings, topic: str) -> dict[str, tuple[str, ...]]:
     app = settings.app
     if topic == settings.source.topic:
         return {"READ": ("relay", "verifier")}
-    if topic == names.dead_topic(app):
-        return {"READ": ("verifier",), "WRITE": ("relay",)}
-    if topic == names.schemas_topic(app):
-        return {"READ": ("relay", "verifier"), "WRITE": ("relay",)}
-    if topic == names.journal_topic(app):
-        return {"READ": ("relay", "loader", "verifier"), "WRITE": ("relay",)}
+    readers = {
+        names.dead_topic(app): ("verifier",),
+        names.schemas_topic(app): ("relay", "verifier"),
+        names.journal_topic(app): ("relay", "loader", "verifier"),
+    }
     if topic.startswith(names.blocks_prefix(app)):
-        return {"READ": ("loader", "verifier"), "WRITE": ("relay",)}
-    return {}
+        readers[topic] = ("loader", "verifier")
+    return {"READ": readers[topic], "WRITE": ("relay",)} if topic in readers else {}
 
 
 def judge_kafka(
