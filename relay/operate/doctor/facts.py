@@ -33,12 +33,7 @@ class Unasked:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """Another clock beside ours.
-
-    Attributes:
-        ahead_seconds: how far it is ahead of ours; negative: behind.
-        within_seconds: how far off that may be.
-    """
+    """How far another clock is ahead of ours (negative: behind), and how far off that may be."""
 
     ahead_seconds: float
     within_seconds: float
@@ -85,12 +80,7 @@ class GroupFloor:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The brokers' answer to a trial request.
-
-    Attributes:
-        code: the error's name; empty: it would be done.
-        text: what it says.
-    """
+    """The brokers' answer to a trial request: an error's name and text; empty: it would be done."""
 
     code: str = ""
     text: str = ""
@@ -201,12 +191,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of ClickHouse for this user.
-
-    Attributes:
-        value: in force.
-        fixed: whether the user may not change it.
-    """
+    """A setting of ClickHouse in force for this user, and whether the user may not change it."""
 
     value: str
     fixed: bool = False

@@ -64,14 +64,10 @@ def set_brokers(*settings: tuple[str, object]) -> str:
 
 
 def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
-    """Return Kafka's command that grants an operation to the user of kafka.client.
+    """Return Kafka's command that grants an operation (Read) to the user of kafka.client.
 
-    Args:
-        kafka: names brokers and user.
-        operation: as Read.
-        kind: topic, group, transactional-id or cluster.
-        name: of the resource, or how it begins.
-        prefixed: whether the latter.
+    The resource is of this kind (topic, group, transactional-id or cluster) and name; `prefixed`:
+    all whose names begin so.
     """
     resource = "--cluster" if kind == "cluster" else f"--{kind} {shlex.quote(name)}"
     pattern = " --resource-pattern-type prefixed" if prefixed else ""

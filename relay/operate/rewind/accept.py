@@ -155,9 +155,15 @@ def _out_of_reach(
 ) -> RewindRefusal | None:
     """Why the person has to name another offset; behind a lost end all messages are new."""
     if begin is None and "truncated" in found:
+        proposal = ""
+        if place.lost_end is not None and place.lost_end >= 0:
+            proposal = (
+                f"; the leader says that its log is another one from offset {place.new_from} on, "
+                f"so --from {place.new_from} is right unless you know better"
+            )
         return place.refuse(
             f"{found['truncated']}; only a person knows from which offset on its messages are new",
-            f"give that offset with --from N, at most {place.new_from}{_proposal(place)}",
+            f"give that offset with --from N, at most {place.new_from}{proposal}",
         )
     if begin is None and "epoch" in found:
         return place.refuse(
@@ -181,15 +187,6 @@ def _out_of_reach(
     return place.refuse(
         f"messages from offset {most} on are new, and those before {begin} would be passed over",
         f"choose an offset from {place.log_start} to {most} for --from",
-    )
-
-
-def _proposal(place: PartitionPositions) -> str:
-    if place.lost_end is None or place.lost_end < 0:
-        return ""
-    return (
-        f"; the leader says that its log is another one from offset {place.new_from} on, so "
-        f"--from {place.new_from} is right unless you know better"
     )
 
 

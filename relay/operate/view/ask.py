@@ -28,9 +28,6 @@ from relay.operate.view.ledger_looks import LedgerLooks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
 
-RECORDS = 10_000
-"""Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""
-
 
 class StatusReader:
     """The screen, again and again; what was read is not read again.
@@ -47,7 +44,7 @@ class StatusReader:
     """
 
     def __init__(
-        self, settings: Settings, offsets: int = RECORDS, *, lasting: bool = False
+        self, settings: Settings, offsets: int = view_start.RECORDS, *, lasting: bool = False
     ) -> None:
         self._settings, self._offsets, self._lasting = settings, offsets, lasting
         self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)

@@ -22,8 +22,6 @@ from relay.program.waiting import until_available
 SECONDS = 30.0
 _MOVING_SECONDS = 10.0
 """A coordinator that moves, or is made for the first group of a cluster, takes moments."""
-_NEWEST = 10_000
-"""Offsets of each journal partition that are read first: minutes of the busiest relay."""
 
 
 class GroupReader:
@@ -73,7 +71,7 @@ def journal_members(settings: Settings, wanted: Collection[str]) -> set[str]:
     """
     Topics(settings).describe(names.journal_topic(settings.app), (READ,))  # names a missing right
     found: set[str] = set()
-    for begin in (start.last(_NEWEST), from_the_start):
+    for begin in (start.last(start.RECORDS), from_the_start):
         with contextlib.closing(Reader(settings, begin)) as reader:
             reader.grow()
             found |= {commit.member for _, _, commit in reader.records() if not by_person(commit)}

@@ -65,24 +65,21 @@ class LedgerLooks:
 
     def positions(self, journal: str) -> dict[int, int]:
         """Return the next offset by partition of the journal with this topic id."""
-        of, found = self._positions.answer(
-            lambda: (journal, self._asked(lambda landed: landed.positions(journal)))
+        of, positions = self._positions.answer(
+            lambda: (journal, self._ask(lambda landed: landed.positions(journal)))
         )
-        return found if of == journal else {}
+        return positions if of == journal else {}
 
     def facts(self, tables: Mapping[str, str], journal: str = "") -> LedgerFacts:
         """Return the ledger's facts, with the states of the blocks in `tables`, by block id."""
-        if not self._asked(lambda landed: landed.has_ledger()):
-            return LedgerFacts(lost=self._asked(lambda landed: landed.lost(journal)))
-        return replace(
-            self._whole.answer(lambda: self._asked(lambda landed: landed.whole())),
-            states=self._asked(lambda landed: landed.states(tables)),
-            settled_ms=self._settled.answer(
-                lambda: self._asked(lambda landed: landed.settled_ms())
-            ),
-        )
+        if not self._ask(lambda landed: landed.has_ledger()):
+            return LedgerFacts(lost=self._ask(lambda landed: landed.lost(journal)))
+        whole = self._whole.answer(lambda: self._ask(lambda landed: landed.whole()))
+        states = self._ask(lambda landed: landed.states(tables))
+        settled_ms = self._settled.answer(lambda: self._ask(lambda landed: landed.settled_ms()))
+        return replace(whole, states=states, settled_ms=settled_ms)
 
-    def _asked(self, question: Callable[[LandedBlocks], T]) -> T:
+    def _ask(self, question: Callable[[LandedBlocks], T]) -> T:
         try:
             if self._landed is None:
                 self._landed = self._connect()

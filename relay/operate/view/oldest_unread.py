@@ -45,11 +45,8 @@ class OldestUnread:
         self._known: dict[int, tuple[Stretch, int | None]] = {}
 
     def written_ms(self, stretches: Mapping[int, Stretch]) -> dict[int, int]:
-        """Return when the first message of each stretch was written, where that is known.
-
-        No stretch is empty.
-        """
-        self._known = {p: one for p, one in self._known.items() if _holds(one, stretches.get(p))}
+        """Return when the first message of each (not empty) stretch was written, if it is known."""
+        self._known = {p: was for p, was in self._known.items() if _holds(was, stretches.get(p))}
         new = {p: stretch for p, stretch in stretches.items() if p not in self._known}
         if new:
             try:
@@ -67,16 +64,13 @@ class OldestUnread:
         while left and time.monotonic() < deadline:
             message = consumer.poll(POLL_SECONDS)
             if message is None:
-                self._passed(consumer, left)
-                continue
-            partition = message.partition()
-            if partition is None or partition not in left:
-                continue
-            self._known[partition] = left.pop(partition), _written_ms(message)
-            consumer.pause([self._place(partition)])
+                self._note_passed(consumer, left)
+            elif (partition := message.partition()) is not None and partition in left:
+                self._known[partition] = left.pop(partition), _written_ms(message)
+                consumer.pause([self._place(partition)])
         consumer.unassign()
 
-    def _passed(self, consumer: PartitionReader, left: dict[int, Stretch]) -> None:
+    def _note_passed(self, consumer: PartitionReader, left: dict[int, Stretch]) -> None:
         """The client's own position also passes markers and aborted records."""
         for place in consumer.position([self._place(p) for p in left]):
             if place.offset >= left[place.partition][1]:

@@ -12,6 +12,8 @@ from confluent_kafka import TopicPartition
 from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.journal import Begin
 
+RECORDS = 10_000
+"""Offsets of each journal partition that are read first: minutes of the busiest relay."""
 _SECONDS = 30.0
 
 

@@ -57,9 +57,8 @@ def _numbers(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         what = f"{name} does not exist, but {journal} holds records"
         yield found("registry-lost", what, NUMBERS_LOST)
     elif facts.written:
-        yield found(
-            "registry-lost", f"{name} is empty, but {facts.written[0]} holds blocks", NUMBERS_LOST
-        )
+        what = f"{name} is empty, but {facts.written[0]} holds blocks"
+        yield found("registry-lost", what, NUMBERS_LOST)
 
 
 def registries(app: str) -> tuple[str, ...]:
