@@ -348,14 +348,10 @@ def check_refusals(decisions: Iterable[T | RewindRefusal | None]) -> list[T]:
         ContractBroken: a partition is refused because recorded and found state disagree.
         ConfigError: partitions are refused for what was asked of them. Each names all of them.
     """
-    made, refusals = list[T](), list[RewindRefusal]()
-    for decision in decisions:
-        if isinstance(decision, RewindRefusal):
-            refusals.append(decision)
-        elif decision is not None:
-            made.append(decision)
+    every = list(decisions)
+    refusals = [decision for decision in every if isinstance(decision, RewindRefusal)]
     if not refusals:
-        return made
+        return [d for d in every if d is not None and not isinstance(d, RewindRefusal)]
     why = "\n  ".join(f"source partition {r.partition}: {r.why}" for r in refusals)
     steps = list(dict.fromkeys(refusal.next_step for refusal in refusals))
     kind = ContractBroken if {ACCEPT, RESTORE} & set(steps) else ConfigError

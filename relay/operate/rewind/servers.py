@@ -30,7 +30,7 @@ AGAIN = "run it again: it continues where it stopped"
 
 
 class Servers(PositionsReader):
-    """Be a relay.operate.rewind.ports.RewindPort: a PositionsReader that also changes things.
+    """The RewindPort of one app: a PositionsReader that also changes things.
 
     The loader reads the settings again, from this file and pipeline; None where it has only one.
     """
@@ -42,7 +42,7 @@ class Servers(PositionsReader):
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         fence = GroupFence(self._settings)
         try:
             self._owners = fence.take(partitions)
@@ -53,12 +53,12 @@ class Servers(PositionsReader):
             fence.close()
 
     def write(self, records: Sequence[Commit]) -> None:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         owners = {record.partition: self._owners[record.partition] for record in records}
         journal_writer.write(self._settings, records, owners)
 
     def supersede(self, rewind: RecordedRewind) -> int:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         records = (rewind.record, *rewind.blocks)
         lines = [base64.b64encode(record.SerializeToString()).decode() for record in records]
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
@@ -75,7 +75,7 @@ class Servers(PositionsReader):
         return int(json.loads(done.stdout)["rows"])
 
     def noted(self, rewinds: Collection[RecordedRewind]) -> set[tuple[int, int]]:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         topic = names.journal_topic(self._settings.app)
         facts = Topics(self._settings).describe(topic, (READ,))
         if facts is None:  # what was read a moment ago
@@ -85,19 +85,19 @@ class Servers(PositionsReader):
         return {rows[row] for row in rewind_tables.position_rows(self._settings, rows)}
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.look(self._settings, tables)
 
     def counted(self, blocks: Mapping[str, Collection[str]]) -> Mapping[str, CountedRows]:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.counted(self._settings, blocks)
 
     def removed(self, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.removed(self._settings, blocks)
 
     def replays(self) -> Replays:
-        """See RewindPort."""
+        """See relay.operate.rewind.ports."""
         with contextlib.closing(DeadReader(self._settings, incomplete=True)) as reader:
             return Replays(reader.replays(), reader.deleted_marks)
 

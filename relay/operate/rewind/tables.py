@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
 from relay.clickhouse.http_pool import in_urls
@@ -15,10 +14,9 @@ from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
 from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
-from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions, connected
 from relay.operate.doctor.facts import TargetFacts
 from relay.operate.rewind.removal import CountedRows, RerunTable
-from relay.schema.catalogue import connect, translated
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """
@@ -82,21 +80,11 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
     return {name: _target(settings, name, table, unstamped) for name, table in facts.tables.items()}
 
 
-@contextlib.contextmanager
-def _connected(settings: Settings, doing: str, seconds: float | None = None) -> Iterator[Client]:
-    """A client whose errors are translated; `seconds`: for an answer."""
-    try:
-        with contextlib.closing(connect(settings.clickhouse, seconds)) as client:
-            yield client
-    except ClickHouseError as error:
-        raise translated(error, settings.clickhouse, doing) from error
-
-
 def _check_gone(settings: Settings, tables: Collection[str]) -> None:
     """Check that tables which the server does not list are gone, and not hidden from this user."""
     if not tables:
         return
-    with _connected(settings, "say whether a table is gone") as client:
+    with connected(settings, "say whether a table is gone") as client:
         for table in tables:
             database, name = names.split_table(table)
             if _rows(client, _EXISTS, database=database, name=name)[0][0]:
@@ -135,7 +123,7 @@ def counted(settings: Settings, blocks: Mapping[str, Collection[str]]) -> dict[s
         Refused: it said no.
     """
     seconds = settings.loader.insert_timeout_seconds
-    with _connected(settings, "count rows by their block ids", seconds) as client:
+    with connected(settings, "count rows by their block ids", seconds) as client:
         return {
             table: _carried(client, settings, table, loaded)
             for table, loaded in _loaded(client, settings, blocks).items()
@@ -151,7 +139,7 @@ def removed(settings: Settings, blocks: Mapping[str, Collection[str]]) -> frozen
         Refused: it said no.
     """
     tables, seconds = look(settings, blocks), settings.loader.insert_timeout_seconds
-    with _connected(settings, "look for the rows of blocks", seconds) as client:
+    with connected(settings, "look for the rows of blocks", seconds) as client:
         return frozenset(
             block
             for table, ids in blocks.items()
@@ -221,7 +209,7 @@ def _ledger_blocks(
 ) -> frozenset[str]:
     """Ask the ledger about these, which the question has as the parameter `name`, in pieces."""
     ledger = _ledger_of(settings)
-    with _connected(settings, "read the ledger") as client:
+    with connected(settings, "read the ledger") as client:
         if not _rows(client, _LEDGER, **ledger)[0][0]:
             return frozenset()
         return frozenset(

@@ -129,10 +129,10 @@ class Screen:
 def assemble(seen: JournalState, facts: StatusFacts) -> Screen:
     """Return the screen of now."""
     lately = seen.lately(facts.now_ms)
-    dead = [
+    dead = (
         DeadRow(key[0], key[1].value, seen.reasons[key], n, seen.exact[key])
         for key, n in seen.dead.most_common()
-    ]
+    )
     partitions = tuple(_partitions(seen.heads, facts))
     return Screen(
         facts=facts,
@@ -239,8 +239,7 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
 def at_rest(row: StatusTableRow) -> bool:
     """Return whether nothing waits, nothing went wrong lately and nothing comes."""
     waits = (row.waiting_blocks, row.parked_blocks)
-    went_wrong = row.dead_letters or row.dead_blocks
-    return waits == (0, 0) and not went_wrong and not row.rows_lately
+    return waits == (0, 0) and not (row.dead_letters or row.dead_blocks or row.rows_lately)
 
 
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
@@ -79,6 +81,16 @@ WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
        AND NOT hasAny(apply_to_except, enabledRoles()))
 """
 _SETTINGS = "SELECT name, value, readonly FROM system.settings WHERE name IN {names:Array(String)}"
+
+
+@contextlib.contextmanager
+def connected(settings: Settings, doing: str, seconds: float | None = None) -> Iterator[Client]:
+    """Connect, translate the errors meanwhile, and close; an answer may take so long."""
+    try:
+        with contextlib.closing(connect(settings.clickhouse, seconds)) as client:
+            yield client
+    except ClickHouseError as error:
+        raise translated(error, settings.clickhouse, doing) from error
 
 
 class ClickHouseQuestions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from clickhouse_connect.driver.client import Client
@@ -14,9 +13,9 @@ from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
 from relay.config.settings import Settings
+from relay.operate.doctor.ask.clickhouse import connected
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts, Tried, Values
 from relay.operate.doctor.judge.deduplication import GOOD_WINDOW, window
-from relay.schema.catalogue import connect, translated
 
 DECIDING = (
     "insert_deduplicate",
@@ -35,11 +34,7 @@ def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
         Unavailable: no answer.
         Refused: user or password is wrong.
     """
-    try:
-        client = connect(settings.clickhouse)
-    except ClickHouseError as error:
-        raise translated(error, settings.clickhouse, "try deduplication") from error
-    with contextlib.closing(client):
+    with connected(settings, "try deduplication") as client:
         kinds = engines(facts.tables.values(), facts.windows)
         return tuple(_tried(client, settings, engine, within) for engine, within in kinds)
 
@@ -87,7 +82,7 @@ def _tried(client: Client, settings: Settings, engine: str, within: str) -> Trie
             copies = dedup_trial.tried(client, made)
     except ClickHouseError as error:
         if not is_answer(error):
-            raise translated(error, settings.clickhouse, "try deduplication") from error
+            raise
         return Tried(name, problem=" ".join(str(error).split())[:300])
     assert copies.behind is not None
     sent = known(deduplicated("", 1), client.server_settings)

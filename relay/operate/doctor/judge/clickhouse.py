@@ -228,13 +228,12 @@ def _window(
 
 def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterator[Finding]:
     limit = facts.settings.get("max_partitions_per_insert_block")
-    if limit is None or not limit.value.isdigit() or int(limit.value) == 0:
-        return
-    if table.partitions is not None and table.partitions > int(limit.value):
+    most = int(limit.value) if limit is not None and limit.value.isdigit() else 0
+    if table.partitions is not None and 0 < most < table.partitions:
         yield found(
             "partitions-per-block",
             f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), but one "
-            f"INSERT may write to at most max_partitions_per_insert_block = {limit.value}",
+            f"INSERT may write to at most max_partitions_per_insert_block = {most}",
             set_user(facts.user, f"max_partitions_per_insert_block = {2 * table.partitions}")
             + "; or partition by longer times",
         )
