@@ -19,7 +19,7 @@ from relay.operate.doctor.ask.brokers import BrokerQuestions
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.ask.client import Asker
 from relay.operate.doctor.facts import KafkaFacts, Unasked
-from relay.operate.doctor.findings import Finding, found, worst_first
+from relay.operate.doctor.findings import Finding, report, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
 from relay.operate.doctor.judge import clickhouse, rights, topics
 from relay.operate.doctor.judge import sample as samples
@@ -89,7 +89,7 @@ def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
         what = f"{wanted:,} messages of {topic}: {error.message}"
-        return [], [found("unasked", what, error.next_step)]
+        return [], [report("unasked", what, error.next_step)]
     return seen, list(samples.judge(topic, wanted, seen))
 
 
@@ -109,7 +109,7 @@ def judge_kafka(
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
     """Yield a finding for each question without an answer."""
     for question in questions:
-        yield found("unasked", f"{question.what}: {question.reason}", question.mend)
+        yield report("unasked", f"{question.what}: {question.reason}", question.mend)
 
 
 def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
@@ -127,4 +127,4 @@ def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
     """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
-    return found(f"{server}-{kind}", error.message, error.next_step)
+    return report(f"{server}-{kind}", error.message, error.next_step)

@@ -197,9 +197,6 @@ KINDS: Mapping[str, FindingKind] = {
 }
 """Every kind of finding, by code; codes never change, so that scripts may rely on them."""
 
-AWAY = frozenset({"kafka-away", "clickhouse-away"})
-REFUSED = frozenset({"kafka-refused", "clickhouse-refused"})
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -223,7 +220,7 @@ class Finding:
         return {name: str(value) for name, value in asdict(self).items()}
 
 
-def found(code: str, what: str, mend: str = "") -> Finding:
+def report(code: str, what: str, mend: str = "") -> Finding:
     """Return a finding of this kind."""
     kind = KINDS[code]
     return Finding(kind.severity, code, what, kind.why, mend)
@@ -239,9 +236,9 @@ def exit_status(findings: Iterable[Finding]) -> int:
     """Return 0: nothing or notes; 8: warnings; 1: errors; 4, 5: a server was away, or refused."""
     codes = {finding.code for finding in findings}
     severities = {KINDS[code].severity for code in codes}
-    if codes & AWAY:
+    if codes & {"kafka-away", "clickhouse-away"}:
         return Unavailable.exit_code
-    if codes & REFUSED:
+    if codes & {"kafka-refused", "clickhouse-refused"}:
         return Refused.exit_code
     if Severity.ERROR in severities:
         return NotExactlyOnce.exit_code

@@ -21,7 +21,7 @@ from relay.records_pb2 import Block, Commit, Mark
 
 ACCEPT = "`relay accept CONFIG` shows how to continue from there; rewind after that"
 RESTORE = f"restore what was deleted, or {NEW_APP}"
-_BEYOND_ALL = 2**63 - 1
+BEYOND_ALL = 2**63 - 1
 """No message has an offset as high as this."""
 T = TypeVar("T")
 
@@ -252,16 +252,16 @@ def _gone_since(place: PartitionPositions, begun: RecordedRewind) -> tuple[str, 
     """Why messages of a rewind cannot be read again ("": all can), and the first that can."""
     head = place.head
     if head.source_topic_id != place.topic_id:
-        return "the source topic was deleted and created again", _BEYOND_ALL
+        return "the source topic was deleted and created again", BEYOND_ALL
     before = begun.before
     marks = () if before is None else before.marks
     reached = max([head.previous_floor, *(mark.offset for mark in marks)])
     if place.log_end < reached:
         lost = f"the source log ends at {place.log_end}, but was read up to {reached}"
-        return lost, _BEYOND_ALL
+        return lost, BEYOND_ALL
     if begun.begins < place.log_start:
         lost = f"the source log starts at {place.log_start} by now"
-        return lost, place.log_start if begun.whole else _BEYOND_ALL
+        return lost, place.log_start if begun.whole else BEYOND_ALL
     return "", place.log_start
 
 

@@ -20,15 +20,13 @@ from relay.kafka.errors import answered
 from relay.kafka.group_offsets import lost_ends
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.topics import READ, Topics
-from relay.operate.rewind.plan import PartitionPositions, at_head
+from relay.operate.rewind.plan import BEYOND_ALL, PartitionPositions, at_head
 from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
 
 SECONDS = 30.0
-NOTHING = 2**63 - 1
-"""An offset beyond every other: no seals are kept."""
 _BUSY_SECONDS = 10.0
 """Relays commit while one reads; between two of their commits all agrees."""
 _PAUSE_SECONDS = 0.1
@@ -52,7 +50,7 @@ class PositionsReader:
     def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         """Return all source partitions; seals of those in `beyond` are kept beyond its offset."""
         kept = {p: seals.beyond for p, seals in self._seals.items()}
-        if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
+        if self._reader is None or any(beyond[p] < kept.get(p, BEYOND_ALL) for p in beyond):
             self._begin({**kept, **{p: min(o, kept.get(p, o)) for p, o in beyond.items()}})
         assert self._reader is not None
         # An open transaction of a relay that died hides journal and offsets until it is ended.
@@ -61,7 +59,7 @@ class PositionsReader:
         while True:
             named = self._reader.committed()
             for partition, offset, commit in self._reader.records():
-                self._seals.setdefault(partition, Seals(NOTHING)).add(offset, commit)
+                self._seals.setdefault(partition, Seals(BEYOND_ALL)).add(offset, commit)
             places = self._places(named)
             hidden = (places.keys() - named.keys()) | self._unseen(places)
             behind = [late for place in places.values() if (late := _behind(place)) is not None]
@@ -173,7 +171,7 @@ class PositionsReader:
         self._reader.grow()
         # Nothing is known of partitions that the journal does not have yet.
         partitions = min(self._topics.source().partitions, len(self._reader.starts))
-        self._seals = {p: Seals(beyond.get(p, NOTHING)) for p in range(partitions)}
+        self._seals = {p: Seals(beyond.get(p, BEYOND_ALL)) for p in range(partitions)}
         if unknown := sorted(beyond.keys() - self._seals.keys()):
             raise ConfigError(
                 f"there is no source partition {unknown[0]}", "choose another --partition"

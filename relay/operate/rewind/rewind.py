@@ -103,7 +103,12 @@ def without_note(
         first = ended[key].begins
         begins[key[0]] = min(first, begins.get(key[0], first))
     again = servers.look(begins)
-    return [r for p in sorted(begins) for r in again[p].seals.rewinds if (p, r.offset) in lacking]
+    return [
+        rewind
+        for p in sorted(begins)
+        for rewind in again[p].seals.rewinds
+        if (rewind.partition, rewind.offset) in lacking
+    ]
 
 
 def ready(

@@ -48,8 +48,8 @@ class RewindsReader:
     def left_out_now(self, letters: Sequence[DeadLetter]) -> dict[RecordPlace, Why]:
         """Return those of these that a replay leaves out, by the journal of this moment."""
         self._look()
-        found = {letter.place: self.left_out(letter) for letter in letters}
-        return {place: why for place, why in found.items() if why is not None}
+        whys = ((letter.place, self.left_out(letter)) for letter in letters)
+        return {place: why for place, why in whys if why is not None}
 
     def _look(self) -> None:
         self._reader.grow()

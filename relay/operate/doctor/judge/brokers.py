@@ -9,7 +9,7 @@ from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC, copies
 from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE
 from relay.operate.doctor.facts import KafkaFacts, Trial, Values, number
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import clock_error, set_brokers, set_topic, span
 from relay.operate.doctor.judge.topics import few_brokers
 from relay.program.plural import several
@@ -54,7 +54,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
         if not settings.crosses:
             yield from _group(settings, brokers, values, outage_seconds)
         if values.get("auto.create.topics.enable") == "true":
-            yield found(
+            yield report(
                 "auto-create",
                 f"{brokers}: auto.create.topics.enable = true",
                 set_brokers(("auto.create.topics.enable", "false")),
@@ -85,7 +85,7 @@ def _version(facts: KafkaFacts) -> Iterator[Finding]:
     for api, (version, release, purpose) in NEEDED_APIS.items():
         found_version = facts.apis.get(api, -1)
         if found_version < version:
-            yield found(
+            yield report(
                 "kafka-old",
                 f"a broker supports {api} up to version {found_version}, the relay needs version "
                 f"{version} ({purpose})",
@@ -109,13 +109,13 @@ def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         else "as the source topic has, since kafka.replication is not set"
     )
     if wanted > brokers:
-        yield found(
+        yield report(
             "replication-impossible",
             f"{says} ({origin}), but only {up}",
             f"start the other brokers, or set kafka.replication = {brokers}",
         )
     elif 0 < wanted < SAFE_COPIES:
-        yield found(
+        yield report(
             "replication-low",
             f"{says} ({origin}), and {up}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
@@ -129,7 +129,7 @@ def _transactions(
     wanted_ms = round(settings.relay.transaction_timeout_seconds * 1000)
     most_ms = number(values, "transaction.max.timeout.ms")
     if most_ms is not None and wanted_ms > most_ms:
-        yield found(
+        yield report(
             "transaction-timeout",
             f"relay.transaction_timeout_seconds is {wanted_ms} ms, but {brokers} allow at most "
             f"transaction.max.timeout.ms = {most_ms}",
@@ -142,7 +142,7 @@ def _transactions(
         if (value := number(values, name)) is not None and value < least
     ]
     if low:
-        yield found(
+        yield report(
             "state-replication",
             f"{brokers}: {', '.join(low)}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
@@ -158,7 +158,7 @@ def _group(
     least_ms = number(values, "group.min.session.timeout.ms") or 0
     most_ms = number(values, "group.max.session.timeout.ms")
     if session_ms < least_ms or (most_ms is not None and session_ms > most_ms):
-        yield found(
+        yield report(
             "session-timeout",
             f"relay.session_timeout_seconds is {session_ms} ms, but {brokers} allow {least_ms} to "
             f"{most_ms} (group.min/max.session.timeout.ms)",
@@ -166,7 +166,7 @@ def _group(
         )
     minutes = number(values, "offsets.retention.minutes")
     if minutes is not None and minutes * 60 < outage_seconds:
-        yield found(
+        yield report(
             "offsets-retention",
             f"{brokers}: offsets.retention.minutes = {minutes} ({span(minutes * 60)}), but an "
             f"outage may last {span(outage_seconds)}",
@@ -174,7 +174,7 @@ def _group(
         )
     room = number(values, "offset.metadata.max.bytes")
     if room is not None and room < METADATA_BYTES:
-        yield found(
+        yield report(
             "offset-metadata",
             f"{brokers}: offset.metadata.max.bytes = {room}, but the relay needs up to "
             f"{METADATA_BYTES}",
@@ -187,7 +187,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     created = facts.creation
     # Too few brokers are a finding of their own.
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
-        yield found(
+        yield report(
             "creation-refused",
             "the brokers would refuse to create a topic with "
             f"{several(_copies(settings, facts), 'replica')} whose name begins with "
@@ -199,7 +199,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     # A timeout that is too long is a finding of its own where the brokers' setting is known.
     told = "INVALID_TRANSACTION_TIMEOUT" if any(facts.brokers.values()) else ""
     if began is not None and _objects(began, told):
-        yield found(
+        yield report(
             "transactions-refused",
             f"init_transactions: {began.code} ({began.text})",
             "check the brokers' transaction.* settings, and the state of topic __transaction_state",
@@ -219,7 +219,7 @@ def _heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     for index, head in facts.heads.items():
         # A group in another cluster than the journal only shows where relays stand.
         if head.journal_offset is None and not settings.crosses:
-            yield found(
+            yield report(
                 "offset-foreign",
                 f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
                 f"{head.metadata!r}, which no relay wrote",
@@ -230,7 +230,7 @@ def _heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
             head.journal_start is None or (head.journal_offset or 0) < head.journal_start
         ):
             begins = "does not exist" if head.journal_start is None else "begins at "
-            yield found(
+            yield report(
                 "journal-passed",
                 f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
                 f"names its record {head.journal_offset}",
@@ -240,7 +240,7 @@ def _heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
             )
         if head.floor < head.source_start:
             unread = several(head.source_start - head.floor, "offset was", "offsets were")
-            yield found(
+            yield report(
                 "source-passed",
                 f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
                 f"{head.floor}: {unread} never read ({PERHAPS_NO_MESSAGE})",
@@ -254,14 +254,14 @@ def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     if facts.clock is None or not what:
         return
     mend = "run NTP on this machine and on the brokers (timedatectl set-ntp true)"
-    yield found("broker-clock", what, mend)
+    yield report("broker-clock", what, mend)
     for topic, there in facts.topics.items():
         values = there.settings or {}
         limit = number(values, "message.timestamp.after.max.ms")
         written = topic != settings.source.topic
         by_ours = values.get("message.timestamp.type") != APPENDED
         if written and by_ours and limit is not None and -facts.clock.ahead_seconds * 1000 > limit:
-            yield found(
+            yield report(
                 "broker-clock-refuses",
                 f"{what}; {topic} takes records up to {span(limit / 1000)} ahead "
                 "(message.timestamp.after.max.ms)",

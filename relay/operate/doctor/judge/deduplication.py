@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts, Tried, Values
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import alter, set_user
 from relay.operate.doctor.versions import OLDEST, parsed, version_text
 
@@ -50,7 +50,7 @@ def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -
     for view in table.views:
         varies = _varying(view.select)
         if varies:
-            yield found(
+            yield report(
                 "view-varies",
                 f"view {view.name} of {name} uses {', '.join(varies)}",
                 f"remove it from the view (ALTER TABLE {readable(view.name)} MODIFY QUERY …): let "
@@ -60,14 +60,14 @@ def judge_views(name: str, table: TargetFacts, defaults: Mapping[str, Values]) -
             continue
         kept = window(view.into, defaults)
         if kept is None:
-            yield found(
+            yield report(
                 "view-window",
                 f"view {view.name} of {name} writes to {view.into_name}, engine {view.into.engine}",
                 "let it write to a MergeTree table with non_replicated_deduplication_window = "
                 f"{GOOD_WINDOW}",
             )
         elif kept.parts == 0 and is_told(view.into, defaults):
-            yield found(
+            yield report(
                 "view-window",
                 f"view {view.name} of {name} writes to {view.into_name}: {kept.setting} = 0",
                 alter(view.into_name, kept.setting, GOOD_WINDOW),
@@ -86,7 +86,7 @@ def judge_version(facts: ClickHouseFacts) -> Iterator[Finding]:
     version = parsed(facts.version)
     if version is not None and version < OLDEST:
         oldest = version_text(OLDEST)
-        yield found(
+        yield report(
             "version-untested",
             f"ClickHouse {facts.version} is older than the oldest version that was tested, "
             f"{oldest}",
@@ -98,7 +98,7 @@ def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
     """Yield what `--try` found, engine by engine."""
     for tried in facts.tries:
         if tried.problem:
-            yield found(
+            yield report(
                 "untried",
                 f"{tried.engine}: {tried.problem}",
                 "run the trial as a user with these rights: GRANT CREATE TABLE, CREATE VIEW, DROP "
@@ -111,7 +111,7 @@ def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
                 "deduplication-ignored-views", tried, facts, "a view's table", tried.behind
             )
         elif tried.copies < 1 or tried.behind < 1:
-            yield found(
+            yield report(
                 "untried",
                 f"{tried.engine}: after the trial's INSERTs a query found {tried.copies:g} copies "
                 f"in the table and {tried.behind:g} behind the view",
@@ -122,7 +122,7 @@ def judge_tries(facts: ClickHouseFacts, database: str) -> Iterator[Finding]:
 
 def _doubled(code: str, tried: Tried, facts: ClickHouseFacts, where: str, copies: float) -> Finding:
     values = ", ".join(f"{name} = {value}" for name, value in tried.values.items())
-    return found(
+    return report(
         code,
         f"{tried.engine} on ClickHouse {facts.version}: two INSERTs under one token left each row "
         f"{copies:g} times in {where} (user {facts.user}: {values})",

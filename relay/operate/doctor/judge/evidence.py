@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from relay.clickhouse.quoting import readable, readable_name
 from relay.clickhouse.table_engine import DeduplicationWindow, has_ttl
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import exempt, span
 
 COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
@@ -27,19 +27,19 @@ def judge_countable(
 ) -> Iterator[Finding]:
     """Yield findings about rows that exist but cannot be counted, or that expire."""
     if table.policies:
-        yield found(
+        yield report(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
             exempt(readable(name), facts.user),
         )
     if keeps_ids(table, column) and has_ttl(table.create, column):
-        yield found(
+        yield report(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
             f"ALTER TABLE {readable(name)} MODIFY COLUMN {readable_name(column)} REMOVE TTL",
         )
     if keeps_ids(table, column) and (expires := expiry(table)):
-        yield found(
+        yield report(
             "ttl",
             f"{name}: rows expire (TTL {expires}), and the loader counts a block's rows by "
             f"{column}",
@@ -65,7 +65,7 @@ def judge_decided(
         if why
         else "then a count that finds none of its rows"
     )
-    yield found(
+    yield report(
         "decided-by",
         f"{name}: whether a block was inserted is decided by {', then '.join(steps)}; {last}",
     )

@@ -11,7 +11,7 @@ from relay import names
 from relay.config.settings import Settings
 from relay.errors import ErrorPage
 from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.view.lost_ledger import describe_loss
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
@@ -31,11 +31,11 @@ def judge_absence(
     lost = describe_loss(settings, elsewhere, stands, begins)
     if lost:
         other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
-        yield found(
+        yield report(
             "ledger-lost", lost, f"{other}restore it from a backup; if there is none: {_LOST}"
         )
         return
-    yield found(
+    yield report(
         "ledger-missing",
         f"there is no ledger {settings.loader.database}.ledger, though "
         f"{names.journal_topic(settings.app)} has records: no "

@@ -8,7 +8,7 @@ from relay.clickhouse.quoting import readable
 from relay.config.allowed_tables import LEDGER_KEY
 from relay.config.settings import Settings
 from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import exempt, set_user
 from relay.operate.doctor.judge.evidence import expiry
 from relay.program.plural import several
@@ -22,7 +22,7 @@ def judge_quorum(
     if replica is None:
         return
     if replica.readonly:
-        yield found(
+        yield report(
             "replica-readonly",
             f"{name}: this replica is read-only",
             f"SYSTEM RESTORE REPLICA {readable(name)}; or repair its connection to Keeper",
@@ -37,14 +37,14 @@ def judge_quorum(
         return
     quorum = _quorum(value, replica.replicas)
     if quorum < 2:
-        yield found(
+        yield report(
             "quorum-one",
             f"{name}: {replica.replicas} replicas, but insert_quorum = {value}",
             f"{mend}insert_quorum = 2",
         )
         return
     if quorum > replica.active:
-        yield found(
+        yield report(
             "quorum-unreachable",
             f"{name}: insert_quorum = {value} of {replica.replicas} replicas, but only "
             f"{replica.active} are active",
@@ -53,7 +53,7 @@ def judge_quorum(
     parallel = facts.settings.get("insert_quorum_parallel")
     # With a quorum of its own the loader orders them itself, so that replicas know what they lack.
     if own is None and parallel is not None and parallel.value == "0":
-        yield found(
+        yield report(
             "quorum-serial",
             f"{name}: insert_quorum = {value} with insert_quorum_parallel = 0",
             set_user(facts.user, "insert_quorum_parallel = 1"),
@@ -70,7 +70,7 @@ def _quorum(value: str, replicas: int) -> int:
 def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
     """Yield several servers behind one URL; a ledger that loses rows, or is on fewer servers."""
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
-        yield found(
+        yield report(
             "several-servers",
             f"several servers answered at clickhouse.url {settings.clickhouse.url}: "
             f"{' and '.join(facts.servers)}",
@@ -82,7 +82,7 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     if ledger is None:
         return
     if ledger.policies:
-        yield found(
+        yield report(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
             exempt(place, facts.user),
@@ -108,14 +108,14 @@ def _ledger_spreads(
     if engine.is_merge_tree and not engine.is_replicated:
         # Without ON CLUSTER the default path, which has the table's UUID in it, is refused (36).
         path = f"/clickhouse/tables/{settings.loader.database}.ledger"
-        yield found(
+        yield report(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {name} is replicated",
             _anew(place, "local", f"ReplicatedMergeTree('{path}', '{{replica}}') {LEDGER_KEY}")
             + f"; then on each other replica what SHOW CREATE TABLE {place} shows here",
         )
     elif ledger.replica is not None and ledger.replica.replicas < held[name]:
-        yield found(
+        yield report(
             "ledger-local",
             f"{place} has {several(ledger.replica.replicas, 'replica')}, although {name} has "
             f"{held[name]}",
@@ -131,7 +131,7 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
     tables = {**facts.tables, f"{settings.loader.database}.ledger": facts.ledger}
     for name, table in tables.items():
         if table is not None and table.replica is not None and table.replica.active > 1:
-            yield found(
+            yield report(
                 "replicas-unmet",
                 f"{name}: {table.replica.active} active replicas, but every connection to "
                 f"clickhouse.url {settings.clickhouse.url} reached {facts.servers[0]}",
@@ -143,7 +143,7 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
     """Whether all rows that are written to it stay."""
     if not ledger.table_engine.is_merge_tree:
-        yield found(
+        yield report(
             "ledger-unfit",
             f"{place}: engine {ledger.engine}",
             _anew(
@@ -154,13 +154,13 @@ def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
             ),
         )
     if ledger.table_engine.merges_rows:
-        yield found(
+        yield report(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",
             _anew(place, "merged", f"MergeTree {LEDGER_KEY}"),
         )
     if expires := expiry(ledger):
-        yield found(
+        yield report(
             "ledger-expires",
             f"{place}: rows expire (TTL {expires})",
             f"ALTER TABLE {place} REMOVE TTL; `loader ledger clean CONFIG` shows what may go",

@@ -8,7 +8,7 @@ from relay import names
 from relay.clickhouse.quoting import readable, readable_user
 from relay.config.settings import Settings
 from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import grant
 from relay.operate.doctor.judge.brokers import DENIED
 
@@ -41,7 +41,7 @@ def judge_kafka(
         for operation, needing in needed(settings, name).items():
             who = [role for role in needing if role in roles]
             if who and topic.granted is not None and operation not in topic.granted:
-                yield found(
+                yield report(
                     "right-topic",
                     f"topic {name}: this user may not {operation.capitalize()}, and "
                     f"{' and '.join(who)} must",
@@ -58,7 +58,7 @@ def _group(settings: Settings, facts: KafkaFacts, roles: Collection[str]) -> Ite
     if operation is None or facts.group_granted is None:
         return
     if operation.upper() not in facts.group_granted:
-        yield found(
+        yield report(
             "right-group",
             f"group {group}: this user may not {operation}",
             grant(settings.source_kafka, operation, "group", group),
@@ -69,13 +69,13 @@ def _writes(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     kafka, app = settings.kafka, settings.app
     if facts.transactions is not None and facts.transactions.code.endswith(DENIED):
         prefix = names.transactional_ids(app, by_partition=settings.crosses)
-        yield found(
+        yield report(
             "right-transactional-id",
             f"transactional ids that begin with {prefix}: {facts.transactions.code}",
             grant(kafka, "Write", "transactional-id", prefix, prefixed=True),
         )
     if facts.creation is not None and facts.creation.code.endswith(DENIED):
-        yield found(
+        yield report(
             "right-create",
             f"topics that begin with {app}.: {facts.creation.code}",
             grant(kafka, "Create", "topic", f"{app}.", prefixed=True),
@@ -106,7 +106,7 @@ def judge_clickhouse(
 
 
 def _lacks(code: str, user: str, right: str, place: str) -> Finding:
-    return found(
+    return report(
         code,
         f"user {user} has no {right} on {place}",
         f"GRANT {right} ON {place} TO {readable_user(user)}",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.schema.dead_reason import DeadKind, DeadReason
 
 MOST = 50
@@ -83,12 +83,12 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
     """Yield every finding about a sample of so many messages of the source topic."""
     good, bad = sum(table.good for table in seen), sum(table.bad for table in seen)
     if not good + bad:
-        yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
+        yield report("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
         return
     if not good:
         problems = (problem for table in seen for problem in table.largest())
         first = max(problems, key=lambda problem: problem.messages)
-        yield found(
+        yield report(
             "sample-all-dead",
             f"{topic}: none of {bad:,} messages can become rows; {_example(topic, first)}",
             "name the right topic in source.topic, correct the producer, or create the table",
@@ -97,7 +97,7 @@ def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]
     for table in seen:
         if table.bad:
             which = f"of {table.table}" if table.table else "that name no table"
-            yield found(
+            yield report(
                 "sample-dead",
                 f"{topic}: {table.bad:,} of {table.good + table.bad:,} messages {which} cannot "
                 f"become rows; {_example(topic, table.largest()[0])}",
