@@ -25,7 +25,6 @@ READ_BY_LOADER = (
 )
 CLUSTER = "kafka-cluster"
 """The name of the only resource of kind cluster."""
-LOGS = ("part_log", "query_log")
 JUDGED_BY: Mapping[str, str] = {
     "query_log": "which INSERT wrote a block, who removed rows",
     "part_log": "how many rows an INSERT wrote, what was dropped or has expired",
@@ -176,7 +175,9 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     compacts = "optional: --deep then knows whether compaction deletes messages of the source"
     ask_source = KafkaRight("DescribeConfigs", "topic", source, "its policy", note=compacts)
     told = "optional: which INSERT wrote a block, and when"
-    logs = [ClickHouseRight("SELECT", f"system.{log}", note=told) for log in LOGS]
+    logs = [
+        ClickHouseRight("SELECT", f"system.{log}", note=told) for log in ("part_log", "query_log")
+    ]
     rows_of = [ClickHouseRight("SELECT", target) for target in targets]
     return [
         Role(

@@ -35,6 +35,9 @@ from relay.operate.doctor.facts import GroupFloor, Topic, Trial
 NO_MEMBER = "#doctor"
 """In the place of a member's name, of which it can be none: no relay is fenced."""
 NO_TABLE = "doctor.trial"
+_STARTING = "ask again: the coordinator may be starting"
+"""Brokers that have just been started make the topic of all groups' offsets first; they answer
+other questions by then."""
 
 
 class GroupQuestions:
@@ -65,16 +68,9 @@ class GroupQuestions:
             self._of_source.cannot(f"rights on group {group}", error.args[0])
             return None
         except Unavailable as error:
-            self._no_coordinator(f"rights on group {group}", error)
+            self._of_source.cannot(f"rights on group {group}", error.message, _STARTING)
             return None
         return operations(described)
-
-    def _no_coordinator(self, what: str, error: Unavailable) -> None:
-        """Keep a question about the group without an answer: others have been answered by now.
-
-        Brokers that have just been started make the topic of all groups' offsets first.
-        """
-        self._of_source.cannot(what, error.message, "ask again: the coordinator may be starting")
 
     def creation(self, topics: Mapping[str, Topic]) -> Trial:
         """Return whether a block topic would be made beside these topics."""
@@ -151,7 +147,7 @@ class GroupQuestions:
             self._of_source.cannot(f"read the committed offsets of group {group}", error.args[0])
             return {}
         except Unavailable as error:
-            self._no_coordinator(f"where group {group} stands", error)
+            self._of_source.cannot(f"where group {group} stands", error.message, _STARTING)
             return {}
         heads = {}
         for place in read:
