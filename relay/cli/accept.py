@@ -13,7 +13,7 @@ from relay import log
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import rewind
 from relay.errors import NEW_APP
-from relay.operate.rewind import accept_steps
+from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.servers import Servers
 from relay.program.command import chosen_pipeline

@@ -11,8 +11,7 @@ import click
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused
-from relay.operate.view.group import GroupReader
-from relay.operate.view.journal_members import journal_members
+from relay.operate.view.group import GroupReader, journal_members
 from relay.process.retire import Retirement, end, plan, unknown
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import as_json_text

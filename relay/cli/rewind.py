@@ -178,14 +178,14 @@ def _offsets(
 ) -> dict[int, int]:
     """By partition; without those where there is nothing that late."""
     if when_ms is not None:
-        found = servers.positions.offsets_at(when_ms)
+        found = servers.offsets_at(when_ms)
     elif to_offset == EARLIEST:
-        found = servers.positions.oldest()
+        found = servers.oldest()
     else:
-        found = dict.fromkeys(range(servers.positions.partitions()), int(to_offset or 0))
+        found = dict.fromkeys(range(servers.partitions()), int(to_offset or 0))
     if partition is None:
         return found
-    if partition >= servers.positions.partitions():
+    if partition >= servers.partitions():
         raise click.UsageError(f"there is no source partition {partition}")
     return {partition: found[partition]} if partition in found else {}
 

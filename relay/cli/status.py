@@ -15,7 +15,7 @@ from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
 from relay.cli.output import status as output_status
 from relay.errors import Unavailable
-from relay.operate.view import ask
+from relay.operate.view import ask, start
 from relay.operate.view import status as view_status
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
@@ -37,7 +37,7 @@ WIDTH = 160  # columns, where there is no terminal to ask
 @click.option(
     "--records",
     type=click.IntRange(min=0),
-    default=ask.RECORDS,
+    default=start.RECORDS,
     show_default=True,
     help="How many offsets to read back in each journal partition; 0 reads all.",
 )

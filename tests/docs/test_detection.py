@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from relay.operate.doctor import reasons
+from relay.operate.doctor import findings
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from tests.docs import documents
 
 PATH = "relay/docs/detection.md"
-CODES = {*reasons.ERRORS, *reasons.WARNINGS, *reasons.NOTES}
+CODES = findings.KINDS.keys()
 KINDS = {kind.value for kind in AnomalyKind}
 FAULTS = {
     "A1": "rows expire (TTL)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.operate.doctor.findings import KINDS, Finding, Severity, exit_status, found, worst_first
+from relay.operate.doctor.findings import KINDS, Finding, Severity, exit_status, report, worst_first
 from tests.doctor.cases import CASES
 from tests.doctor.healthy import clickhouse, codes, kafka, of_clickhouse, of_kafka, settings
 
@@ -52,22 +52,22 @@ def test_reasons_are_for_people() -> None:
     ],
 )
 def test_the_worst_decides_the_exit_status(given: list[str], status: int) -> None:
-    assert exit_status([found(code, "x") for code in given]) == status
+    assert exit_status([report(code, "x") for code in given]) == status
 
 
 def test_errors_come_first_and_nothing_twice() -> None:
-    given = [found("unasked", "a"), found("ttl", "b"), found("window-zero", "c")]
+    given = [report("unasked", "a"), report("ttl", "b"), report("window-zero", "c")]
     assert worst_first([*given, *given]) == given[::-1]
 
 
 def test_an_unknown_kind_is_no_finding() -> None:
     """Negative control: a judge cannot make up a kind that has no case."""
     with pytest.raises(KeyError):
-        found("made-up", "x")
+        report("made-up", "x")
 
 
 def test_for_programs_a_finding_is_text_by_name() -> None:
-    assert found("ttl", "a", "b").as_json() == {
+    assert report("ttl", "a", "b").as_json() == {
         "severity": "warning",
         "code": "ttl",
         "what": "a",

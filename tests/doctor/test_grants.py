@@ -13,7 +13,7 @@ from relay.cli import cli
 from relay.clickhouse.replica_log import SEES_LOGS
 from relay.config.settings import Settings
 from relay.operate.doctor import examine, grants
-from relay.operate.doctor.findings import EXIT_WARNINGS, KINDS, found
+from relay.operate.doctor.findings import EXIT_WARNINGS, KINDS, report
 from tests.config.test_kafka_clients import settings
 from tests.config.test_load import GOOD, write
 from tests.config.test_pipelines import TWO
@@ -228,7 +228,7 @@ def test_a_job_before_a_roll_out_may_pass_with_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, as_is: int, errors_only: int
 ) -> None:
     """Not with errors."""
-    monkeypatch.setattr(examine, "examine", lambda *_: [found(code, "what", "mend")])
+    monkeypatch.setattr(examine, "examine", lambda *_: [report(code, "what", "mend")])
     path = str(write(tmp_path, GOOD))
     for arguments, status in (((), as_is), (("--errors-only",), errors_only)):
         done = CliRunner().invoke(
@@ -241,8 +241,8 @@ def test_findings_of_one_kind_are_one_line_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thing that was found, the reason once, the same command once; --json has each."""
-    findings = [found("ttl", f"shop.t{n}: TTL", "let rows stay") for n in range(12)]
-    findings += [found("window-zero", f"shop.t{n}: 0", f"ALTER TABLE shop.t{n}") for n in range(2)]
+    findings = [report("ttl", f"shop.t{n}: TTL", "let rows stay") for n in range(12)]
+    findings += [report("window-zero", f"shop.t{n}: 0", f"ALTER TABLE shop.t{n}") for n in range(2)]
     monkeypatch.setattr(examine, "examine", lambda *_: findings)
     output = doctor(tmp_path).output
     assert output.count("let rows stay") == output.count(KINDS["ttl"].why[:20]) == 1

@@ -28,8 +28,8 @@ from relay.operate.doctor.facts import (
 from relay.operate.doctor.fixes import grant, principal, set_topic, span
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
+from relay.operate.doctor.judge.deduplication import window
 from relay.operate.doctor.judge.ledger import judge_absence
-from relay.operate.doctor.judge.window import window
 from relay.records_pb2 import Block
 from tests.doctor.cases import JOURNAL, NO_COLUMN, NO_WINDOW, REPLICATED, no_ledger, view
 from tests.doctor.healthy import (

@@ -101,4 +101,4 @@ def test_kinds_of_a_table_are_bounded() -> None:
     assert len(one.problems) == MOST + 1
     assert one.largest()[0].reason == OTHERS
     first = one.problems[DeadKind.DOES_NOT_FIT, "column_0"]
-    assert (first.kind, first.reason, first.count) == ("does-not-fit", "row 0", 1)
+    assert (first.kind, first.reason, first.messages) == ("does-not-fit", "row 0", 1)

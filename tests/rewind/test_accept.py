@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from relay.errors import ConfigError, ContractBroken
-from relay.operate.rewind import accept_steps
+from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent

@@ -11,7 +11,7 @@ import pytest
 from loader.cli.supersede import supersede
 from relay.cli import cli
 from relay.cli.output import rewind
-from relay.operate.rewind import accept_steps
+from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind import rewind as steps
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest

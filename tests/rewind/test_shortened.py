@@ -9,7 +9,7 @@ import pytest
 
 from relay.cli.output import rewind as output
 from relay.errors import ConfigError, ContractBroken
-from relay.operate.rewind import accept_steps
+from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest

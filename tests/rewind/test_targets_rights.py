@@ -95,7 +95,8 @@ def settings_of(engine: Engine, user: str, database: str = "books") -> Settings:
 def unstamped(
     engine: Engine, user: str, database: str = "books", others: Sequence[str] = ()
 ) -> frozenset[str]:
-    return tables._unstamped(settings_of(engine, user, database), [TABLE, *others])
+    settings = settings_of(engine, user, database)
+    return tables._ledger_blocks(settings, tables._UNSTAMPED, "tables", [TABLE, *others])
 
 
 @pytest.mark.parametrize(("user", "right"), [("blind", "SHOW TABLES"), ("shown", "SELECT")])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relay.operate.rewind import accept_steps
+from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge import ledger_history, operator_records

@@ -8,7 +8,7 @@ import pytest
 
 from relay.errors import Refused
 from relay.operate.view import lost_ledger
-from relay.operate.view.lost_ledger import LedgerTraces
+from tests.doctor.healthy import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,28 +79,34 @@ def test_ledgers_elsewhere_are_those_with_entries_of_the_app() -> None:
 
 
 OTHER = "the ledger was lost, or loader.database names another database"
+SHOP, JOURNAL = "ledger has entries of app shop", "the journal's partition"
 GONE = "the ledger was lost, or no loader loaded what retention deleted before it"
 
 
 @pytest.mark.parametrize(
-    ("traces", "said"),
+    ("others", "stands", "begins", "said"),
     [
-        (LedgerTraces("relay", "shop"), ""),
+        ((), {}, {}, ""),
         (
-            LedgerTraces("relay", "shop", checkpoint="/c", stands={0: 0, 1: 7}),
+            (),
+            {0: 0, 1: 7},
+            {},
             f"checkpoint /c stands at offset 7 of the journal's partition 1: {OTHER}",
         ),
-        (LedgerTraces("relay", "shop", checkpoint="/c", stands={0: 0}), ""),
+        ((), {0: 0}, {}, ""),
+        (("relay_old",), {}, {}, f"relay_old.ledger has entries of app shop: {OTHER}"),
         (
-            LedgerTraces("relay", "shop", elsewhere=("relay_old",)),
-            f"relay_old.ledger has entries of app shop: {OTHER}",
+            ("relay_old",),
+            {0: 7},
+            {0: 40},
+            f"relay_old.{SHOP} and checkpoint /c stands at offset 7 of {JOURNAL} 0: {OTHER}",
         ),
-        (
-            LedgerTraces("relay", "shop", begins={0: 0, 3: 40}),
-            f"the journal's partition 3 begins at offset 40: {GONE}",
-        ),
+        ((), {}, {0: 0, 3: 40}, f"the journal's partition 3 begins at offset 40: {GONE}"),
     ],
 )
-def test_what_is_known_is_said(traces: LedgerTraces, said: str) -> None:
+def test_what_is_known_is_said(
+    others: tuple[str, ...], stands: dict[int, int], begins: dict[int, int], said: str
+) -> None:
+    given = settings(loader={"checkpoint": "/c"}).model_copy(update={"app": "shop"})
     whole = f"there is no ledger relay.ledger, but {said}" if said else ""
-    assert lost_ledger.describe_loss(traces) == whole
+    assert lost_ledger.describe_loss(given, others, stands, begins) == whole

@@ -11,8 +11,8 @@ from relay.operate.view.missing_programs import (
     HIDDEN_MS,
     LOADER_MS,
     UnsettledBlocks,
-    held_back,
-    troubles,
+    find_held_back,
+    find_missing_programs,
 )
 
 NOW = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
@@ -28,7 +28,7 @@ def told(
     unread: int | None = 0,
     waiting: UnsettledBlocks = REST,
 ) -> list[str]:
-    return [one.text for one in troubles(NOW, group, owners, unread, waiting)]
+    return [one.text for one in find_missing_programs(NOW, group, owners, unread, waiting)]
 
 
 def test_all_is_well() -> None:
@@ -108,7 +108,7 @@ def test_a_transaction_that_hangs_in_the_source() -> None:
         0: HiddenMessages(50_000, NOW - 15 * MINUTE),
         2: HiddenMessages(3, NOW),
     }
-    (found,) = held_back(NOW, hidden)
+    (found,) = find_held_back(NOW, hidden)
     assert found.kind == "source_held_back"
     assert found.text.startswith(
         "an open transaction hides 50,007 offsets of source partition 0, 1 from relays, the oldest "
@@ -119,4 +119,4 @@ def test_a_transaction_that_hangs_in_the_source() -> None:
 @pytest.mark.parametrize("since_ms", [NOW - HIDDEN_MS, NOW + MINUTE, None])
 def test_a_transaction_that_may_well_end(since_ms: int | None) -> None:
     """Also one whose first message nobody may read, or has a timestamp of its producer's own."""
-    assert list(held_back(NOW, {0: HiddenMessages(5, since_ms)})) == []
+    assert list(find_held_back(NOW, {0: HiddenMessages(5, since_ms)})) == []

@@ -10,7 +10,7 @@ import pytest
 
 from relay.cli import cli, doctor, status
 from relay.errors import Unavailable
-from relay.operate.doctor.findings import Finding, found
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.view.facts import ConsumerGroup, LedgerFacts, StatusFacts
 from relay.operate.view.journal_state import JournalState
 from relay.operate.view.status import Screen, assemble
@@ -68,7 +68,7 @@ def test_the_doctor_examines_each_and_the_worst_finding_counts(
 ) -> None:
     findings: dict[str, list[Finding]] = {
         "shop-east": [],
-        "shop-west": [found("kafka-away", "nobody answers", "start it")],
+        "shop-west": [report("kafka-away", "nobody answers", "start it")],
     }
     monkeypatch.setattr(doctor.examine, "examine", lambda settings, _: findings[settings.app])
     ended = run_main(cli, "relay", ["doctor", config, "--json"])

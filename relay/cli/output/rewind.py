@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from relay.operate.rewind.accept import Note
-from relay.operate.rewind.plan import Course, PartitionPositions, RewindEnding
+from relay.operate.rewind.plan import Course, Note, PartitionPositions, RewindEnding
 from relay.operate.rewind.rewind import RewindPlan, RewindResult
 from relay.operate.rewind.seals import RecordedRewind
 from relay.program.plural import several

@@ -37,7 +37,7 @@ def print_sample(seen: Sequence[OfTable], pipeline: str, *, as_json: bool) -> No
     shown.columns[0].no_wrap = True
     for one in seen:
         why = [
-            f"{problem.count:,}: {problem.reason} ({problem.partition}:{problem.offset})"
+            f"{problem.messages:,}: {problem.reason} ({problem.partition}:{problem.offset})"
             for problem in one.largest()
         ]
         name = one.table or "(none)"

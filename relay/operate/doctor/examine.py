@@ -1,7 +1,6 @@
 """Examines once: asks Kafka and ClickHouse, judges, and returns findings, the worst first.
 
-Receives the app's settings; a server that does not answer or refuses is a finding, and the
-other server is still examined.
+A server that does not answer or refuses is a finding, and the other one is still examined.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import name_unresolved_brokers
 from relay.operate.doctor.ask import broker_clock, deduplication
@@ -19,18 +18,14 @@ from relay.operate.doctor.ask import sample as ask_sample
 from relay.operate.doctor.ask.brokers import BrokerQuestions
 from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
 from relay.operate.doctor.ask.client import Asker
-from relay.operate.doctor.findings import found, worst_first
+from relay.operate.doctor.facts import KafkaFacts, Unasked
+from relay.operate.doctor.findings import Finding, report, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
 from relay.operate.doctor.judge import clickhouse, rights, topics
 from relay.operate.doctor.judge import sample as samples
 from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.doctor.judge.sample import OfTable
 from relay.operate.view.lost_ledger import checkpointed
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Unasked
-    from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.judge.sample import OfTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,8 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
         findings.append(no_answer("kafka", error))
     else:
         findings += judge_kafka(settings, facts, wanted.outage_seconds, wanted.roles)
-        targets |= _tables_of(settings.app, facts)
+        block_tables = (names.table_of_topic(settings.app, topic) for topic in facts.topics)
+        targets |= {table for table in block_tables if table}
     try:
         with contextlib.closing(ClickHouseQuestions(settings)) as server:
             seen = server.look(sorted(targets))
@@ -88,12 +84,13 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
 
 def sample(settings: Settings, wanted: int) -> tuple[list[OfTable], list[Finding]]:
     """Return what was seen in that many of the source topic's newest messages, and the findings."""
+    topic = settings.source.topic
     try:
         seen = ask_sample.look(settings, wanted)
     except (Unavailable, Refused) as error:
-        told = f"{wanted:,} messages of {settings.source.topic}"
-        return [], [found("unasked", f"{told}: {error.message}", error.next_step)]
-    return seen, list(samples.judge(settings.source.topic, wanted, seen))
+        what = f"{wanted:,} messages of {topic}: {error.message}"
+        return [], [report("unasked", what, error.next_step)]
+    return seen, list(samples.judge(topic, wanted, seen))
 
 
 def judge_kafka(
@@ -112,7 +109,7 @@ def judge_kafka(
 def unasked(questions: Iterable[Unasked]) -> Iterator[Finding]:
     """Yield a finding for each question without an answer."""
     for question in questions:
-        yield found("unasked", f"{question.what}: {question.reason}", question.mend)
+        yield report("unasked", f"{question.what}: {question.reason}", question.mend)
 
 
 def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
@@ -127,12 +124,7 @@ def _ask_kafka(settings: Settings, wanted: ExaminationScope) -> KafkaFacts:
     return replace(facts, clock=clock, unasked=brokers.unasked())
 
 
-def _tables_of(app: str, facts: KafkaFacts) -> set[str]:
-    """Tables that have a block topic."""
-    return {table for name in facts.topics if (table := names.table_of_topic(app, name))}
-
-
 def no_answer(server: str, error: Unavailable | Refused) -> Finding:
     """Return the finding where `server` (kafka, clickhouse) gave no answer to anything."""
     kind = "away" if isinstance(error, Unavailable) else "refused"
-    return found(f"{server}-{kind}", error.message, error.next_step)
+    return report(f"{server}-{kind}", error.message, error.next_step)

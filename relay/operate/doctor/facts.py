@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Settings = Mapping[str, str]
+from relay.clickhouse.table_engine import TableEngine
+
+Values = Mapping[str, str]
 """Names to values, as the server writes them."""
+
+
+def number(values: Values | None, name: str) -> int | None:
+    """Return the value of a setting; None: it is not known, or is no number."""
+    text = (values or {}).get(name, "")
+    return int(text) if text.lstrip("-").isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +33,7 @@ class Unasked:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """Another clock beside ours.
-
-    Attributes:
-        ahead_seconds: how far it is ahead of ours; negative: behind.
-        within_seconds: how far off that may be.
-    """
+    """How far another clock is ahead of ours (negative: behind), and how far off that may be."""
 
     ahead_seconds: float
     within_seconds: float
@@ -52,7 +55,7 @@ class Topic:
     partitions: int
     replicas: int
     in_sync: int
-    settings: Settings | None
+    settings: Values | None
     granted: frozenset[str] | None
     topic_id: str = ""
 
@@ -77,12 +80,7 @@ class GroupFloor:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The brokers' answer to a trial request.
-
-    Attributes:
-        code: the error's name; empty: it would be done.
-        text: what it says.
-    """
+    """The brokers' answer to a trial request: an error's name and text; empty: it would be done."""
 
     code: str = ""
     text: str = ""
@@ -92,7 +90,7 @@ class Trial:
 class KafkaFacts:
     """The brokers, the app's topics, its group."""
 
-    brokers: Mapping[int, Settings | None]
+    brokers: Mapping[int, Values | None]
     topics: Mapping[str, Topic]
     apis: Mapping[str, int] | None = None
     """Highest version of each request that every broker takes, by its name in the protocol."""
@@ -112,7 +110,7 @@ class KafkaFacts:
     """Block topics that hold records; asked only where the registry is empty."""
     clock: ClockOffset | None = None
     unasked: tuple[Unasked, ...] = ()
-    source_brokers: Mapping[int, Settings | None] = field(default_factory=dict)
+    source_brokers: Mapping[int, Values | None] = field(default_factory=dict)
     """Those that have source and group, where these are in another cluster."""
 
 
@@ -140,19 +138,17 @@ class Tried:
     engine: str
     copies: float = 1.0
     behind: float = 1.0
-    values: Settings = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A materialized view behind a table.
+    """A materialized view behind a table: its name (`database.view`), and what it selects.
 
     Attributes:
-        name: `database.view`.
-        select: its SELECT.
         into: the table that it writes to; None: not seen by this user.
-        into_name: that table's.
+        into_name: that table's name.
     """
 
     name: str
@@ -187,15 +183,15 @@ class TargetFacts:
     policies: tuple[str, ...] = ()
     create: str = ""
 
+    @property
+    def table_engine(self) -> TableEngine:
+        """The engine with its clauses."""
+        return TableEngine(self.engine, self.engine_full)
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of ClickHouse for this user.
-
-    Attributes:
-        value: in force.
-        fixed: whether the user may not change it.
-    """
+    """A setting of ClickHouse in force for this user, and whether the user may not change it."""
 
     value: str
     fixed: bool = False
@@ -207,7 +203,7 @@ class ClickHouseFacts:
 
     user: str
     settings: Mapping[str, Setting]
-    windows: Mapping[str, Settings]
+    windows: Mapping[str, Values]
     """Deduplication windows of tables without their own: of `merge_tree_settings` and
     `replicated_merge_tree_settings`."""
     tables: Mapping[str, TargetFacts | None]

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from relay.clickhouse.quoting import readable, readable_user
+from relay.config.settings import Brokers
+from relay.operate.doctor.facts import ClockOffset
 
-if TYPE_CHECKING:
-    from relay.config.settings import Brokers
-
+CLOCK_SECONDS = 5.0
+"""Clocks kept by NTP differ by far less; below this nothing depends on them."""
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -21,6 +21,15 @@ def span(seconds: float) -> str:
         if abs(seconds) >= size:
             return f"{round(seconds / size, 1):g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def clock_error(whose: str, clock: ClockOffset | None) -> str:
+    """Return how far somebody's clock is off; empty: not known, or too little to matter."""
+    if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
+        return ""
+    way = "ahead of" if clock.ahead_seconds > 0 else "behind"
+    off, within = span(abs(clock.ahead_seconds)), span(clock.within_seconds)
+    return f"{whose} clock is {off} {way} ours (± {within})"
 
 
 def set_topic(kafka: Brokers, topic: str, **values: object) -> str:
@@ -36,12 +45,16 @@ def set_user(user: str, settings: str) -> str:
     """Return ClickHouse's statement that gives a user these settings besides those he has.
 
     Without MODIFY it would take away all others, and his profiles.
-
-    Args:
-        user: his name.
-        settings: as SQL, one or several.
     """
     return f"ALTER USER {readable_user(user)} MODIFY SETTINGS {settings}"
+
+
+def exempt(place: str, user: str) -> str:
+    """Return what to do so that no policy hides rows of this table from the loader's user."""
+    return (
+        f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
+        f"{readable_user(user)}, or change its settings profile"
+    )
 
 
 def set_brokers(*settings: tuple[str, object]) -> str:
@@ -51,14 +64,10 @@ def set_brokers(*settings: tuple[str, object]) -> str:
 
 
 def grant(kafka: Brokers, operation: str, kind: str, name: str, *, prefixed: bool = False) -> str:
-    """Return Kafka's command that grants an operation to the user of kafka.client.
+    """Return Kafka's command that grants an operation (Read) to the user of kafka.client.
 
-    Args:
-        kafka: names brokers and user.
-        operation: as Read.
-        kind: topic, group, transactional-id or cluster.
-        name: of the resource, or how it begins.
-        prefixed: whether the latter.
+    The resource is of this kind (topic, group, transactional-id or cluster) and name; `prefixed`:
+    all whose names begin so.
     """
     resource = "--cluster" if kind == "cluster" else f"--{kind} {shlex.quote(name)}"
     pattern = " --resource-pattern-type prefixed" if prefixed else ""

@@ -1,9 +1,7 @@
-"""The least rights of each role, in Kafka and in ClickHouse, and the commands that grant them.
+"""The least rights of each role, in Kafka and ClickHouse, and the commands that grant them; pure.
 
-Receives the app's settings, the names of its tables and the server's version, gives rights as
-values and as text; pure. `relay doctor --grants` prints them; relay.operate.doctor.judge.rights
-judges what is missing. On a server with users each is taken away in turn, and missed
-(tests/doctor).
+`relay doctor --grants` prints them; relay.operate.doctor.judge.rights judges what is missing. On a
+server with users each is taken away in turn, and missed (tests/doctor).
 """
 
 # pure
@@ -12,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import readable, readable_user
 from relay.clickhouse.replica_log import SEES_LOGS
+from relay.config.settings import Brokers, Settings
 from relay.operate.doctor.fixes import grant, principal
 from relay.operate.doctor.versions import FREE_INPUT, Version, version_text
-
-if TYPE_CHECKING:
-    from relay.config.settings import Brokers, Settings
 
 READ_BY_LOADER = (
     "system.processes",
@@ -30,7 +25,6 @@ READ_BY_LOADER = (
 )
 CLUSTER = "kafka-cluster"
 """The name of the only resource of kind cluster."""
-LOGS = ("part_log", "query_log")
 JUDGED_BY: Mapping[str, str] = {
     "query_log": "which INSERT wrote a block, who removed rows",
     "part_log": "how many rows an INSERT wrote, what was dropped or has expired",
@@ -51,8 +45,7 @@ class KafkaRight:
     Attributes:
         operation: as kafka-acls writes it.
         kind: topic, group, transactional-id or cluster.
-        name: of the resource.
-        prefixed: whether `name` is only its beginning.
+        prefixed: whether `name` is only the resource's beginning.
         why: what it is for.
         note: what it is good for where the role works without it, for people; empty: needed.
         at_source: whether the source's brokers are meant, where kind and name do not tell.
@@ -72,7 +65,6 @@ class ClickHouseRight:
     """Privileges, as GRANT writes them, on a table or a whole database.
 
     Attributes:
-        privileges: as GRANT writes them.
         place: on what.
         before: the first version of ClickHouse that does not ask for it; None: all do.
         note: when it is needed, for people; empty: always.
@@ -86,12 +78,7 @@ class ClickHouseRight:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Whoever runs some of the programs, as a user of its own.
-
-    Attributes:
-        name: of the role.
-        runs: the commands that these rights are for.
-    """
+    """Whoever runs some of the programs, as a user of its own; `runs`: these commands."""
 
     name: str
     runs: str
@@ -116,24 +103,28 @@ Of a log that was not flushed just now it does not know whether it has everythin
 def roles(
     settings: Settings, tables: Collection[str] = (), version: Version | None = None
 ) -> list[Role]:
-    """Return all roles, each with exactly what it needs.
+    """Return all roles, each with exactly what it needs for these target tables.
 
-    Args:
-        settings: of the app.
-        tables: targets, as database.table.
-        version: of ClickHouse; None: not known, so that what only some need is there too.
+    Where ClickHouse's version is not known (None), rights that only some need are there too.
     """
     every = _roles(settings, tables)
-    return every if version is None else [_for(version, role) for role in every]
+    if version is None:
+        return every
+    return [
+        replace(
+            role,
+            clickhouse=tuple(
+                replace(right, before=None)
+                for right in role.clickhouse
+                if right.before is None or version < right.before
+            ),
+        )
+        for role in every
+    ]
 
 
 def of_loader(settings: Settings, targets: Collection[str]) -> Iterator[ClickHouseRight]:
-    """Yield what the loader's user needs in ClickHouse.
-
-    Args:
-        settings: of the app.
-        targets: as SQL.
-    """
+    """Yield what the loader's user needs in ClickHouse; the target tables are given as SQL."""
     ledger = f"{readable(settings.loader.database)}.*"
     yield from (ClickHouseRight("SELECT, INSERT", target) for target in targets)
     removing = "optional: for loader supersede, which relay rewind starts"
@@ -171,11 +162,6 @@ INPUT = ClickHouseRight(
 """For input(), out of which the loader's INSERT selects."""
 
 
-def _for(version: Version, role: Role) -> Role:
-    needed = (one for one in role.clickhouse if one.before is None or version < one.before)
-    return replace(role, clickhouse=tuple(replace(one, before=None) for one in needed))
-
-
 def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     app, source = settings.app, settings.source.topic
     targets = [readable(table) for table in sorted(tables)] or [ANY_TABLE]
@@ -189,7 +175,9 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
     compacts = "optional: --deep then knows whether compaction deletes messages of the source"
     ask_source = KafkaRight("DescribeConfigs", "topic", source, "its policy", note=compacts)
     told = "optional: which INSERT wrote a block, and when"
-    logs = [ClickHouseRight("SELECT", f"system.{log}", note=told) for log in LOGS]
+    logs = [
+        ClickHouseRight("SELECT", f"system.{log}", note=told) for log in ("part_log", "query_log")
+    ]
     rows_of = [ClickHouseRight("SELECT", target) for target in targets]
     return [
         Role(
@@ -217,12 +205,7 @@ def _roles(settings: Settings, tables: Collection[str]) -> list[Role]:
             (*rows_of, *(ClickHouseRight("SELECT", at) for at in (ledger, "system.parts")), *logs),
         ),
         Role("retirer", "relay retire", (look, read_journal, _identities(settings)), ()),
-        Role(
-            "replayer",
-            "relay dead replay",
-            (read_own, *_of_replay(app, source)),
-            (),
-        ),
+        Role("replayer", "relay dead replay", (read_own, *_of_replay(app, source)), ()),
         Role(
             "rewinder",
             "relay rewind, which starts loader supersede; relay accept",
@@ -308,12 +291,9 @@ def _of_replay(app: str, source: str) -> Iterator[KafkaRight]:
     yield KafkaRight("Write", "topic", source, "the messages")
     yield KafkaRight("Write", "topic", marks, "marks of what was replayed")
     yield KafkaRight("Create", "topic", marks, "for the first replay")
-    yield KafkaRight(
-        "Write",
-        "transactional-id",
-        names.replay_transactional_id(app),
-        "to write message and mark in one transaction",
-    )
+    identity = names.replay_transactional_id(app)
+    why = "to write message and mark in one transaction"
+    yield KafkaRight("Write", "transactional-id", identity, why)
 
 
 def _of_rewind(settings: Settings) -> Iterator[KafkaRight]:
@@ -342,9 +322,9 @@ def as_text(settings: Settings, role: Role) -> Iterator[str]:
         command = grant(brokers, right.operation, right.kind, right.name, prefixed=right.prefixed)
         yield f"{command}{note}"
     user = readable_user(settings.clickhouse.user)
-    for one in role.clickhouse:
-        note = f" -- {said}" if (said := _when(one)) else ""
-        yield f"GRANT {one.privileges} ON {one.place} TO {user};{note}"
+    for privilege in role.clickhouse:
+        note = f" -- {when}" if (when := _when(privilege)) else ""
+        yield f"GRANT {privilege.privileges} ON {privilege.place} TO {user};{note}"
 
 
 def _when(right: ClickHouseRight) -> str:

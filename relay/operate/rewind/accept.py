@@ -1,63 +1,86 @@
-"""Decides what a person can accept where a relay stops at two records that differ; pure.
+"""`relay accept`: a person takes note of two records that differ, where a relay stops. Pure.
 
-Receives a source partition as it was found, gives what `relay run` would stop at and from where
-it goes on once that is accepted; None where all agrees; or why nothing can be accepted.
+`decide` says what can be accepted in one source partition, and from where relays go on after
+that. `accept` carries it out on all: look, fence, look again, record. One transaction moves the
+group's offsets and records why: an accept has happened or it has not.
 """
 
 # pure
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 
-from relay.core.offsets import CommittedOffset
-from relay.errors import PERHAPS_NO_MESSAGE
+from relay.errors import PERHAPS_NO_MESSAGE, ConfigError
+from relay.operate.rewind import records
 from relay.operate.rewind.plan import (
     RESTORE,
+    Note,
     PartitionPositions,
     RewindRefusal,
     at_head,
+    check_refusals,
     other_source,
     truncation,
 )
+from relay.operate.rewind.ports import RewindPort
+from relay.operate.rewind.records import RewindAuthor
 from relay.records_pb2 import Commit
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What is taken note of.
-
-    Attributes:
-        kinds: retention, topic, truncated, epoch, offsets.
-        found: both values of each, for people.
-        floor: relays go on from here.
-        marks: of tables, above the floor: what lies before them is in blocks.
-        meaning: what that means for the rows.
-    """
-
-    partition: int
-    kinds: tuple[str, ...]
-    found: str
-    before: int
-    floor: int
-    marks: Mapping[str, int]
-    meaning: str
-
-
-def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRefusal | None:
-    """Return one partition.
+def accept(
+    servers: RewindPort,
+    begins: Mapping[int, int],
+    only: int | None,
+    author: Callable[[], RewindAuthor] | None,
+) -> list[Note]:
+    """Take note of all that relays stop at.
 
     Args:
-        place: as it was found.
-        begin: where to go on, as the person says; only where offsets name other messages now.
+        servers: the brokers and ClickHouse.
+        begins: by partition, the offset from which the person lets relays go on.
+        only: this partition; None: every one.
+        author: of the records; None: change nothing, return what would be accepted.
+
+    Raises:
+        ContractBroken: something cannot be accepted; nothing was changed.
+        RelayError: as the servers raise it; run again.
+    """
+    notes = _notes(servers, begins, only)[1]
+    if author is None or not notes:
+        return notes
+    with servers.fenced([note.partition for note in notes]):
+        places, notes = _notes(servers, begins, only)
+        letters = servers.next_letters([note.partition for note in notes])
+        servers.write(
+            [
+                records.accepted(places[note.partition], note, letters[note.partition], author())
+                for note in notes
+            ]
+        )
+    return notes
+
+
+def _notes(
+    servers: RewindPort, begins: Mapping[int, int], only: int | None
+) -> tuple[Mapping[int, PartitionPositions], list[Note]]:
+    places = servers.look({})
+    if only is not None and only not in places:
+        raise ConfigError(f"there is no source partition {only}", "choose another --partition")
+    partitions = sorted(places) if only is None else [only]
+    return places, check_refusals(decide(places[p], begins.get(p)) for p in partitions)
+
+
+def decide(place: PartitionPositions, begin: int | None = None) -> Note | RewindRefusal | None:
+    """Return what can be accepted in a partition; None: there is nothing to accept.
+
+    Where offsets name other messages now, the person says with `begin` where to go on.
     """
     head = place.seals.head
     if head is None:
         if place.named is None:
             return None
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             f"the group's offset is {_named(place)}, but the journal has no record: nothing says "
             "which messages are in blocks",
             RESTORE,
@@ -65,15 +88,15 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
     if other := other_source(place):
         return other
     if head.HasField("rewind"):
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             "a rewind was begun and is not finished",
             "finish the rewind first: `relay rewind CONFIG --run`",
         )
     committed = place.committed
-    if committed is not None and _journal_lost(place, committed, head):
-        return RewindRefusal(
-            place.partition,
+    if committed is not None and (
+        committed.n > head.n or committed.journal_offset > place.seals.offset
+    ):
+        return place.refuse(
             f"the group's offset is {_named(place)}, but the journal ends before it, at "
             f"n={head.n}: nothing says which messages are in blocks",
             RESTORE,
@@ -82,7 +105,7 @@ def note(place: PartitionPositions, begin: int | None = None) -> Note | RewindRe
     if not found:
         if begin is None:
             return None
-        return RewindRefusal(place.partition, "there is nothing to accept", "leave out --from")
+        return place.refuse("there is nothing to accept", "leave out --from")
     return _note(place, head, found, begin)
 
 
@@ -91,8 +114,7 @@ def _note(
 ) -> Note | RewindRefusal | None:
     renamed = {"topic", "truncated", "epoch"} & set(found)
     if begin is not None and not renamed:
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             "the journal says where to continue: after the messages that are in blocks",
             "leave out --from; `relay rewind` goes back",
         )
@@ -133,14 +155,18 @@ def _out_of_reach(
 ) -> RewindRefusal | None:
     """Why the person has to name another offset; behind a lost end all messages are new."""
     if begin is None and "truncated" in found:
-        return RewindRefusal(
-            place.partition,
+        proposal = ""
+        if place.lost_end is not None and place.lost_end >= 0:
+            proposal = (
+                f"; the leader says that its log is another one from offset {place.new_from} on, "
+                f"so --from {place.new_from} is right unless you know better"
+            )
+        return place.refuse(
             f"{found['truncated']}; only a person knows from which offset on its messages are new",
-            f"give that offset with --from N, at most {place.new_from}{_proposal(place)}",
+            f"give that offset with --from N, at most {place.new_from}{proposal}",
         )
     if begin is None and "epoch" in found:
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             found["epoch"],
             f"find out whether the log is whole: then --from {place.reached} goes on where relays "
             "stood. With a lower N, messages from N on are read as new ones, and those that are in "
@@ -154,24 +180,13 @@ def _out_of_reach(
     if begin is None or place.log_start <= begin <= most:
         return None
     if begin > place.log_end or begin < place.log_start:
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             f"the source log reaches from {place.log_start} to {place.log_end}",
             "choose an offset in it for --from",
         )
-    return RewindRefusal(
-        place.partition,
+    return place.refuse(
         f"messages from offset {most} on are new, and those before {begin} would be passed over",
         f"choose an offset from {place.log_start} to {most} for --from",
-    )
-
-
-def _proposal(place: PartitionPositions) -> str:
-    if place.lost_end is None or place.lost_end < 0:
-        return ""
-    return (
-        f"; the leader says that its log is another one from offset {place.new_from} on, so "
-        f"--from {place.new_from} is right unless you know better"
     )
 
 
@@ -214,10 +229,6 @@ def _found(place: PartitionPositions, head: Commit) -> Iterator[tuple[str, str]]
     if not at_head(place) and not (made_anew and place.named is None):
         found = f"floor {head.floor} (n={head.n})"
         yield "offsets", f"the group's offset is {_named(place)}, the journal ends at {found}"
-
-
-def _journal_lost(place: PartitionPositions, committed: CommittedOffset, head: Commit) -> bool:
-    return committed.n > head.n or committed.journal_offset > place.seals.offset
 
 
 def _named(place: PartitionPositions) -> str:

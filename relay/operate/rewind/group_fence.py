@@ -12,19 +12,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ErrorPage, Fenced, Refused, RelayError
 from relay.intake.membership import session_refused
 from relay.kafka.admin import Admin
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ _DESCRIBE_SECONDS = 1.0
 
 
 class _Member:
-    """One membership; `name` is a relay's, or "" for a place of its own."""
+    """One membership, under a relay's name or under none ("")."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         config = {**kafka_clients.consumer(settings), "error_cb": self._on_error}
@@ -65,7 +63,7 @@ class _Member:
 
 
 class GroupFence:
-    """All memberships that it takes until the partitions are here.
+    """All memberships that it takes until it owns the partitions.
 
     Raises (every method):
         Unavailable, Refused: as the brokers answer.
@@ -76,7 +74,7 @@ class GroupFence:
         self._group = names.group_id(settings.app)
         self._admin = Admin(settings.kafka)
         self._members: dict[str, _Member] = {}
-        self._heard = ""  # why the group lets nobody in
+        self._cause = ""  # why the group admits nobody
 
     def take(self, partitions: Collection[int]) -> dict[int, Any]:
         """Group metadata by partition, of the member that owns it now.
@@ -100,7 +98,7 @@ class GroupFence:
             if time.monotonic() > deadline:
                 missing = sorted(set(partitions) - owners.keys())
                 raise Fenced(
-                    f"relays of group {self._group} keep source partitions {missing}{self._heard}",
+                    f"relays of group {self._group} keep source partitions {missing}{self._cause}",
                     "stop the relays (scale them to 0), then run this command again",
                     page=ErrorPage.REWIND,
                 )
@@ -112,16 +110,15 @@ class GroupFence:
         self._members = {}
 
     def _join(self) -> None:
-        """Under every name that is in the group; under none where there is no name."""
-        named = self._described() - self._members.keys()
-        for name in sorted(named):
+        """Join under every name that is in the group; under none where there is no name."""
+        for name in sorted(self._described() - self._members.keys()):
             log.info("taking over a relay's membership in the group", extra={"member": name})
             self._members[name] = _Member(self._settings, name)
         if not self._members:
             self._members[""] = _Member(self._settings, "")
 
     def _described(self) -> set[str]:
-        found = self._admin.answer(
+        group = self._admin.answer(
             f"describe group {self._group}",
             self._admin.client.describe_consumer_groups(
                 [self._group], request_timeout=_ANSWER_SECONDS
@@ -129,8 +126,8 @@ class GroupFence:
             f"grant Read and Describe on group {self._group} to the user of kafka.client",
             fine={KafkaError.GROUP_ID_NOT_FOUND},
         )
-        members = [] if found is None else found.members
-        return {one.group_instance_id for one in members if one.group_instance_id}
+        members = [] if group is None else group.members
+        return {member.group_instance_id for member in members if member.group_instance_id}
 
     def _serve(self, member: _Member) -> None:
         message = member.consumer.poll(_POLL_SECONDS)
@@ -138,20 +135,13 @@ class GroupFence:
         if error is None:
             return
         if error.code() in REFUSED:
-            raise _refused(self._settings, self._group, error)
+            text = describe(f"consumer in group {self._group}", error)
+            if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
+                raise session_refused(text, self._settings)
+            raise Refused(text, f"grant Read on group {self._group} and on the source topic")
         if is_final(error):
             log.warning("a relay took its membership back", extra={"member": member.name})
             del self._members[member.name]
             member.consumer.close()
         else:
-            self._heard = f"; it said: {describe('join', error)}"
-
-
-def _refused(settings: Settings, group: str, error: KafkaError) -> RelayError:
-    text = describe(f"consumer in group {group}", error)
-    if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
-        return session_refused(text, settings)
-    return Refused(
-        text,
-        f"grant Read on group {group} and on the source topic",
-    )
+            self._cause = f"; it said: {describe('join', error)}"

@@ -1,8 +1,5 @@
 """Plans what a rewind of one source partition changes; pure.
 
-Receives what the journal, the group and the source topic say, and the offset that is wanted;
-gives a Course, None where there is nothing to re-run, or the reason why it must not be.
-
 A block is re-run whole or not at all. So a table starts where one of its blocks began: the one
 that holds the offset, or the next where that one's first messages are gone. What is not re-run
 keeps its blocks: its mark says how far they reach.
@@ -12,19 +9,21 @@ keeps its blocks: its mark says how far they reach.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from relay.core.offsets import CommittedOffset
 from relay.core.takeover import OTHER_TOPIC, other_topic
-from relay.errors import NEW_APP, ConfigError, ContractBroken, ErrorPage, RelayError
+from relay.errors import NEW_APP, ConfigError, ContractBroken, ErrorPage
 from relay.operate.rewind.seals import RecordedRewind, Seals, Stretch
 from relay.records_pb2 import Block, Commit, Mark
 
 ACCEPT = "`relay accept CONFIG` shows how to continue from there; rewind after that"
 RESTORE = f"restore what was deleted, or {NEW_APP}"
-_BEYOND_ALL = 2**63 - 1
+BEYOND_ALL = 2**63 - 1
 """No message has an offset as high as this."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,10 @@ class PartitionPositions:
         unknown = self.lost_end is not None and self.lost_end < 0
         return unknown and self.new_from is None and self.reached >= self.log_start
 
+    def refuse(self, why: str, next_step: str = ACCEPT) -> RewindRefusal:
+        """Return that nothing can be done here."""
+        return RewindRefusal(self.partition, why, next_step)
+
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -112,7 +115,7 @@ class Course:
     @property
     def blocks(self) -> list[Block]:
         """Those that do not count any more."""
-        return [one.block for one in self.superseded if one.block is not None]
+        return [stretch.block for stretch in self.superseded if stretch.block is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,9 @@ class RewindEnding:
 
     Attributes:
         rewind: as it is carried out.
-        floor: where relays go on; marks: above it.
-        kept: blocks with rows, or to be loaded, that it was to replace and that count again.
-        why: they do; empty: the rewind is carried out as it was recorded.
+        floor: relays go on from here; marks: of tables, above it.
+        kept: blocks that it was to replace and that count again.
+        why: they count again; empty: the rewind is carried out as it was recorded.
     """
 
     rewind: RecordedRewind
@@ -134,23 +137,42 @@ class RewindEnding:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What a person takes note of in one source partition.
+
+    Attributes:
+        kinds: retention, topic, truncated, epoch, offsets.
+        found: both values of each, for people.
+        before: the floor committed now.
+        floor: relays go on from here.
+        marks: of tables, above the floor: what lies before them is in blocks.
+        meaning: what that means for the rows.
+    """
+
+    partition: int
+    kinds: tuple[str, ...]
+    found: str
+    before: int
+    floor: int
+    marks: Mapping[str, int]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
 class RewindRefusal:
-    """Why not."""
+    """Why nothing can be rewound or accepted in a source partition, and what a person does."""
 
     partition: int
     why: str
-    next_step: str = ACCEPT
+    next_step: str
 
 
 def course(
     place: PartitionPositions, offset: int, table: str | None = None
 ) -> Course | RewindRefusal | None:
-    """Return a rewind of one partition.
+    """Return the rewind of one partition, of this table alone or of all (None).
 
-    Args:
-        place: as it was found; its seals keep what lies beyond `offset`.
-        offset: messages from here on are wanted again.
-        table: only of this one; None: of all.
+    Messages from `offset` on are read again; the partition's seals keep what lies beyond it.
     """
     if place.seals.head is None and place.named is None:
         return None  # never read
@@ -163,9 +185,9 @@ def course(
     superseded: list[Stretch] = []
     kept: list[Stretch] = []
     for name in seals.tables(offset) if table is None else [table]:
-        wanted = [one for one in seals.live(name) if one.next > offset]
-        again = [one for one in wanted if one.first >= oldest]
-        kept += [one for one in wanted if one.first < oldest]
+        wanted = [stretch for stretch in seals.live(name) if stretch.next > offset]
+        again = [stretch for stretch in wanted if stretch.first >= oldest]
+        kept += [stretch for stretch in wanted if stretch.first < oldest]
         if again:
             starts[name] = again[0].first
             superseded += again
@@ -189,15 +211,12 @@ def course(
 def ending(
     place: PartitionPositions, removed: Collection[str] = ()
 ) -> RewindEnding | RewindRefusal:
-    """Return how a rewind that was begun ends, as messages may have gone since.
+    """Return how the rewind that the partition's last record begins is to end.
 
-    What begins with a message that is gone counts again, as `course` leaves it: its rows could not
-    be made anew.
-
-    Args:
-        place: as it was found; its last record begins the rewind.
-        removed: ids of blocks without rows, as of an attempt that was cut off. The last of a table
-            are replaced all the same, by those of their messages that are left.
+    Messages may have been deleted since. A block whose first message is gone counts again, as
+    `course` leaves it: its rows could not be made anew. The last blocks of a table that are among
+    `removed` (ids of blocks without rows, as of an attempt that was cut off) are replaced all the
+    same, by those of their messages that are left.
     """
     begun, head = place.seals.begun(), place.head
     assert begun is not None
@@ -209,19 +228,17 @@ def ending(
         return RewindEnding(begun, head.floor, marks)
     before = begun.before
     if before is None:
-        return RewindRefusal(
-            place.partition,
-            f"{why}; and the journal no longer says where relays stood before the rewind",
-            RESTORE,
-        )
+        reason = f"{why}; and the journal no longer says where relays stood before the rewind"
+        return place.refuse(reason, RESTORE)
     starts = {mark.table: mark.offset for mark in before.marks}
     starts = {table: starts.get(table, before.floor) for table in begun.starts}
     whole = set[str]()
-    for one in reversed(begun.stretches):
-        if one.first < oldest and (one.block is None or one.block.id not in removed):
-            whole.add(one.table)
-        elif one.table not in whole:
-            starts[one.table] = one.first
+    for stretch in reversed(begun.stretches):
+        block = stretch.block
+        if stretch.first < oldest and (block is None or block.id not in removed):
+            whole.add(stretch.table)
+        elif stretch.table not in whole:
+            starts[stretch.table] = stretch.first
     floor = min(before.floor, *starts.values())
     marks = {name: mark for name, mark in (marks | starts).items() if mark > floor}
     ends = [Mark(table=name, offset=mark) for name, mark in marks.items()]
@@ -232,19 +249,19 @@ def ending(
 
 
 def _gone_since(place: PartitionPositions, begun: RecordedRewind) -> tuple[str, int]:
-    """Why messages of a rewind cannot be read again, and the first that can; empty: all can."""
+    """Why messages of a rewind cannot be read again ("": all can), and the first that can."""
     head = place.head
     if head.source_topic_id != place.topic_id:
-        return "the source topic was deleted and created again", _BEYOND_ALL
+        return "the source topic was deleted and created again", BEYOND_ALL
     before = begun.before
     marks = () if before is None else before.marks
     reached = max([head.previous_floor, *(mark.offset for mark in marks)])
     if place.log_end < reached:
         lost = f"the source log ends at {place.log_end}, but was read up to {reached}"
-        return lost, _BEYOND_ALL
+        return lost, BEYOND_ALL
     if begun.begins < place.log_start:
         lost = f"the source log starts at {place.log_start} by now"
-        return lost, place.log_start if begun.whole else _BEYOND_ALL
+        return lost, place.log_start if begun.whole else BEYOND_ALL
     return "", place.log_start
 
 
@@ -262,21 +279,19 @@ def disagreement(place: PartitionPositions) -> RewindRefusal | None:
         return other
     head, committed = place.seals.head, place.committed
     if head is None or committed is None:
-        return RewindRefusal(place.partition, "the group's offset and the journal do not agree")
+        return place.refuse("the group's offset and the journal do not agree")
     if not at_head(place):
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             f"the group's offset names floor {committed.floor} (n={committed.n}), but the journal "
-            f"ends at floor {head.floor} (n={head.n})",
+            f"ends at floor {head.floor} (n={head.n})"
         )
     if head.source_topic_id != place.topic_id:
-        return RewindRefusal(place.partition, "the source topic was deleted and created again")
+        return place.refuse("the source topic was deleted and created again")
     if place.new_from is not None or place.is_unproved:
-        return RewindRefusal(place.partition, truncation(place))
+        return place.refuse(truncation(place))
     if head.floor < place.log_start:
-        return RewindRefusal(
-            place.partition,
-            f"floor {head.floor} is not in the source log, {place.log_start} to {place.log_end}",
+        return place.refuse(
+            f"floor {head.floor} is not in the source log, {place.log_start} to {place.log_end}"
         )
     return None
 
@@ -287,8 +302,8 @@ def other_source(place: PartitionPositions) -> RewindRefusal | None:
     if head is None:
         return None
     read = head.source_topic, head.source_topic_id
-    said = other_topic(read, (place.topic, place.topic_id))
-    return RewindRefusal(place.partition, said, OTHER_TOPIC) if said else None
+    why = other_topic(read, (place.topic, place.topic_id))
+    return place.refuse(why, OTHER_TOPIC) if why else None
 
 
 def truncation(place: PartitionPositions) -> str:
@@ -313,24 +328,31 @@ def truncation(place: PartitionPositions) -> str:
 
 def _out_of_reach(place: PartitionPositions, offset: int) -> RewindRefusal | None:
     if offset < place.log_start:
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             f"messages from {offset} to {place.log_start - 1} were deleted: a rewind would remove "
             "their rows and could not read them again",
             f"choose an offset from {place.log_start} on",
         )
     if offset < place.seals.base:
-        return RewindRefusal(
-            place.partition,
+        return place.refuse(
             f"the journal no longer says which blocks hold the messages before {place.seals.base}",
             f"choose an offset from {place.seals.base} on",
         )
     return None
 
 
-def as_error(refusals: Sequence[RewindRefusal]) -> RelayError:
-    """Return all of them at once."""
-    said = "\n  ".join(f"source partition {one.partition}: {one.why}" for one in refusals)
-    steps = list(dict.fromkeys(one.next_step for one in refusals))
+def check_refusals(decisions: Iterable[T | RewindRefusal | None]) -> list[T]:
+    """Return what was decided, of those partitions where anything was.
+
+    Raises:
+        ContractBroken: a partition is refused because recorded and found state disagree.
+        ConfigError: partitions are refused for what was asked of them. Each names all of them.
+    """
+    every = list(decisions)
+    refusals = [decision for decision in every if isinstance(decision, RewindRefusal)]
+    if not refusals:
+        return [d for d in every if d is not None and not isinstance(d, RewindRefusal)]
+    why = "\n  ".join(f"source partition {r.partition}: {r.why}" for r in refusals)
+    steps = list(dict.fromkeys(refusal.next_step for refusal in refusals))
     kind = ContractBroken if {ACCEPT, RESTORE} & set(steps) else ConfigError
-    return kind(said, "; ".join(steps), page=ErrorPage.ACCEPT if kind is ContractBroken else "")
+    raise kind(why, "; ".join(steps), page=ErrorPage.ACCEPT if kind is ContractBroken else "")

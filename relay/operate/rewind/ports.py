@@ -1,4 +1,4 @@
-"""What a rewind or an accept needs of servers: the seam between `run` and its adapters."""
+"""What a rewind or an accept needs of servers: the seam between its steps and the adapters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relay.operate.rewind.seals import RecordedRewind
 from relay.records_pb2 import Commit
 
 
-class Hands(Protocol):
+class RewindPort(Protocol):
     """What a rewind does to servers; every method may fail, and then all is begun anew."""
 
     def look(self, beyond: Mapping[int, int]) -> Mapping[int, PartitionPositions]:

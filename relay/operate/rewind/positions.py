@@ -1,7 +1,6 @@
 """Reads where the source partitions stand: journal, the group's offsets, the source log.
 
-Receives settings, gives Places. Decides nothing; waits until journal and offsets, which are read
-one after the other, say the same, or have had the time to.
+Waits until journal and offsets, which are read one after the other, agree, or have had the time to.
 """
 
 from __future__ import annotations
@@ -9,30 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.offsets import UNKNOWN_EPOCH, epoch_reaches
 from relay.errors import ConfigError, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.group_offsets import lost_ends
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.topics import READ, Topics
-from relay.operate.rewind.plan import PartitionPositions, at_head
+from relay.operate.rewind.plan import BEYOND_ALL, PartitionPositions, at_head
 from relay.operate.rewind.records import NextLetter
 from relay.operate.rewind.seals import Seals
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.read.topic import TopicReader
 
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-
 SECONDS = 30.0
-NOTHING = 2**63 - 1
-"""An offset beyond every other: no seals are kept."""
 _BUSY_SECONDS = 10.0
 """Relays commit while one reads; between two of their commits all agrees."""
 _PAUSE_SECONDS = 0.1
@@ -56,8 +50,8 @@ class PositionsReader:
     def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         """Return all source partitions; seals of those in `beyond` are kept beyond its offset."""
         kept = {p: seals.beyond for p, seals in self._seals.items()}
-        if self._reader is None or any(beyond[p] < kept.get(p, NOTHING) for p in beyond):
-            self._begin({**kept, **{p: min(at, kept.get(p, at)) for p, at in beyond.items()}})
+        if self._reader is None or any(beyond[p] < kept.get(p, BEYOND_ALL) for p in beyond):
+            self._begin({**kept, **{p: min(o, kept.get(p, o)) for p, o in beyond.items()}})
         assert self._reader is not None
         # An open transaction of a relay that died hides journal and offsets until it is ended.
         patience = 2 * self._settings.relay.transaction_timeout_seconds
@@ -65,10 +59,10 @@ class PositionsReader:
         while True:
             named = self._reader.committed()
             for partition, offset, commit in self._reader.records():
-                self._seals.setdefault(partition, Seals(NOTHING)).add(offset, commit)
+                self._seals.setdefault(partition, Seals(BEYOND_ALL)).add(offset, commit)
             places = self._places(named)
             hidden = (places.keys() - named.keys()) | self._unseen(places)
-            behind = [_behind(place) for place in places.values()]
+            behind = [late for place in places.values() if (late := _behind(place)) is not None]
             waited = time.monotonic() - began
             if waited > patience and hidden:
                 raise Unavailable(
@@ -76,8 +70,8 @@ class PositionsReader:
                     f"{sorted(hidden)}",
                     "wait until the transaction times out, then run this command again",
                 )
-            limit = patience if hidden or any(b is True for b in behind) else _BUSY_SECONDS
-            if (not hidden and all(b is None for b in behind)) or waited > limit:
+            limit = patience if hidden or any(behind) else _BUSY_SECONDS
+            if not (hidden or behind) or waited > limit:
                 return self._with_lost_ends(places)
             time.sleep(_PAUSE_SECONDS)  # until they agree
 
@@ -117,20 +111,15 @@ class PositionsReader:
     def _places(
         self, named: Mapping[int, tuple[int, str | None] | None]
     ) -> dict[int, PartitionPositions]:
-        facts = self._topics.source()
-        source = self._settings.source.topic
-        return {
-            p: PartitionPositions(
-                p,
-                named.get(p),
-                seals,
-                facts.topic_id,
-                *self._source.bounds(source, p),
-                topic=source,
-            )
-            for p, seals in sorted(self._seals.items())
-            if p < facts.partitions
-        }
+        facts, topic = self._topics.source(), self._settings.source.topic
+        places = {}
+        for p, seals in sorted(self._seals.items()):
+            if p < facts.partitions:
+                log = self._source.bounds(topic, p)
+                places[p] = PartitionPositions(
+                    p, named.get(p), seals, facts.topic_id, *log, topic=topic
+                )
+        return places
 
     def next_letters(self, partitions: Collection[int]) -> dict[int, NextLetter]:
         """Return the place that the next dead letter gets, by source partition; after a look.
@@ -180,9 +169,9 @@ class PositionsReader:
             self._reader.close()
         self._reader = Reader(self._settings)
         self._reader.grow()
-        # Of partitions that the journal has not followed yet nobody could say anything.
+        # Nothing is known of partitions that the journal does not have yet.
         partitions = min(self._topics.source().partitions, len(self._reader.starts))
-        self._seals = {p: Seals(beyond.get(p, NOTHING)) for p in range(partitions)}
+        self._seals = {p: Seals(beyond.get(p, BEYOND_ALL)) for p in range(partitions)}
         if unknown := sorted(beyond.keys() - self._seals.keys()):
             raise ConfigError(
                 f"there is no source partition {unknown[0]}", "choose another --partition"

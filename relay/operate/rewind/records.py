@@ -1,7 +1,4 @@
-"""Makes the journal records of rewinds and accepts; pure.
-
-Receives the record that is the head now and what was decided, gives the next one.
-"""
+"""Makes the journal records of rewinds and accepts, from the last one and a decision; pure."""
 
 # pure
 
@@ -11,17 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.operate.rewind.plan import Course
+from relay.operate.rewind.plan import Course, Note, PartitionPositions
 from relay.records_pb2 import Accept, Commit, Mark, Rewind
 
 
 class NextLetter(NamedTuple):
-    """Where the next dead letter of a source partition comes.
-
-    Attributes:
-        topic_id: of the dead letter topic; empty where there is none.
-        offset: in it.
-    """
+    """The place of a source partition's next dead letter; an empty topic id: there is no topic."""
 
     topic_id: str
     offset: int
@@ -45,20 +37,14 @@ def rewinding(
 ) -> Commit:
     """Begin a rewind: floor and marks are moved, and relays wait.
 
-    Args:
-        head: the last record.
-        course: of its partition.
-        kept: tables whose old rows stay in ClickHouse.
-        next_letter: the place that the partition's next dead letter gets.
-        author: of the record.
+    The old rows of the tables in `kept` stay in ClickHouse.
     """
     record = _next(head, author, course.floor, course.marks, epoch=course.epoch)
     record.reference, record.count = course.floor, 0
-    starts, stay = _marks(course.starts), sorted(kept & set(course.starts))
     record.rewind.CopyFrom(
         Rewind(
-            starts=starts,
-            kept=stay,
+            starts=_marks(course.starts),
+            kept=sorted(kept & course.starts.keys()),
             why=author.why,
             next_letter=next_letter.offset,
             dead_topic_id=next_letter.topic_id,
@@ -68,13 +54,10 @@ def rewinding(
 
 
 def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindAuthor) -> Commit:
-    """End it: relays go on.
+    """End the rewind that `head`, the last record, began: relays go on.
 
-    Args:
-        head: the record that began it, the last one.
-        begins: floor and marks from which relays go on; those of `head`, or later ones where
-            messages had gone from the source log.
-        author: of the record.
+    They begin at this floor and these marks: those of `head`, or later ones where messages had
+    gone from the source log.
     """
     floor, marks = begins
     record = _next(head, author, floor, marks, epoch=head.epoch)
@@ -86,40 +69,26 @@ def rewound(head: Commit, begins: tuple[int, Mapping[str, int]], author: RewindA
 
 
 def accepted(
-    head: Commit,
-    begins: tuple[int, Mapping[str, int]],
-    topic_id: str,
-    statement: tuple[tuple[str, ...], str],
-    next_letter: NextLetter,
-    author: RewindAuthor,
+    place: PartitionPositions, note: Note, next_letter: NextLetter, author: RewindAuthor
 ) -> Commit:
-    """Take note of what relays stop at.
-
-    Args:
-        head: the last record.
-        begins: floor and marks from which relays go on; those of `head` where only the group's
-            offset was moved.
-        topic_id: of the source topic now.
-        statement: kinds of what was found, and both values.
-        next_letter: the place that the partition's next dead letter gets.
-        author: of the record.
-    """
-    (floor, marks), (kinds, found) = begins, statement
-    said = Accept(
-        kinds=kinds,
-        found=found,
-        why=author.why,
-        next_letter=next_letter.offset,
-        dead_topic_id=next_letter.topic_id,
-    )
-    record = _next(head, author, floor, marks, epoch=head.epoch + 1)
-    record.source_topic_id = topic_id
-    record.reference, record.count = floor, 0
-    if tuple(kinds) == ("offsets",):
+    """Take note of what relays stop at in a partition."""
+    head = place.head
+    record = _next(head, author, note.floor, note.marks, epoch=head.epoch + 1)
+    record.source_topic_id = place.topic_id
+    record.reference, record.count = note.floor, 0
+    if note.kinds == ("offsets",):
         record.reference, record.count = head.reference, head.count
         if head.flush_point:
             record.reference, record.count = head.floor, 0
-    record.accept.CopyFrom(said)
+    record.accept.CopyFrom(
+        Accept(
+            kinds=note.kinds,
+            found=note.found,
+            why=author.why,
+            next_letter=next_letter.offset,
+            dead_topic_id=next_letter.topic_id,
+        )
+    )
     return record
 
 

@@ -1,7 +1,6 @@
-"""Can the rows that a rewind replaces be removed, and only they? Pure.
+"""Judges whether the rows that a rewind replaces can be removed, and only they; pure.
 
-Receives what ClickHouse says of a table, gives the reasons why not, each with what a person can
-say to it.
+Each reason against it says what a person can do, or say, about it.
 """
 
 # pure
@@ -26,8 +25,7 @@ class RewindConsent:
     Attributes:
         keep: tables whose old rows stay.
         despite_views: materialized views may count re-run rows again.
-        despite_replays: dead letters of the stretch that were, or may have been, replayed may come
-            twice.
+        despite_replays: dead letters that were, or may have been, replayed may come twice.
         despite_missing: rows that no block id finds are deleted, and do not lack their id.
     """
 
@@ -82,17 +80,25 @@ class CountedRows:
         return sum(max(0, n - self.carried.get(block, 0)) for block, n in self.loaded.items())
 
 
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """The marks of dead letters that were replayed.
+
+    Attributes:
+        marks: those that still exist.
+        deleted: what shows that others were deleted; empty: nothing does.
+    """
+
+    marks: Collection[ReplayMark]
+    deleted: str = ""
+
+
 def reasons(
     table: str, target: RerunTable, blocks: Collection[str], consent: RewindConsent, column: str
 ) -> Iterator[str]:
-    """Yield why this table's old rows cannot simply be replaced; none: they can.
+    """Yield why the rows of a table's superseded blocks cannot simply be replaced; none: they can.
 
-    Args:
-        table: `database.table`.
-        target: as it is.
-        blocks: ids of its superseded blocks.
-        consent: of the person.
-        column: the block-id column's name.
+    `column` is the name of the block-id column.
     """
     if not target.there or not blocks:
         return
@@ -116,7 +122,7 @@ def reasons(
 def countable(
     table: str, target: RerunTable, blocks: Collection[str], consent: RewindConsent, column: str
 ) -> bool:
-    """Return whether it matters which rows carry the blocks' ids; arguments as of `reasons`."""
+    """Return whether it matters which rows carry the blocks' ids."""
     if not target.there or not blocks or table in consent.keep or consent.despite_missing:
         return False
     return not _unremovable(table, target, blocks, column)
@@ -127,11 +133,6 @@ def without_id(table: str, counted: CountedRows, column: str) -> Iterator[str]:
 
     Fewer rows than were loaded are right where some were deleted or have expired. Then each row
     that is left carries an id, unless others insert into the table too.
-
-    Args:
-        table: `database.table`.
-        counted: its rows.
-        column: the block-id column's name.
     """
     missing, without = counted.missing, counted.without
     if missing and without:
@@ -153,12 +154,13 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
     """Why the blocks' rows cannot be told from others, or not be deleted; "": they can."""
     if not target.stamped:
         return f"{table} has no column {column}, so nothing says which of its rows are old"
-    if not TableEngine(target.engine).is_merge_tree:
+    engine = TableEngine(target.engine)
+    if not engine.is_merge_tree:
         return (
             f"{table} has engine {target.engine}, from which the rows of one block cannot be "
             "deleted"
         )
-    if TableEngine(target.engine).merges_rows:
+    if engine.merges_rows:
         return f"{table} has engine {target.engine}, which merges rows of different blocks"
     if target.policies:
         return (
@@ -179,26 +181,8 @@ def _unremovable(table: str, target: RerunTable, blocks: Collection[str], column
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Replays:
-    """What is known of dead letters that were replayed.
-
-    Attributes:
-        marks: of each; of those that are left, where some were deleted.
-        deleted: what shows that some were; empty: nothing does.
-    """
-
-    marks: Collection[ReplayMark]
-    deleted: str = ""
-
-
 def replayed(courses: Sequence[Course], replays: Replays) -> Iterator[str]:
-    """Yield dead letters of superseded stretches whose messages were sent again since.
-
-    Args:
-        courses: of all partitions.
-        replays: of the app.
-    """
+    """Yield dead letters of superseded stretches whose messages were sent again since."""
     if courses and replays.deleted:
         yield (
             f"{replays.deleted}; with --despite-replays you say that those of which nobody knows, "

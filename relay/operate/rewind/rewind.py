@@ -14,16 +14,13 @@ messages have gone meanwhile count again: the second record says so by later pla
 The ledger notes a rewind when its old blocks are settled and their rows removed. Where it has no
 note of one that has ended, it was lost, or restored with the tables from an older backup, and the
 old rows may be there again: then they are settled and removed once more.
-
-Receives hands (the servers) and what is wanted; gives what was done. Pure but for the hands.
 """
 
 # pure
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relay.errors import ConfigError, Unavailable
@@ -32,26 +29,21 @@ from relay.operate.rewind.plan import (
     Course,
     PartitionPositions,
     RewindEnding,
-    RewindRefusal,
-    as_error,
+    check_refusals,
     course,
     ending,
 )
-from relay.operate.rewind.ports import Hands
+from relay.operate.rewind.ports import RewindPort
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RerunTable, RewindConsent
 from relay.operate.rewind.seals import RecordedRewind
 from relay.program.plural import several
+from relay.records_pb2 import Block
 
 
 @dataclass(frozen=True, slots=True)
 class RewindRequest:
-    """What to re-run.
-
-    Attributes:
-        offsets: by source partition; what begins there or later.
-        table: only this one; None: all.
-    """
+    """What to re-run: messages from these offsets on, of one table or of all (None)."""
 
     offsets: Mapping[int, int]
     table: str | None
@@ -60,12 +52,7 @@ class RewindRequest:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """What a rewind would do.
-
-    Attributes:
-        courses: of the partitions that have something to re-run.
-        targets: of the tables that are re-run.
-    """
+    """What a rewind would do, by partition that has something to re-run, and to which tables."""
 
     courses: tuple[Course, ...]
     targets: Mapping[str, RerunTable]
@@ -76,8 +63,8 @@ class RewindResult:
     """What was done.
 
     Attributes:
-        partitions: by index, where relays go on.
-        resumed: it was a rewind that had been begun before.
+        partitions: where relays go on in each.
+        resumed: whether the rewind had been begun before.
         repeated: rewinds that had ended, and of which the ledger had no note.
         shortened: how those ended of which messages had gone from the source log.
     """
@@ -99,30 +86,33 @@ def unfinished(places: Mapping[int, PartitionPositions]) -> dict[int, PartitionP
     }
 
 
-def without_note(hands: Hands, places: Mapping[int, PartitionPositions]) -> list[RecordedRewind]:
+def without_note(
+    servers: RewindPort, places: Mapping[int, PartitionPositions]
+) -> list[RecordedRewind]:
     """Return rewinds that ended and of which the ledger has no note, with what they superseded.
 
     Raises:
-        RelayError: as the hands raise it.
+        RelayError: as the servers raise it.
     """
-    ended = [one for place in places.values() for one in place.seals.ended()]
-    noted = set(hands.noted(ended)) if ended else set()
-    lacking = [one for one in ended if (one.partition, one.offset) not in noted]
+    ended = {(r.partition, r.offset): r for place in places.values() for r in place.seals.ended()}
+    lacking = ended.keys() - set(servers.noted(ended.values())) if ended else ()
     if not lacking:
         return []
-    wanted = {(one.partition, one.offset) for one in lacking}
-    begins = {p: min(one.begins for one in lacking if one.partition == p) for p, _ in wanted}
-    again = hands.look(begins)
+    begins: dict[int, int] = {}
+    for key in lacking:
+        first = ended[key].begins
+        begins[key[0]] = min(first, begins.get(key[0], first))
+    again = servers.look(begins)
     return [
-        one
+        rewind
         for p in sorted(begins)
-        for one in again[p].seals.rewinds
-        if (one.partition, one.offset) in wanted
+        for rewind in again[p].seals.rewinds
+        if (rewind.partition, rewind.offset) in lacking
     ]
 
 
 def ready(
-    hands: Hands,
+    servers: RewindPort,
     places: Mapping[int, PartitionPositions],
     wanted: RewindRequest,
     column: str,
@@ -131,84 +121,75 @@ def ready(
 ) -> RewindPlan:
     """Return the plan of the rewind, from the servers' present state.
 
-    Args:
-        hands: the servers.
-        places: as they were found.
-        wanted: what to re-run.
-        column: the block-id column.
-        count: whether to count rows by their block ids, which reads that column of whole tables.
+    To `count` rows by their block ids reads that column of whole tables.
 
     Raises:
         ConfigError: it is impossible, or needs options; the error names all of them.
         ContractBroken: recorded and found state disagree already.
     """
-    found = [course(places[p], at, wanted.table) for p, at in sorted(wanted.offsets.items())]
-    refused = [one for one in found if isinstance(one, RewindRefusal)]
-    if refused:
-        raise as_error(refused)
-    courses = tuple(one for one in found if isinstance(one, Course))
-    blocks: dict[str, list[str]] = defaultdict(list)
-    for block in (block for one in courses for block in one.blocks):
-        blocks[block.table].append(block.id)
-    targets = hands.targets(blocks) if blocks else {}
+    courses = check_refusals(
+        course(places[p], offset, wanted.table) for p, offset in sorted(wanted.offsets.items())
+    )
+    blocks = _ids_by_table(block for c in courses for block in c.blocks)
+    targets = servers.targets(blocks) if blocks else {}
     judged = [(t, targets[t], ids, wanted.consent, column) for t, ids in sorted(blocks.items())]
-    why_not = [reason for one in judged for reason in removal.reasons(*one)]
+    why_not = [reason for case in judged for reason in removal.reasons(*case)]
     if count:
-        asked = {one[0]: blocks[one[0]] for one in judged if removal.countable(*one)}
-        counted = hands.counted(asked) if asked else {}
+        countable = {case[0]: case[2] for case in judged if removal.countable(*case)}
+        counted = servers.counted(countable) if countable else {}
         for table, rows in sorted(counted.items()):
             why_not += removal.without_id(table, rows, column)
     if not wanted.consent.despite_replays:
-        why_not += removal.replayed(courses, hands.replays())
+        why_not += removal.replayed(courses, servers.replays())
     if why_not:
         raise ConfigError(
             "\n  ".join(["the rewind was not begun:", *why_not]),
             "do what each line names, or give its option",
         )
-    return RewindPlan(courses, targets)
+    return RewindPlan(tuple(courses), targets)
 
 
 def rewind(
-    hands: Hands, wanted: RewindRequest | None, column: str, author: Callable[[], RewindAuthor]
+    servers: RewindPort,
+    wanted: RewindRequest | None,
+    column: str,
+    author: Callable[[], RewindAuthor],
 ) -> RewindResult:
     """Do it, or go on with the one that was begun.
 
-    Args:
-        hands: the servers.
-        wanted: None: only finish what was begun, and repeat what the ledger has no note of.
-        column: the block-id column.
-        author: of a record that is written now.
+    Where nothing is wanted (None), only finish what was begun, and repeat what the ledger has no
+    note of.
 
     Raises:
         ConfigError, ContractBroken: as `ready` does; nothing was changed.
-        RelayError: as the hands raise it; run again.
+        RelayError: as the servers raise it; run again.
     """
     offsets = {} if wanted is None else wanted.offsets
-    places = hands.look(offsets)
-    repeated = without_note(hands, places) if wanted is None else []
-    begun = _begun(hands, places, offsets)
+    places = servers.look(offsets)
+    repeated = without_note(servers, places) if wanted is None else []
+    begun = _begun(servers, places, offsets)
     resumed = bool(begun)
     if not begun and wanted is None and not repeated:
         raise ConfigError("there is no unfinished rewind", "say what to rewind")
     if not begun and wanted is not None:
-        if not ready(hands, places, wanted, column).courses:
+        if not ready(servers, places, wanted, column).courses:
             return RewindResult({}, 0, 0, resumed=False)
-        begun, resumed = _begin(hands, wanted, column, author)
-    rows = sum(hands.supersede(one) for one in repeated)
+        begun, resumed = _begin(servers, wanted, column, author)
+    rows = sum(map(servers.supersede, repeated))
     endings: dict[int, RewindEnding] = {}
     for _, place in sorted(begun.items()):
-        if (one := _ending(hands, place)) is not None:
-            rows += hands.supersede(one.rewind)
-            _check_kept(hands, place, one)
-            endings[place.partition] = one
-    blocks = sum(len(one.blocks) for one in [*repeated, *(e.rewind for e in endings.values())])
-    partitions = _finish(hands, begun, endings, author) if begun else {}
-    shortened = [one for one in endings.values() if one.kept]
+        if (end := _ending(servers, place)) is not None:
+            rows += servers.supersede(end.rewind)
+            _check_kept(servers, place, end)
+            endings[place.partition] = end
+    blocks = sum(len(r.blocks) for r in [*repeated, *(end.rewind for end in endings.values())])
+    partitions = _finish(servers, begun, endings, author) if begun else {}
+    shortened = [end for end in endings.values() if end.kept]
     return RewindResult(partitions, blocks, rows, resumed, repeated, shortened)
 
 
 def _begun(
-    hands: Hands, places: Mapping[int, PartitionPositions], offsets: Mapping[int, int]
+    servers: RewindPort, places: Mapping[int, PartitionPositions], offsets: Mapping[int, int]
 ) -> dict[int, PartitionPositions]:
     """Unfinished ones, with every block that they supersede."""
     begun = unfinished(places)
@@ -216,57 +197,60 @@ def _begun(
         return {}
     starts = {p: min(s.offset for s in place.head.rewind.starts) for p, place in begun.items()}
     beyond = {p: min(d[p] for d in (offsets, starts) if p in d) for p in {*offsets, *starts}}
-    return unfinished(hands.look(beyond))
+    return unfinished(servers.look(beyond))
 
 
 def _begin(
-    hands: Hands, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
+    servers: RewindPort, wanted: RewindRequest, column: str, author: Callable[[], RewindAuthor]
 ) -> tuple[dict[int, PartitionPositions], bool]:
-    """Everything is decided anew, because now nobody else commits; whether it was begun before."""
-    with hands.fenced(wanted.offsets.keys()):
-        places = hands.look(wanted.offsets)
-        if begun := _begun(hands, places, wanted.offsets):
+    """Decide everything anew, because now nobody else commits; True: it was begun before."""
+    with servers.fenced(wanted.offsets.keys()):
+        places = servers.look(wanted.offsets)
+        if begun := _begun(servers, places, wanted.offsets):
             return begun, True  # somebody was faster
         # Rows were counted before: the places in the group do not outlast a long query.
-        courses = ready(hands, places, wanted, column, count=False).courses
-        letters = hands.next_letters([one.partition for one in courses])
+        courses = ready(servers, places, wanted, column, count=False).courses
+        letters = servers.next_letters([c.partition for c in courses])
         keep = wanted.consent.keep
-        hands.write(
+        servers.write(
             [
-                records.rewinding(
-                    places[one.partition].head, one, keep, letters[one.partition], author()
-                )
-                for one in courses
+                records.rewinding(places[c.partition].head, c, keep, letters[c.partition], author())
+                for c in courses
             ]
         )
-    return _begun(hands, hands.look(wanted.offsets), wanted.offsets), False
+    return _begun(servers, servers.look(wanted.offsets), wanted.offsets), False
 
 
-def _ending(hands: Hands, begun: PartitionPositions) -> RewindEnding | None:
-    """As the source log is now: rows that are removed cannot be made of messages that are gone."""
-    place = hands.look({begun.partition: begun.seals.beyond})[begun.partition]
+def _ending(servers: RewindPort, begun: PartitionPositions) -> RewindEnding | None:
+    """How it ends by the source log of now: messages that are gone make no rows again."""
+    place = servers.look({begun.partition: begun.seals.beyond})[begun.partition]
     if place.head.n != begun.head.n:
         return None  # another has finished it
     found = ending(place)
     if isinstance(found, RewindEnding):
-        found = ending(place, _removed(hands, place, found))
-    if isinstance(found, RewindRefusal):
-        raise as_error([found])
-    return found
+        found = ending(place, _removed(servers, place, found))
+    return check_refusals([found])[0]
 
 
-def _removed(hands: Hands, place: PartitionPositions, found: RewindEnding) -> Collection[str]:
+def _removed(
+    servers: RewindPort, place: PartitionPositions, found: RewindEnding
+) -> Collection[str]:
     """Which of the blocks that would stay have lost their rows."""
-    kept: dict[str, list[str]] = defaultdict(list)
-    for block in found.kept:
-        if block.table not in place.head.rewind.kept:
-            kept[block.table].append(block.id)
-    return hands.removed(kept) if kept else ()
+    keep_rows = place.head.rewind.kept
+    kept = _ids_by_table(block for block in found.kept if block.table not in keep_rows)
+    return servers.removed(kept) if kept else ()
 
 
-def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) -> None:
+def _ids_by_table(blocks: Iterable[Block]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for block in blocks:
+        ids.setdefault(block.table, []).append(block.id)
+    return ids
+
+
+def _check_kept(servers: RewindPort, place: PartitionPositions, found: RewindEnding) -> None:
     """Look once more before it is on record that blocks stay: another run may be at them, too."""
-    if gone := _removed(hands, place, found):
+    if gone := _removed(servers, place, found):
         raise Unavailable(
             f"source partition {place.partition}: rows of {several(len(gone), 'block')} that were "
             f"to stay were removed meanwhile, as of {min(gone)}: another `relay rewind` is running",
@@ -275,26 +259,21 @@ def _check_kept(hands: Hands, place: PartitionPositions, found: RewindEnding) ->
 
 
 def _finish(
-    hands: Hands,
+    servers: RewindPort,
     begun: Mapping[int, PartitionPositions],
     endings: Mapping[int, RewindEnding],
     author: Callable[[], RewindAuthor],
 ) -> dict[int, int]:
-    with hands.fenced(begun.keys()):
-        places = hands.look({p: place.seals.beyond for p, place in begun.items()})
+    with servers.fenced(begun.keys()):
+        places = servers.look({p: place.seals.beyond for p, place in begun.items()})
         # Another may have finished some, and a further rewind may have been begun since.
-        left = {
-            p: place
-            for p, place in unfinished(places).items()
+        ends = [
+            records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
+            for p, place in sorted(unfinished(places).items())
             if p in endings and place.head.n == begun[p].head.n
-        }
-        if left:
-            hands.write(
-                [
-                    records.rewound(place.head, (endings[p].floor, endings[p].marks), author())
-                    for p, place in sorted(left.items())
-                ]
-            )
+        ]
+        if ends:
+            servers.write(ends)
     return {
         p: endings[p].floor if p in endings else place.head.floor
         for p, place in sorted(begun.items())

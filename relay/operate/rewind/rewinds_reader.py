@@ -7,30 +7,22 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from relay import names
+from relay.blocks.dead_letter import DeadLetter, RecordPlace
+from relay.config.settings import Settings
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.replay_plan import Why
 from relay.operate.rewind.superseded_letters import SupersededLetters
 from relay.operate.verify.read.journal import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.blocks.dead_letter import DeadLetter, RecordPlace
-    from relay.config.settings import Settings
 
 LOOK_SECONDS = 1.0
 """Between two looks at the journal: somebody may rewind while letters are read."""
 
 
 class RewindsReader:
-    """The journal of one app, as far as it is visible now.
-
-    Args:
-        settings: of the app.
-        dead_topic_id: of its dead letter topic.
+    """The journal of one app, as far as it is visible now; beside its dead letter topic.
 
     Raises (every method):
         Unavailable: the brokers did not answer.
@@ -56,8 +48,8 @@ class RewindsReader:
     def left_out_now(self, letters: Sequence[DeadLetter]) -> dict[RecordPlace, Why]:
         """Return those of these that a replay leaves out, by the journal of this moment."""
         self._look()
-        found = {letter.place: self.left_out(letter) for letter in letters}
-        return {place: why for place, why in found.items() if why is not None}
+        whys = ((letter.place, self.left_out(letter)) for letter in letters)
+        return {place: why for place, why in whys if why is not None}
 
     def _look(self) -> None:
         self._reader.grow()

@@ -1,7 +1,6 @@
-"""What was sealed of one source partition and still counts; pure.
+"""What was sealed of one source partition and still counts, by the journal's records; pure.
 
-Receives journal records in order, gives live stretches with their blocks, less what rewinds
-superseded since, those rewinds, and the oldest offset that one can go back to.
+Also the rewinds that superseded what does not, and the oldest offset that one can go back to.
 """
 
 # pure
@@ -58,7 +57,7 @@ class RecordedRewind:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """Those of the stretches."""
-        return tuple(one.block for one in self.stretches if one.block is not None)
+        return tuple(stretch.block for stretch in self.stretches if stretch.block is not None)
 
     @property
     def starts(self) -> dict[str, int]:
@@ -74,17 +73,15 @@ class RecordedRewind:
         """Return it as it was carried out, by the record that ends it."""
         done = replace(self, record=carried_out(self.record, end))
         starts = done.starts
-        left = tuple(one for one in self.stretches if one.first >= starts[one.table])
-        return replace(done, stretches=left)
+        superseded = tuple(s for s in self.stretches if s.first >= starts[s.table])
+        return replace(done, stretches=superseded)
 
 
 class Seals:
     """One source partition.
 
-    Args:
-        beyond: stretches that end at or before this offset are not kept.
-
     Attributes:
+        beyond: stretches that end at or before this offset are not kept.
         head: the last record; None before the first.
         offset: of it, in the journal.
         base: no message before it can be told to be in one block and no other: records were
@@ -110,19 +107,20 @@ class Seals:
             # A rewind begins an epoch, and what it superseded is of the one before at least.
             self._first_epoch = commit.epoch - commit.HasField("rewind")
             if commit.n != 1:
-                self.base = _told_from(commit)
+                self.base = _sealed_up_to(commit)
         self.head, self.offset = commit, offset
         if renames_offsets(commit.accept):
-            self._live, self._latest, self.base = {}, {}, _told_from(commit)
+            self._live, self._latest, self.base = {}, {}, _sealed_up_to(commit)
             self._first_epoch, self._kept_before = commit.epoch, {}
         if commit.HasField("rewind"):
             self.rewinds.append(self._rewound(offset, commit, before))
         if commit.rewound and begun is not None:
             self._end(begun, commit)
-        for one in stretches(commit):
-            self._latest[one.table] = max(one.next, self._latest.get(one.table, 0))
-            if one.next > self.beyond:
-                self._live.setdefault(one.table, []).append(one)
+        for stretch in stretches(commit):
+            table = stretch.table
+            self._latest[table] = max(stretch.next, self._latest.get(table, 0))
+            if stretch.next > self.beyond:
+                self._live.setdefault(table, []).append(stretch)
 
     def live(self, table: str) -> list[Stretch]:
         """Return those of a table that count, by offset."""
@@ -134,38 +132,36 @@ class Seals:
 
     def ended(self) -> list[RecordedRewind]:
         """Return the rewinds behind which relays have gone on."""
-        return [one for one in self.rewinds if one.offset < self.offset]
+        return [rewind for rewind in self.rewinds if rewind.offset < self.offset]
 
     def begun(self) -> RecordedRewind | None:
         """Return the rewind that has not ended; None: there is none."""
-        return next((one for one in self.rewinds if one.offset == self.offset), None)
+        return next((rewind for rewind in self.rewinds if rewind.offset == self.offset), None)
 
     def _rewound(self, offset: int, commit: Commit, before: Commit | None) -> RecordedRewind:
-        gone = tuple(self._supersede(commit))
-        tables = [*rewind_starts(commit)]
-        first = {table: self._kept_before.get(table, self._first_epoch) for table in tables}
-        found = RecordedRewind(commit.partition, offset, commit, before, gone, first, whole=True)
+        superseded, starts = tuple(self._supersede(commit)), rewind_starts(commit)
+        first = {table: self._kept_before.get(table, self._first_epoch) for table in starts}
         self._kept_before.update(dict.fromkeys(commit.rewind.kept, commit.epoch))
-        whole = before is not None and found.begins >= self.base
-        return found if whole else replace(found, whole=False)
+        whole = before is not None and min(starts.values(), default=0) >= self.base
+        return RecordedRewind(commit.partition, offset, commit, before, superseded, first, whole)
 
     def _end(self, begun: RecordedRewind, end: Commit) -> None:
         """What the rewind left as it was counts again."""
         ended = self.rewinds[-1] = begun.ended(end)
         starts = ended.starts
-        for one in begun.stretches:
-            if one.first < starts[one.table]:
-                self._live.setdefault(one.table, []).append(one)
+        for stretch in begun.stretches:
+            if stretch.first < starts[stretch.table]:
+                self._live.setdefault(stretch.table, []).append(stretch)
 
     def _supersede(self, commit: Commit) -> Iterator[Stretch]:
         for start in commit.rewind.starts:
-            stretches_of = self._live.get(start.table, [])
-            yield from (one for one in stretches_of if one.first >= start.offset)
-            self._live[start.table] = [one for one in stretches_of if one.first < start.offset]
+            live = self.live(start.table)
+            yield from (stretch for stretch in live if stretch.first >= start.offset)
+            self._live[start.table] = [stretch for stretch in live if stretch.first < start.offset]
 
 
-def _told_from(commit: Commit) -> int:
-    """From which message on the records behind this one say in which blocks they are."""
+def _sealed_up_to(commit: Commit) -> int:
+    """The offset from which the records behind this one name the block of every message."""
     return max([commit.floor, *(mark.offset for mark in commit.marks)])
 
 
@@ -173,6 +169,5 @@ def stretches(commit: Commit) -> Iterator[Stretch]:
     """Yield what one record seals."""
     blocks = {(b.table, b.first_source_offset, b.next_source_offset): b for b in commit.blocks}
     dead = {(d.table, d.first_source_offset, d.next_source_offset): d for d in commit.dead}
-    for place in dict.fromkeys([*blocks, *dead]):
-        letters = dead[place].messages if place in dead else 0
-        yield Stretch(*place, blocks.get(place), letters)
+    for key in dict.fromkeys([*blocks, *dead]):
+        yield Stretch(*key, blocks.get(key), dead[key].messages if key in dead else 0)

@@ -1,4 +1,4 @@
-"""The real hands: Kafka through this package's adapters, ClickHouse through `loader supersede`."""
+"""The servers of a rewind: Kafka by adapters of this room, ClickHouse by `loader supersede`."""
 
 from __future__ import annotations
 
@@ -10,52 +10,39 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import ConfigError, ContractBroken, Refused, RelayError, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.operate.dead.reader import DeadReader
+from relay.operate.rewind import journal_writer
 from relay.operate.rewind import tables as rewind_tables
 from relay.operate.rewind.group_fence import GroupFence
-from relay.operate.rewind.journal_writer import Writer
-from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.positions import PositionsReader
 from relay.operate.rewind.removal import CountedRows, Replays, RerunTable
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from relay.config.settings import Settings
-    from relay.operate.rewind.records import NextLetter
-    from relay.operate.rewind.seals import RecordedRewind
-    from relay.records_pb2 import Commit
+from relay.operate.rewind.seals import RecordedRewind
+from relay.records_pb2 import Commit
 
 AGAIN = "run it again: it continues where it stopped"
 
 
-class Servers:
-    """relay.operate.rewind.ports.Hands.
+class Servers(PositionsReader):
+    """The RewindPort of one app: a PositionsReader that also changes things.
 
-    Args:
-        settings: of the app.
-        config_file: they were read from; the loader reads them again.
-        pipeline: of that file; None where it has only one app.
+    The loader reads the settings again, from this file and pipeline; None where it has only one.
     """
 
     def __init__(self, settings: Settings, config_file: Path, pipeline: str | None = None) -> None:
-        self._settings, self._config_file, self._pipeline = settings, config_file, pipeline
-        self.positions = PositionsReader(settings)
+        super().__init__(settings)
+        self._config_file, self._pipeline = config_file, pipeline
         self._owners: dict[int, Any] = {}
-
-    def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
-        """See Hands."""
-        return self.positions.look(beyond)
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         fence = GroupFence(self._settings)
         try:
             self._owners = fence.take(partitions)
@@ -66,13 +53,14 @@ class Servers:
             fence.close()
 
     def write(self, records: Sequence[Commit]) -> None:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         owners = {record.partition: self._owners[record.partition] for record in records}
-        Writer(self._settings).write(records, owners)
+        journal_writer.write(self._settings, records, owners)
 
     def supersede(self, rewind: RecordedRewind) -> int:
-        """See Hands."""
-        lines = [_line(record) for record in (rewind.record, *rewind.blocks)]
+        """See relay.operate.rewind.ports."""
+        records = (rewind.record, *rewind.blocks)
+        lines = [base64.b64encode(record.SerializeToString()).decode() for record in records]
         command = [sys.executable, "-m", "loader.cli", "supersede", str(self._config_file)]
         command += ["--pipeline", self._pipeline] if self._pipeline else []
         command += ["--blocks", "-", "--at", str(rewind.offset)]
@@ -87,41 +75,31 @@ class Servers:
         return int(json.loads(done.stdout)["rows"])
 
     def noted(self, rewinds: Collection[RecordedRewind]) -> set[tuple[int, int]]:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         topic = names.journal_topic(self._settings.app)
         facts = Topics(self._settings).describe(topic, (READ,))
         if facts is None:  # what was read a moment ago
             raise Unavailable(f"topic {topic} does not exist any more", AGAIN)
-        rows = {
-            names.superseded_row(facts.topic_id, one.partition, one.offset): one for one in rewinds
-        }
-        found = rewind_tables.position_rows(self._settings, rows)
-        return {(rows[row].partition, rows[row].offset) for row in found}
+        places = [(rewind.partition, rewind.offset) for rewind in rewinds]
+        rows = {names.superseded_row(facts.topic_id, *place): place for place in places}
+        return {rows[row] for row in rewind_tables.position_rows(self._settings, rows)}
 
     def targets(self, tables: Collection[str]) -> Mapping[str, RerunTable]:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.look(self._settings, tables)
 
     def counted(self, blocks: Mapping[str, Collection[str]]) -> Mapping[str, CountedRows]:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.counted(self._settings, blocks)
 
     def removed(self, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         return rewind_tables.removed(self._settings, blocks)
 
     def replays(self) -> Replays:
-        """See Hands."""
+        """See relay.operate.rewind.ports."""
         with contextlib.closing(DeadReader(self._settings, incomplete=True)) as reader:
             return Replays(reader.replays(), reader.deleted_marks)
-
-    def next_letters(self, partitions: Collection[int]) -> Mapping[int, NextLetter]:
-        """See Hands."""
-        return self.positions.next_letters(partitions)
-
-    def close(self) -> None:
-        """Let go of the clients."""
-        self.positions.close()
 
 
 def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
@@ -142,10 +120,6 @@ def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]
     finally:
         os.close(watched)
         os.close(held)
-
-
-def _line(record: Message) -> str:
-    return base64.b64encode(record.SerializeToString()).decode()
 
 
 def _error(status: int, said: str) -> RelayError:

@@ -1,8 +1,8 @@
 """Which dead letters do not count any more, because a rewind had their messages read again. Pure.
 
-Receives journal records and dead letters. The message of such a letter is a row by now, or another
-letter: sent to the source once more, it came twice. Of letters that are older than the journal
-nobody knows that, unless nobody had rewound until then.
+The message of such a letter is a row by now, or another letter: sent to the source once more, it
+came twice. Of letters that are older than the journal nobody knows that, unless nobody had rewound
+until then.
 """
 
 # pure
@@ -24,9 +24,8 @@ class LettersBefore(NamedTuple):
 
     Attributes:
         epoch: that the record began; blocks of before are of earlier ones.
-        next_letter: the offset of the dead letter topic that came next; None where an earlier
-            version wrote the record.
-        topic_id: of that dead letter topic; empty where an earlier version wrote the record.
+        next_letter: the next offset of the dead letter topic; None in records of earlier versions.
+        topic_id: of that dead letter topic; empty in records of earlier versions.
         at_ms: Unix time by the clock of the person's machine; decides where there is nothing else.
     """
 
@@ -135,14 +134,16 @@ class SupersededLetters:
         if renames_offsets(commit.accept):
             self._settled[commit.partition] = LettersBefore.of(commit, commit.accept)
         if commit.HasField("rewind"):
-            there = LettersBefore.of(commit, commit.rewind)
-            rewind = SourceRewind(rewind_starts(commit), there, self._settled.get(commit.partition))
-            self._rewinds[commit.partition].append(rewind)
+            letters = LettersBefore.of(commit, commit.rewind)
+            settled = self._settled.get(commit.partition)
+            self._rewinds[commit.partition].append(
+                SourceRewind(rewind_starts(commit), letters, settled)
+            )
             self._open[commit.partition] = commit
         elif (begun := self._open.pop(commit.partition, None)) is not None and commit.rewound:
-            rewind = self._rewinds[commit.partition].pop()
-            rewind = rewind._replace(starts=rewind_starts(carried_out(begun, commit)))
-            self._rewinds[commit.partition].append(rewind)
+            rewinds = self._rewinds[commit.partition]
+            starts = rewind_starts(carried_out(begun, commit))
+            rewinds[-1] = rewinds[-1]._replace(starts=starts)
 
     def emptied(self, partition: int) -> None:
         """Take note that the journal had records of this source partition once."""

@@ -1,31 +1,22 @@
-"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Changes no row.
-
-Receives table names, gives removal.RerunTable of each; counts the rows of blocks; says which notes
-the ledger has.
-"""
+"""Asks ClickHouse about the tables that a rewind would touch, and the ledger. Changes no row."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.client import Client
 
 from relay import names
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
 from relay.clickhouse.table_engine import has_ttl
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
-from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions
+from relay.operate.doctor.ask.clickhouse import ClickHouseQuestions, connected
+from relay.operate.doctor.facts import TargetFacts
 from relay.operate.rewind.removal import CountedRows, RerunTable
-from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import TargetFacts
 
 # A block is claimed before it is inserted, and the claim says whether the column was there.
 _UNSTAMPED = """
@@ -78,31 +69,26 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
         Refused: it said no to one of the questions, or this user may not see one of the tables.
     """
     with contextlib.closing(ClickHouseQuestions(settings)) as server:
-        found = server.look(tables, _DELETE)
-    asked = [one for one in found.unasked if "tables" in one.what]
-    if asked:
-        raise Refused(
-            f"{asked[0].what}: {asked[0].reason}", asked[0].mend or "correct what the message names"
-        )
-    _check_gone(settings, [name for name, table in found.tables.items() if table is None])
-    unstamped = _unstamped(settings, tables)
-    return {name: _target(settings, name, table, unstamped) for name, table in found.tables.items()}
+        facts = server.look(tables, _DELETE)
+    for question in facts.unasked:
+        if "tables" in question.what:
+            step = question.mend or "correct what the message names"
+            raise Refused(f"{question.what}: {question.reason}", step)
+    _check_gone(settings, [name for name, table in facts.tables.items() if table is None])
+    # The rows of these blocks, if there are any, may be without their id.
+    unstamped = _ledger_blocks(settings, _UNSTAMPED, "tables", tables)
+    return {name: _target(settings, name, table, unstamped) for name, table in facts.tables.items()}
 
 
 def _check_gone(settings: Settings, tables: Collection[str]) -> None:
     """Check that tables which the server does not list are gone, and not hidden from this user."""
     if not tables:
         return
-    try:
-        with contextlib.closing(connect(settings.clickhouse)) as client:
-            for table in tables:
-                database, name = names.split_table(table)
-                place = {"database": database, "name": name}
-                if client.query(_EXISTS, parameters=place).result_rows[0][0]:
-                    raise Unavailable(f"{table} came back meanwhile", "run it again")
-    except ClickHouseError as error:
-        doing = "say whether a table is gone"
-        raise translated(error, settings.clickhouse, doing) from error
+    with connected(settings, "say whether a table is gone") as client:
+        for table in tables:
+            database, name = names.split_table(table)
+            if _rows(client, _EXISTS, database=database, name=name)[0][0]:
+                raise Unavailable(f"{table} came back meanwhile", "run it again")
 
 
 def _target(
@@ -130,72 +116,54 @@ def counted(settings: Settings, blocks: Mapping[str, Collection[str]]) -> dict[s
     The ledger is asked first: a block is called loaded when its rows are there. A table of which it
     calls none of these blocks loaded is not counted, and not in the answer.
 
-    Args:
-        settings: of the app.
-        blocks: ids of sealed blocks by table, which has the block-id column.
+    The tables have the block-id column; `blocks` are ids of sealed blocks.
 
     Raises:
         Unavailable: ClickHouse did not answer within loader.insert_timeout_seconds.
         Refused: it said no.
     """
-    found: dict[str, CountedRows] = {}
-    try:
-        client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
-        with contextlib.closing(client):
-            for table, loaded in _loaded(client, settings, blocks).items():
-                found[table] = _carried(client, settings, table, loaded)
-    except ClickHouseError as error:
-        doing = "count rows by their block ids"
-        raise translated(error, settings.clickhouse, doing) from error
-    return found
+    seconds = settings.loader.insert_timeout_seconds
+    with connected(settings, "count rows by their block ids", seconds) as client:
+        return {
+            table: _carried(client, settings, table, loaded)
+            for table, loaded in _loaded(client, settings, blocks).items()
+        }
 
 
 def removed(settings: Settings, blocks: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Return those of these blocks whose rows are gone, or never come: they are discarded.
-
-    Args:
-        settings: of the app.
-        blocks: ids of sealed blocks by table.
+    """Return those of these sealed blocks whose rows are gone, or never come: they are discarded.
 
     Raises:
         Unavailable: ClickHouse did not answer, or is still deleting rows, for
             loader.insert_timeout_seconds.
         Refused: it said no.
     """
-    found = look(settings, blocks)
-    try:
-        client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
-        with contextlib.closing(client):
-            there = {table for table, one in found.items() if one.there}
-            unknown = {table for table in there if not found[table].stamped}
-            return frozenset(
-                block
-                for table, ids in blocks.items()
-                if table not in unknown
-                for block in _without_rows(client, settings, table, ids, there=table in there)
-            )
-    except ClickHouseError as error:
-        doing = "look for the rows of blocks"
-        raise translated(error, settings.clickhouse, doing) from error
+    tables, seconds = look(settings, blocks), settings.loader.insert_timeout_seconds
+    with connected(settings, "look for the rows of blocks", seconds) as client:
+        return frozenset(
+            block
+            for table, ids in blocks.items()
+            if tables[table].stamped or not tables[table].there
+            for block in _without_rows(client, settings, table, ids, there=tables[table].there)
+        )
 
 
 def _without_rows(
     client: Client, settings: Settings, table: str, ids: Collection[str], *, there: bool
 ) -> Iterator[str]:
     database, name = names.split_table(table)
-    ledger = {"ledger": settings.loader.database, "app": settings.app, "table": table}
+    ledger = _ledger_of(settings)
     target = {"column": settings.loader.block_column, "database": database, "name": name}
     if there:
         client.command(WAIT.format(table=quoted_table(table)))
-    if not client.query(_LEDGER, parameters=ledger).result_rows[0][0]:
+    if not _rows(client, _LEDGER, **ledger)[0][0]:
         return
     for some in in_urls(sorted(ids), len):
         left = set[str]()
         if there:
-            rows = client.query(_LEFT, parameters={**target, "blocks": some}).result_rows
-            left = {str(row[0]) for row in rows}
-        rows = client.query(_SETTLED, parameters={**ledger, "blocks": some}).result_rows
-        for block, loaded, discarded, number in rows:
+            left = {str(row[0]) for row in _rows(client, _LEFT, **target, blocks=some)}
+        settled = _rows(client, _SETTLED, **ledger, table=table, blocks=some)
+        for block, loaded, discarded, number in settled:
             if (discarded and not loaded) or (loaded and number and block not in left):
                 yield str(block)
 
@@ -204,17 +172,16 @@ def _loaded(
     client: Client, settings: Settings, blocks: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, int]]:
     """Rows of these blocks, and of what was left out of them, that the ledger calls loaded."""
-    places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
-    found: dict[str, dict[str, int]] = {}
-    if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
-        return found
-    asked = {table: frozenset(ids) for table, ids in blocks.items()}
-    for some in in_urls(sorted(asked), len):
-        rows = client.query(_LOADED, parameters={**places, "tables": some}).result_rows
-        for table, block, number in rows:
-            if names.sealed(block) in asked[table]:
-                found.setdefault(table, {})[block] = int(number)
-    return found
+    ledger = _ledger_of(settings)
+    loaded: dict[str, dict[str, int]] = {}
+    if not _rows(client, _LEDGER, **ledger)[0][0]:
+        return loaded
+    ids = {table: frozenset(of_table) for table, of_table in blocks.items()}
+    for some in in_urls(sorted(ids), len):
+        for table, block, number in _rows(client, _LOADED, **ledger, tables=some):
+            if names.sealed(block) in ids[table]:
+                loaded.setdefault(table, {})[block] = int(number)
+    return loaded
 
 
 def _carried(
@@ -223,13 +190,8 @@ def _carried(
     database, name = names.split_table(table)
     column = settings.loader.block_column
     asked = {"column": column, "within": f":{table}:", "database": database, "name": name}
-    carried = {str(row[0]): int(row[1]) for row in client.query(_CARRIED, asked).result_rows}
+    carried = {str(block): int(count) for block, count in _rows(client, _CARRIED, **asked)}
     return CountedRows(loaded, carried, carried.pop("", 0))
-
-
-def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
-    """Blocks whose rows, if there are any, may be without their id."""
-    return _of_ledger(settings, _UNSTAMPED, "tables", tables)
 
 
 def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:
@@ -239,23 +201,27 @@ def position_rows(settings: Settings, rows: Collection[str]) -> frozenset[str]:
         Unavailable: ClickHouse did not answer.
         Refused: it said no.
     """
-    return _of_ledger(settings, _NOTED, "rows", rows)
+    return _ledger_blocks(settings, _NOTED, "rows", rows)
 
 
-def _of_ledger(
-    settings: Settings, question: str, name: str, asked: Collection[str]
+def _ledger_blocks(
+    settings: Settings, question: str, name: str, values: Collection[str]
 ) -> frozenset[str]:
     """Ask the ledger about these, which the question has as the parameter `name`, in pieces."""
-    places: dict[str, Any] = {"ledger": settings.loader.database, "app": settings.app}
-    try:
-        client = connect(settings.clickhouse)
-        with contextlib.closing(client):
-            if not client.query(_LEDGER, parameters=places).result_rows[0][0]:
-                return frozenset()
-            answers = (
-                client.query(question, parameters={**places, name: some})
-                for some in in_urls(sorted(asked), len)
-            )
-            return frozenset(str(row[0]) for rows in answers for row in rows.result_rows)
-    except ClickHouseError as error:
-        raise translated(error, settings.clickhouse, "read the ledger") from error
+    ledger = _ledger_of(settings)
+    with connected(settings, "read the ledger") as client:
+        if not _rows(client, _LEDGER, **ledger)[0][0]:
+            return frozenset()
+        return frozenset(
+            str(row[0])
+            for some in in_urls(sorted(values), len)
+            for row in _rows(client, question, **ledger, **{name: some})
+        )
+
+
+def _ledger_of(settings: Settings) -> dict[str, Any]:
+    return {"ledger": settings.loader.database, "app": settings.app}
+
+
+def _rows(client: Client, question: str, **parameters: Any) -> Sequence[Sequence[Any]]:
+    return client.query(question, parameters=parameters).result_rows

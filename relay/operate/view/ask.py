@@ -1,7 +1,6 @@
 """Asks the servers for what an operator wants to see, and gives it to the pure modules.
 
-Receives settings; gives Screens, blocks and stories. ClickHouse may be away: what Kafka says
-is shown all the same. Never writes.
+Without ClickHouse, what Kafka says is shown all the same. Never writes.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.blocks.placement import place
+from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify.audit import audit_of
@@ -29,20 +28,14 @@ from relay.operate.view.ledger_looks import LedgerLooks
 from relay.operate.view.oldest_unread import OldestUnread
 from relay.operate.view.status import Screen, assemble
 
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-
-RECORDS = 10_000
-"""Offsets of each journal partition that a screen begins with: minutes of the busiest relay."""
-
 
 class StatusReader:
     """The screen, again and again; what was read is not read again.
 
     Args:
         settings: of the app.
-        offsets: how far back in each journal partition to begin; 0: all that is retained.
-            Further where blocks are not loaded yet.
+        offsets: how far back in each journal partition to begin; 0: at its start. Further back
+            where blocks are not loaded yet.
         lasting: as of relay.kafka.group_queries.
 
     Raises (every method):
@@ -51,7 +44,7 @@ class StatusReader:
     """
 
     def __init__(
-        self, settings: Settings, offsets: int = RECORDS, *, lasting: bool = False
+        self, settings: Settings, offsets: int = view_start.RECORDS, *, lasting: bool = False
     ) -> None:
         self._settings, self._offsets, self._lasting = settings, offsets, lasting
         self._group, self._topics = GroupReader(settings, lasting=lasting), Topics(settings)
@@ -130,12 +123,12 @@ class StatusReader:
             self._reader = Reader(self._settings, where, lasting=self._lasting)
         reader = self._reader
         reader.grow()
-        there = self._topics.describe(self._settings.source.topic, (READ,)) is not None
-        ends = reader.source_ends() if there else ({}, {})
+        source = self._topics.describe(self._settings.source.topic, (READ,))
+        ends = ({}, {}) if source is None else reader.source_ends()
         committed = reader.committed()
         self._audit.begin_round(committed)
-        told = self._audit.note_deleted, self._audit.foreign
-        for partition, offset, commit in reader.records(*told):
+        records = reader.records(self._audit.note_deleted, self._audit.foreign)
+        for partition, offset, commit in records:
             self._seen.add(partition, offset, commit)
             self._audit.record(partition, offset, commit)
         now = time.monotonic()
@@ -153,13 +146,11 @@ class StatusReader:
                 self._begin()
                 self._read()
             self._seen.settle(positions, ())
-            open_ = self._seen.open
-            tables = {name: one.block.table for name, one in open_.items()}
+            tables = {name: listed.block.table for name, listed in self._seen.open.items()}
             facts = self._ledger.facts(tables, self._journal_id)
         except (Unavailable, Refused) as error:
             return LedgerFacts(problem=error.message)
-        final = {"loaded", "discarded", "dead"}
-        done = [block for block, state in facts.states.items() if state in final]
+        done = [block for block, state in facts.states.items() if state in block_story.FINAL]
         self._seen.settle({}, done)
         return facts
 
@@ -185,18 +176,11 @@ def ledger(settings: Settings, tables: set[str]) -> dict[str, str]:
         Unavailable, Refused: as ClickHouse answers.
     """
     landed = LandedBlocks(settings)
-    return {
-        block: history.state for table in tables for block, history in landed.ledger(table).items()
-    }
+    return {block: h.state for table in tables for block, h in landed.ledger(table).items()}
 
 
 def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
-    """Return all that is known of one block.
-
-    Args:
-        settings: of the app.
-        text: its id.
-        journal_offset: where to begin to look for its record.
+    """Return all that is known of a block, by its id; its record is looked for from there on.
 
     Raises:
         ConfigError: it is no block of this app, or nobody knows it.
@@ -211,10 +195,9 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
             f"{text} is a block of app {name.app}",
             f"name the configuration of that app; this one is of app {settings.app}",
         )
-    with contextlib.closing(
-        listed(settings, view_start.only(name.partition, journal_offset))
-    ) as blocks:
-        found = next((one for one in blocks if one.block.id == text), None)
+    where = view_start.only(name.partition, journal_offset)
+    with contextlib.closing(listed(settings, where)) as blocks:
+        found = next((entry for entry in blocks if entry.block.id == text), None)
     chunks = None if found is None else _chunks(settings, found)
     landed: Landed | None = None
     problem = ""
@@ -230,22 +213,19 @@ def story_of(settings: Settings, text: str, journal_offset: int = 0) -> Story:
     return Story(text, found, chunks, landed, problem)
 
 
-def _chunks(settings: Settings, one: Listed) -> Chunks:
-    block = one.block
+def _chunks(settings: Settings, entry: Listed) -> Chunks:
+    block = entry.block
     with contextlib.closing(TopicReader(settings)) as reader:
         start, end = reader.bounds(*place(block))
         first = max(start, block.first_offset)
         messages = reader.read(*place(block), first, min(end, block.next_offset))
-        return block_story.chunks_of(
-            one,
-            start,
+        records = (
             (
-                (
-                    message.offset() or 0,
-                    (message.key() or b"").decode(errors="replace"),
-                    rows_of(message),
-                    message.value() or b"",
-                )
-                for message in messages
-            ),
+                message.offset() or 0,
+                (message.key() or b"").decode(errors="replace"),
+                rows_of(message),
+                message.value() or b"",
+            )
+            for message in messages
         )
+        return block_story.chunks_of(entry, start, records)

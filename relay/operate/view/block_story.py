@@ -1,14 +1,11 @@
-"""`relay blocks`: blocks as a list, and the story of one. Pure.
-
-Receives journal records and what block topic, ledger and table say, gives rows and a Story.
-"""
+"""`relay blocks`: blocks as a list, and the story of one. Pure."""
 
 # pure
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay.blocks.placement import key, place
@@ -17,16 +14,17 @@ from relay.operate.verify.judge.contents import BlockTopic
 from relay.operate.view.journal_state import Listed
 
 STATES = ("sealed", "claimed", "loaded", "aside", "parked", "discarded", "dead")
-"""Of a block: nobody touched it; a loader is at it, or ended in the middle; settled. One that is
+"""Of a block: no loader touched it; one is at it, or ended in the middle; settled. A block that is
 aside waits for its table, and a loader tries it again; the messages of a dead one, which were left
 out of another, are dead letters."""
 
-_LEDGER = {"": "sealed", "prepared": "claimed"}
+FINAL = ("loaded", "discarded", "dead")
+"""States that nothing changes any more, the strongest first."""
 
 
 def state_of(ledger: str) -> str:
     """Return the state in people's words; an empty one is that of a block the ledger has not."""
-    return _LEDGER.get(ledger, ledger)
+    return {"": "sealed", "prepared": "claimed"}.get(ledger, ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +61,24 @@ def rows_of(
     Args:
         listed: blocks of the journal.
         ledger: ledger states by block id; None where they are not known.
-        table: exactly.
-        since_ms: when they were sealed, at the earliest.
-        state: one of STATES.
+        table: only its blocks.
+        since_ms: only blocks that were sealed then or later.
+        state: only blocks in this one of STATES.
     """
-    for one in listed:
-        block = one.block
-        if table not in {None, block.table} or block.sealed_at_ms < since_ms:
-            continue
-        yield from (row for row in _rows(one, ledger) if state in {None, row.state})
+    for entry in listed:
+        block = entry.block
+        if table in {None, block.table} and block.sealed_at_ms >= since_ms:
+            yield from (row for row in _rows(entry, ledger) if state in {None, row.state})
 
 
-def _rows(one: Listed, ledger: Mapping[str, str] | None) -> Iterator[BlockRow]:
+def _rows(entry: Listed, ledger: Mapping[str, str] | None) -> Iterator[BlockRow]:
     if ledger is None:
-        yield BlockRow(one, "")
+        yield BlockRow(entry, "")
         return
-    yield BlockRow(one, state_of(ledger.get(one.block.id, "")))
-    rest = BlockRow(one, "", left_out=True)
-    if rest.id in ledger:
-        yield replace(rest, state=state_of(ledger[rest.id]))
+    yield BlockRow(entry, state_of(ledger.get(entry.block.id, "")))
+    rest = f"{entry.block.id}{LEFT_OUT}"
+    if rest in ledger:
+        yield BlockRow(entry, state_of(ledger[rest]), left_out=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +157,15 @@ class Story:
 
 def current(changes: Iterable[LedgerChange]) -> str:
     """Return the ledger's state of a block after these changes, as the loader counts them."""
-    found = list(changes)
-    states = {change.state for change in found}
-    for final in ("loaded", "discarded", "dead"):
-        if final in states:
-            return final
+    history = list(changes)
+    states = {change.state for change in history}
+    if final := next((state for state in FINAL if state in states), ""):
+        return final
 
     def rank(change: LedgerChange) -> tuple[int, bool, str]:
         return change.attempt, change.state != "prepared", change.claim
 
-    return max(found, key=rank).state if found else ""
+    return max(history, key=rank).state if history else ""
 
 
 def chunks_of(listed: Listed, start: int, records: Iterable[tuple[int, str, int, bytes]]) -> Chunks:

@@ -1,8 +1,4 @@
-"""Reads the ledger's counts, parked blocks, and one block's rows, for operators.
-
-Receives block ids and tables, gives values of relay.operate.view.facts and
-relay.operate.view.block_story. Never writes.
-"""
+"""Reads the ledger's counts, parked blocks, and one block's rows, for operators. Never writes."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from relay.operate.verify.read.landed_rows import RESTS, STATE_NOW, LandedRows
 from relay.operate.view import lost_ledger
 from relay.operate.view.block_story import Landed, LedgerChange, TablePart
 from relay.operate.view.facts import LedgerFacts, ParkedBlock
-from relay.operate.view.lost_ledger import LedgerTraces
 
 PARKED_SHOWN = 1_000
 """Of each table, those that wait longest: `loader parked ls` has all, and the counts count all."""
@@ -106,7 +101,7 @@ class LandedBlocks(LandedRows):
 
     def positions(self, journal: str) -> dict[int, int]:
         """Return the next offset by partition of the journal with this topic id."""
-        return {p: one.settled for p, one in self.reach(journal).items()}
+        return {p: reach.settled for p, reach in self.reach(journal).items()}
 
     def reach(self, journal: str) -> dict[int, LedgerReach]:
         """Return what the ledger has settled, by partition of the journal with this topic id."""
@@ -115,14 +110,10 @@ class LandedBlocks(LandedRows):
         return reaches(journal, self._ask(_POSITIONS, self._ledger()))
 
     def states(self, tables: Mapping[str, str]) -> dict[str, str]:
-        """Return the states of these blocks, of those that the ledger has.
-
-        Args:
-            tables: by id of the block.
-        """
+        """Return the states of blocks that the ledger has, of those in `tables`, by block id."""
         states: dict[str, str] = {}
         by_table = sorted(tables.items(), key=itemgetter(1, 0))
-        for some in in_urls(by_table, lambda one: len(one[0]) + len(one[1])):
+        for some in in_urls(by_table, lambda block: len(block[0]) + len(block[1])):
             of = {"blocks": [block for block, _ in some], "tables": list({t for _, t in some})}
             found = self._ask(_NOW.replace("{some}", _SOME), self._ledger(**of))
             states.update((row[1], row[2]) for row in found)
@@ -141,28 +132,14 @@ class LandedBlocks(LandedRows):
         return LedgerFacts(
             there=True,
             counts=tuple((table, now, n, rows) for table, now, n, rows in counts),
-            parked=tuple(
-                ParkedBlock(block, table, rows, why, since)
-                for block, table, rows, why, since in parked
-            ),
+            parked=tuple(ParkedBlock(*row) for row in parked),
         )
 
     def lost(self, journal: str) -> str:
-        """Return that there was a ledger, and by what that is known; empty: nothing says so.
-
-        Args:
-            journal: the topic id of the app's journal now.
-        """
-        loader, app = self._settings.loader, self._settings.app
-        return lost_ledger.describe_loss(
-            LedgerTraces(
-                loader.database,
-                app,
-                lost_ledger.elsewhere(self._ask, app),
-                loader.checkpoint,
-                lost_ledger.checkpointed(loader.checkpoint, journal),
-            )
-        )
+        """Return that there was a ledger, and by what that is known; empty: nothing says so."""
+        elsewhere = lost_ledger.elsewhere(self._ask, self._settings.app)
+        stands = lost_ledger.checkpointed(self._settings.loader.checkpoint, journal)
+        return lost_ledger.describe_loss(self._settings, elsewhere, stands, {})
 
     def landed(self, block: str, table: str) -> Landed:
         """Return all that ClickHouse has of one block."""
@@ -180,15 +157,16 @@ class LandedBlocks(LandedRows):
         self, table: str, place: dict[str, str]
     ) -> tuple[int | None, tuple[TablePart, ...] | None, str]:
         column = self._settings.loader.block_column
-        there, stamped, hidden = self._ask(_COLUMN, {**place, "column": column})[0]
+        place = {**place, "column": column}
+        there, stamped, hidden = self._ask(_COLUMN, place)[0]
         if not there:
             return None, None, f"there is no table {table}"
         if not stamped:
             return None, None, f"{table} has no column {column}"
         if hidden:  # by a column of the table's own: which part a row is in cannot be asked
-            rows = int(self._ask(_ROWS, {**place, "column": column})[0][0])
+            rows = int(self._ask(_ROWS, place)[0][0])
             return rows, None, f"{table} has a column _part of its own"
-        parts = tuple(TablePart(*row) for row in self._ask(_PARTS, {**place, "column": column}))
+        parts = tuple(TablePart(*row) for row in self._ask(_PARTS, place))
         return sum(part.rows for part in parts), parts, ""
 
     def _written(self, place: dict[str, str]) -> tuple[tuple[TablePart, ...] | None, str]:

@@ -1,8 +1,4 @@
-"""What was read beside the journal, for `relay status`. Pure values.
-
-The group's members come from `group`, what ClickHouse says from `landed`; `screen` puts them
-together.
-"""
+"""What was read beside the journal, for `relay status`. Pure values."""
 
 # pure
 

@@ -1,23 +1,23 @@
-"""The relay's consumer group, as its coordinator describes it.
-
-Receives settings, gives members and their partitions.
-"""
+"""The relay's consumer group, as its coordinator describes it, and as journal records name it."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.intake.membership import described
 from relay.kafka import group_queries
 from relay.kafka.connection_errors import name_unresolved_brokers
+from relay.kafka.topics import READ, Topics
+from relay.operate.verify.judge.record import by_person
+from relay.operate.verify.read.journal import Reader, from_the_start
+from relay.operate.view import start
 from relay.operate.view.facts import ConsumerGroup, GroupMember
 from relay.program.waiting import ServerWait
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 _MOVING_SECONDS = 10.0
@@ -25,12 +25,7 @@ _MOVING_SECONDS = 10.0
 
 
 class GroupReader:
-    """Describes the group.
-
-    Args:
-        settings: of the app.
-        lasting: as of relay.kafka.group_queries.
-    """
+    """Describes the group; `lasting` as of relay.kafka.group_queries."""
 
     def __init__(self, settings: Settings, *, lasting: bool = False) -> None:
         self._app, self._source = settings.app, settings.source.topic
@@ -52,13 +47,34 @@ class GroupReader:
 
     def _described(self) -> ConsumerGroup:
         try:
-            found = described(self._groups, names.group_id(self._app))
+            group = described(self._groups, names.group_id(self._app))
         except Unavailable as error:
             raise name_unresolved_brokers(error, self._brokers) from error
-        members = [self._member(one) for one in found.members]
-        return ConsumerGroup(found.state, tuple(sorted(members, key=lambda m: m.name)))
+        members = [self._member(member) for member in group.members]
+        return ConsumerGroup(group.state, tuple(sorted(members, key=lambda m: m.name)))
 
     def _member(self, found: group_queries.MemberDescription) -> GroupMember:
         partitions = sorted(p for topic, p in found.partitions if topic == self._source)
         name = (found.instance or found.client).removeprefix(f"{self._app}.")
         return GroupMember(name, found.host, tuple(partitions))
+
+
+def journal_members(settings: Settings, wanted: Collection[str]) -> set[str]:
+    """Return the members that records in the journal name.
+
+    Reads all that is retained, unless the newest records already name everyone who is wanted.
+
+    Raises:
+        ConfigError: the app has no journal.
+        Unavailable: the brokers did not answer.
+        Refused: they answered no.
+    """
+    Topics(settings).describe(names.journal_topic(settings.app), (READ,))  # names a missing right
+    found: set[str] = set()
+    for begin in (start.last(start.RECORDS), from_the_start):
+        with contextlib.closing(Reader(settings, begin)) as reader:
+            reader.grow()
+            found |= {commit.member for _, _, commit in reader.records() if not by_person(commit)}
+        if found.issuperset(wanted):
+            break
+    return found

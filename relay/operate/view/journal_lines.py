@@ -32,13 +32,7 @@ def last(entries: Iterable[JournalLine], most: int) -> dict[int, list[JournalLin
 
 
 def enough(found: dict[int, list[JournalLine]], unread: Iterable[int], most: int) -> bool:
-    """Return whether reading further back could add nothing.
-
-    Args:
-        found: as `last` gives it.
-        unread: partitions with records before those that were read.
-        most: records wanted of each.
-    """
+    """Return whether at least `most` were found of each partition that has unread ones before."""
     return all(len(found.get(partition, ())) >= most for partition in unread)
 
 

@@ -1,7 +1,6 @@
 """What the journal said, record by record, as far as the screen needs it.
 
-Receives journal records in order, gives heads, blocks that are perhaps not loaded yet, dead
-letters and what was committed lately. Pure: the time of now is an argument.
+Pure: the time of now is an argument.
 """
 
 # pure
@@ -80,9 +79,10 @@ class JournalState:
 
     def add(self, partition: int, offset: int, commit: Commit) -> None:
         """Add the next record of a journal partition."""
-        at = commit.written_at_ms
+        now_ms = held_since_ms = commit.written_at_ms
         before = self.heads.get(partition)
-        same = before is not None and before.floor == commit.floor < before.position
+        if before is not None and before.floor == commit.floor < before.position:
+            held_since_ms = before.held_since_ms
         self.heads[partition] = PartitionState(
             commit.n,
             commit.epoch,
@@ -90,11 +90,11 @@ class JournalState:
             commit.position,
             commit.member,
             offset,
-            at,
-            before.held_since_ms if before is not None and same else at,
+            now_ms,
+            held_since_ms,
         )
-        self.first_ms = min(self.first_ms or at, at)
-        second = self._seconds.setdefault(at // 1000, Counter())
+        self.first_ms = min(self.first_ms or now_ms, now_ms)
+        second = self._seconds.setdefault(now_ms // 1000, Counter())
         for block in commit.blocks:
             self.open[block.id] = Listed(block, partition, offset, commit)
             self.tables.add(block.table)
@@ -110,32 +110,24 @@ class JournalState:
             second["dead", ""] += dead.messages
 
     def settle(self, positions: Mapping[int, int], loaded: Collection[str]) -> None:
-        """Forget blocks that need no second look.
+        """Forget these loaded blocks, by id, and all before these journal offsets, by partition.
 
-        Args:
-            positions: next journal offset by partition: every block before it is loaded,
-                parked or discarded.
-            loaded: block ids.
+        Those are loaded, parked or discarded.
         """
         gone = set(loaded)
         self.open = {
-            name: one
-            for name, one in self.open.items()
-            if name not in gone and one.offset >= positions.get(one.partition, 0)
+            name: entry
+            for name, entry in self.open.items()
+            if name not in gone and entry.offset >= positions.get(entry.partition, 0)
         }
 
     def lately(self, now_ms: int) -> Lately:
         """Return what was committed in the WINDOW_SECONDS before now; forgets what is older."""
         oldest = now_ms // 1000 - WINDOW_SECONDS
-        self._seconds = {at: count for at, count in self._seconds.items() if at > oldest}
+        self._seconds = {second: n for second, n in self._seconds.items() if second > oldest}
         total: Counter[tuple[str, str]] = Counter()
         for count in self._seconds.values():
             total.update(count)
         rows = {table: n for (what, table), n in total.items() if what == "rows"}
-        return Lately(
-            total["messages", ""],
-            sum(rows.values()),
-            total["blocks", ""],
-            total["dead", ""],
-            rows,
-        )
+        messages, blocks, dead = (total[what, ""] for what in ("messages", "blocks", "dead"))
+        return Lately(messages, sum(rows.values()), blocks, dead, rows)

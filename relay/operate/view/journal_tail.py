@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
+from relay.config.settings import Settings
+from relay.kafka.partition_reader import PartitionReader
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ENDS_SECONDS
 from relay.operate.view import journal_lines, start
 from relay.operate.view.journal_lines import JournalLine
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.kafka.partition_reader import PartitionReader
 
 _OFFSETS_EACH = 3  # a record, its transaction's marker, and one that was aborted
 
@@ -39,10 +37,10 @@ class Tail:
         while True:
             unread: set[int] = set()
             self._reader = self._begun(offsets, unread)
-            found = journal_lines.last(self._records(self._reader), most)
+            found = journal_lines.last(map(JournalLine._make, self._reader.records()), most)
             if journal_lines.enough(found, unread, most):
-                entries = [entry for of_one in found.values() for entry in of_one]
-                return sorted(entries, key=lambda e: (e.commit.written_at_ms, e[:2]))
+                entries = itertools.chain(*found.values())
+                return sorted(entries, key=lambda entry: (entry.commit.written_at_ms, entry[:2]))
             self._reader.close()
             offsets *= 8
 
@@ -52,7 +50,7 @@ class Tail:
         if time.monotonic() - self._grown > ENDS_SECONDS:
             self._grown = time.monotonic()
             self._reader.grow()
-        yield from self._records(self._reader)
+        yield from map(JournalLine._make, self._reader.records())
 
     def close(self) -> None:
         """Let go of the consumer."""
@@ -71,7 +69,3 @@ class Tail:
         reader = Reader(self._settings, noting)
         reader.grow()
         return reader
-
-    @staticmethod
-    def _records(reader: Reader) -> Iterator[JournalLine]:
-        return (JournalLine(*one) for one in reader.records())

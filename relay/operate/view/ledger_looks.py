@@ -1,7 +1,6 @@
 """ClickHouse's part of the screens, asked no more often than it costs little.
 
-Receives how to connect, gives the ledger's facts. Questions over the whole ledger take as long as
-it is large, and a screen comes every few seconds.
+Questions over the whole ledger take as long as it is large, and a screen comes every few seconds.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from relay.errors import Refused, Unavailable
+from relay.operate.view.clickhouse_state import LandedBlocks
 from relay.operate.view.facts import LedgerFacts
-
-if TYPE_CHECKING:
-    from relay.operate.view.clickhouse_state import LandedBlocks
 
 T = TypeVar("T")
 
@@ -26,11 +23,7 @@ _LONGEST_SECONDS = 30.0
 
 
 class Paced(Generic[T]):
-    """One question, whose last answer, or error, stands in for those that are not asked.
-
-    Args:
-        clock: gives monotonic seconds.
-    """
+    """One question, whose last answer, or error, stands in for those that are not asked."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -56,10 +49,6 @@ class Paced(Generic[T]):
 class LedgerLooks:
     """Look again and again through one connection, or a new one after an error.
 
-    Args:
-        connect: to ClickHouse.
-        clock: gives monotonic seconds.
-
     Raises (every method):
         Unavailable: no answer.
         Refused: the user may not ask.
@@ -76,29 +65,21 @@ class LedgerLooks:
 
     def positions(self, journal: str) -> dict[int, int]:
         """Return the next offset by partition of the journal with this topic id."""
-        of, found = self._positions.answer(
-            lambda: (journal, self._asked(lambda landed: landed.positions(journal)))
+        of, positions = self._positions.answer(
+            lambda: (journal, self._ask(lambda landed: landed.positions(journal)))
         )
-        return found if of == journal else {}
+        return positions if of == journal else {}
 
     def facts(self, tables: Mapping[str, str], journal: str = "") -> LedgerFacts:
-        """Return the ledger's facts, with the states of these blocks.
+        """Return the ledger's facts, with the states of the blocks in `tables`, by block id."""
+        if not self._ask(lambda landed: landed.has_ledger()):
+            return LedgerFacts(lost=self._ask(lambda landed: landed.lost(journal)))
+        whole = self._whole.answer(lambda: self._ask(lambda landed: landed.whole()))
+        states = self._ask(lambda landed: landed.states(tables))
+        settled_ms = self._settled.answer(lambda: self._ask(lambda landed: landed.settled_ms()))
+        return replace(whole, states=states, settled_ms=settled_ms)
 
-        Args:
-            tables: by id of the block.
-            journal: its topic id; empty: there is none.
-        """
-        if not self._asked(lambda landed: landed.has_ledger()):
-            return LedgerFacts(lost=self._asked(lambda landed: landed.lost(journal)))
-        return replace(
-            self._whole.answer(lambda: self._asked(lambda landed: landed.whole())),
-            states=self._asked(lambda landed: landed.states(tables)),
-            settled_ms=self._settled.answer(
-                lambda: self._asked(lambda landed: landed.settled_ms())
-            ),
-        )
-
-    def _asked(self, question: Callable[[LandedBlocks], T]) -> T:
+    def _ask(self, question: Callable[[LandedBlocks], T]) -> T:
         try:
             if self._landed is None:
                 self._landed = self._connect()

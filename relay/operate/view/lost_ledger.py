@@ -1,19 +1,18 @@
 """Where there is no ledger: was there one? Other databases, Spark's checkpoint or the journal say.
 
-Receives questions' answers, gives a sentence, which is empty where nothing tells a ledger that was
-lost from a loader that has yet to run. Never writes.
+Often nothing tells a ledger that was lost from a loader that has yet to run. Never writes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from relay.clickhouse.table_engine import LISTED_HERE
 from relay.config.allowed_tables import LEDGER, LEDGER_COLUMNS
+from relay.config.settings import Settings
 from relay.errors import Refused
 
 Ask = Callable[[str, dict[str, Any]], Sequence[Sequence[Any]]]
@@ -27,66 +26,50 @@ GROUP BY database HAVING uniqExact(name) = {{wanted:UInt64}} ORDER BY database
 _OF_APP = "SELECT 1 FROM {ledger:Identifier}.ledger WHERE app = {app:String} LIMIT 1"
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerTraces:
-    """What may tell that there was a ledger.
+def describe_loss(
+    settings: Settings,
+    elsewhere: Sequence[str],
+    stands: Mapping[int, int],
+    begins: Mapping[int, int],
+) -> str:
+    """Describe how it is known that the ledger was lost; empty: nothing says so.
 
-    Attributes:
-        database: where there is none.
-        app: the app's name.
+    Args:
+        settings: of the app.
         elsewhere: databases whose ledgers have entries of the app.
-        checkpoint: where Spark's is.
-        stands: where it stands, by journal partition; empty where it is not on this machine, or
-            of another journal.
+        stands: where Spark's checkpoint stands, by journal partition; empty where it is not on this
+            machine, or of another journal.
         begins: the first offset of each journal partition; empty: not asked.
     """
-
-    database: str
-    app: str
-    elsewhere: Sequence[str] = ()
-    checkpoint: str = ""
-    stands: Mapping[int, int] = field(default_factory=dict)
-    begins: Mapping[int, int] = field(default_factory=dict)
-
-
-def describe_loss(traces: LedgerTraces) -> str:
-    """Describe how it is known that the ledger was lost; empty: nothing says so."""
-    other = "loader.database names another database"
-    gone = "no loader loaded what retention deleted before it"
-    elsewhere = [*_elsewhere(traces), *_stands(traces)]
-    known = elsewhere or list(_begins(traces))
+    app, loader = settings.app, settings.loader
+    known, other = [], "loader.database names another database"
+    if elsewhere:
+        ledgers = ", ".join(f"{database}.{LEDGER}" for database in elsewhere)
+        known.append(f"{ledgers} has entries of app {app}")
+    if read := _first_beyond_0(stands):
+        where = f"offset {read[1]} of the journal's partition {read[0]}"
+        known.append(f"checkpoint {loader.checkpoint} stands at {where}")
+    if not known and (cut := _first_beyond_0(begins)):
+        known.append(f"the journal's partition {cut[0]} begins at offset {cut[1]}")
+        other = "no loader loaded what retention deleted before it"
     if not known:
         return ""
     return (
-        f"there is no ledger {traces.database}.{LEDGER}, but {' and '.join(known)}: the ledger was "
-        f"lost, or {other if elsewhere else gone}"
+        f"there is no ledger {loader.database}.{LEDGER}, but {' and '.join(known)}: the ledger was "
+        f"lost, or {other}"
     )
 
 
-def _elsewhere(traces: LedgerTraces) -> Iterator[str]:
-    if traces.elsewhere:
-        named = ", ".join(f"{database}.{LEDGER}" for database in traces.elsewhere)
-        yield f"{named} has entries of app {traces.app}"
-
-
-def _stands(traces: LedgerTraces) -> Iterator[str]:
-    if read := [(p, offset) for p, offset in sorted(traces.stands.items()) if offset]:
-        partition, offset = read[0]
-        where = f"offset {offset} of the journal's partition {partition}"
-        yield f"checkpoint {traces.checkpoint} stands at {where}"
-
-
-def _begins(traces: LedgerTraces) -> Iterator[str]:
-    if cut := [(p, offset) for p, offset in sorted(traces.begins.items()) if offset]:
-        partition, offset = cut[0]
-        yield f"the journal's partition {partition} begins at offset {offset}"
+def _first_beyond_0(offsets: Mapping[int, int]) -> tuple[int, int] | None:
+    """The first partition with an offset other than 0, and that offset."""
+    return next((place for place in sorted(offsets.items()) if place[1]), None)
 
 
 def elsewhere(ask: Ask, app: str) -> tuple[str, ...]:
     """Return the databases whose ledgers have entries of the app and may be read."""
     wanted = {"columns": sorted(LEDGER_COLUMNS), "wanted": len(LEDGER_COLUMNS), "name": LEDGER}
-    found = [str(database) for (database,) in ask(_LEDGERS, wanted)]
-    return tuple(database for database in found if _has(ask, database, app))
+    ledgers = [str(database) for (database,) in ask(_LEDGERS, wanted)]
+    return tuple(database for database in ledgers if _has(ask, database, app))
 
 
 def _has(ask: Ask, database: str, app: str) -> bool:
@@ -100,28 +83,24 @@ def checkpointed(where: str, journal: str) -> dict[int, int]:
     """Return where Spark's checkpoint stands, by journal partition; empty where none is here.
 
     A batch that was only planned does not count: the loader repeats it (loader.journal.checkpoint).
-    Nor does the checkpoint of another journal, as one of an app that was removed and begun again:
-    it says nothing of this journal's blocks.
-
-    Args:
-        where: loader.checkpoint.
-        journal: the topic id of the app's journal now.
+    Nor does the checkpoint of a journal with another topic id, as one of an app that was removed
+    and begun again: it says nothing of this journal's blocks.
     """
     directory = Path(where)
     try:
         planned = _batches(directory / "offsets")
         done = _batches(directory / "commits")
-        ended = [one for one in planned if one < planned[-1] or one in done]
+        ended = [batch for batch in planned if batch < planned[-1] or batch in done]
         if not ended:
             return {}
         text = (directory / "offsets" / str(ended[-1])).read_text(encoding="utf-8")
-        said = json.loads(text.splitlines()[-1])
-        if said.pop("journal", None) != journal:
+        offsets = json.loads(text.splitlines()[-1])
+        if offsets.pop("journal", None) != journal:
             return {}
-        return {int(p): int(offset) for p, offset in said.items()}
+        return {int(p): int(offset) for p, offset in offsets.items()}
     except (OSError, IndexError, ValueError, AttributeError):
         return {}
 
 
 def _batches(directory: Path) -> list[int]:
-    return sorted(int(one.name) for one in directory.iterdir() if one.name.isdigit())
+    return sorted(int(file.name) for file in directory.iterdir() if file.name.isdigit())

@@ -1,7 +1,7 @@
 """Finds why rows do not arrive though every record is right: who does not run, what hides. Pure.
 
-Receives what was read, gives sentences for people. An anomaly is in no record that nobody wrote:
-this is what tells a pipeline at rest from one that nobody runs.
+An anomaly is in no record that nobody wrote: this is what tells a pipeline at rest from one that
+nobody runs.
 """
 
 # pure
@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.operate.view.facts import ConsumerGroup, HiddenMessages
 
 NO_RELAY, PARTITIONS, NO_LOADER = "no_relay", "partitions_without_relay", "no_loader"
 LEDGER, HELD_BACK, SILENT = "ledger_lost", "source_held_back", "partitions_silent"
@@ -54,21 +51,21 @@ class UnsettledBlocks:
     lost: str = ""
 
 
-def troubles(
+def find_missing_programs(
     now_ms: int,
     group: ConsumerGroup,
     owners: Mapping[int, str],
     unread: int | None,
     waiting: UnsettledBlocks,
 ) -> Iterator[Trouble]:
-    """Yield what there is of them now.
+    """Yield which programs do not run.
 
     Args:
         now_ms: Unix milliseconds.
         group: of the relays.
         owners: member by source partition; empty where none has it.
-        unread: messages that no relay has polled; None: not known.
-        waiting: of the loader.
+        unread: offsets that no relay has polled; None: not known.
+        waiting: blocks that wait for a loader.
     """
     if not group.members:
         left = f"; {several(unread, 'offset waits', 'offsets wait')} to be read" if unread else ""
@@ -86,15 +83,10 @@ def troubles(
         yield Trouble(NO_LOADER, f"no loader has settled a block {since}")
 
 
-def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
-    """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS.
-
-    Args:
-        now_ms: Unix milliseconds.
-        hidden: by source partition.
-    """
-    since = {p: one.since_ms for p, one in sorted(hidden.items()) if one.since_ms is not None}
-    old = {p: ms for p, ms in since.items() if now_ms - ms > HIDDEN_MS}
+def find_held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Trouble]:
+    """Yield a trouble where a transaction in the source has been open for longer than HIDDEN_MS."""
+    known = {p: h.since_ms for p, h in sorted(hidden.items()) if h.since_ms is not None}
+    old = {p: since_ms for p, since_ms in known.items() if now_ms - since_ms > HIDDEN_MS}
     if old:
         offsets = several(sum(hidden[p].offsets for p in old), "offset")
         yield Trouble(
@@ -105,12 +97,8 @@ def held_back(now_ms: int, hidden: Mapping[int, HiddenMessages]) -> Iterator[Tro
         )
 
 
-def not_heard(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
-    """Yield a trouble where partitions gave no end.
-
-    Args:
-        silent: topic and partition to why.
-    """
+def find_silent_partitions(silent: Mapping[tuple[str, int], str]) -> Iterator[Trouble]:
+    """Yield a trouble where partitions gave no end, for these reasons."""
     if silent:
         places = [f"{topic}[{partition}]" for topic, partition in sorted(silent)]
         yield Trouble(
@@ -127,7 +115,7 @@ def _few(partitions: Sequence[object], most: int = 10) -> str:
 def _minute(ms: int, now_ms: int) -> str:
     """UTC; with the date where it is not today's."""
     try:
-        at, now = (datetime.fromtimestamp(one / 1000, UTC) for one in (ms, now_ms))
+        at, now = (datetime.fromtimestamp(unix_ms / 1000, UTC) for unix_ms in (ms, now_ms))
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"
     return at.strftime("%H:%M UTC" if at.date() == now.date() else "%Y-%m-%d %H:%M UTC")

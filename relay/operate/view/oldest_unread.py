@@ -1,27 +1,28 @@
 """Finds when the oldest message of a stretch that no relay has polled was written.
 
-Receives stretches of the source topic, gives Unix milliseconds. What is known of a stretch is not
-asked again; what does not come in time, or may not be read, is not known.
+What is known of a stretch is not asked again; what does not come in time, or may not be read, is
+not known.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from confluent_kafka import OFFSET_INVALID, TIMESTAMP_NOT_AVAILABLE, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    TIMESTAMP_NOT_AVAILABLE,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.kafka.partition_reader import PartitionReader
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-
-    Stretch = tuple[int, int]
-    """Offsets: from here, up to before there."""
+Stretch = tuple[int, int]
+"""Offsets: from here, up to before there."""
 
 NOTHING_MS = 0
 """Of a stretch that holds no message, only markers of transactions."""
@@ -34,9 +35,7 @@ _ONE_AT_A_TIME = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024}
 class OldestUnread:
     """One consumer, made when something first lags.
 
-    Args:
-        settings: of the app.
-        uncommitted: whether messages of transactions that are open or were aborted count.
+    If `uncommitted`, messages of transactions that are open or were aborted count, too.
     """
 
     def __init__(self, settings: Settings, *, uncommitted: bool = False) -> None:
@@ -46,12 +45,8 @@ class OldestUnread:
         self._known: dict[int, tuple[Stretch, int | None]] = {}
 
     def written_ms(self, stretches: Mapping[int, Stretch]) -> dict[int, int]:
-        """Return when the first message of each stretch was written, where that is known.
-
-        Args:
-            stretches: by source partition, none of them empty.
-        """
-        self._known = {p: one for p, one in self._known.items() if _holds(one, stretches.get(p))}
+        """Return when the first message of each (not empty) stretch was written, if it is known."""
+        self._known = {p: was for p, was in self._known.items() if _holds(was, stretches.get(p))}
         new = {p: stretch for p, stretch in stretches.items() if p not in self._known}
         if new:
             try:
@@ -69,23 +64,17 @@ class OldestUnread:
         while left and time.monotonic() < deadline:
             message = consumer.poll(POLL_SECONDS)
             if message is None:
-                self._passed(consumer, left)
-                continue
-            partition = message.partition()
-            if partition is None or partition not in left:
-                continue
-            self._known[partition] = left.pop(partition), _written_ms(message)
-            consumer.pause([self._place(partition)])
+                self._note_passed(consumer, left)
+            elif (partition := message.partition()) is not None and partition in left:
+                self._known[partition] = left.pop(partition), _written_ms(message)
+                consumer.pause([self._place(partition)])
         consumer.unassign()
 
-    def _passed(self, consumer: PartitionReader, left: dict[int, Stretch]) -> None:
+    def _note_passed(self, consumer: PartitionReader, left: dict[int, Stretch]) -> None:
         """The client's own position also passes markers and aborted records."""
-        for place in consumer.position(self._places(left)):
+        for place in consumer.position([self._place(p) for p in left]):
             if place.offset >= left[place.partition][1]:
                 self._known[place.partition] = left.pop(place.partition), NOTHING_MS
-
-    def _places(self, partitions: Iterable[int]) -> list[TopicPartition]:
-        return [self._place(partition) for partition in partitions]
 
     def _place(self, partition: int, offset: int = OFFSET_INVALID) -> TopicPartition:
         return TopicPartition(self._settings.source.topic, partition, offset)

@@ -1,20 +1,19 @@
 """Finds the offset of the journal to begin at, for readers that do not need all of it.
 
-Each function gives what relay.operate.verify.read.journal.Reader asks for every partition: the
-offset to begin at, between log start and last stable offset.
+Each function gives what relay.operate.verify.read.journal.Reader asks for every partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-if TYPE_CHECKING:
-    from relay.kafka.partition_reader import PartitionReader
-    from relay.operate.verify.read.journal import Begin
+from relay.kafka.partition_reader import PartitionReader
+from relay.operate.verify.read.journal import Begin
 
+RECORDS = 10_000
+"""Offsets of each journal partition that are read first: minutes of the busiest relay."""
 _SECONDS = 30.0
 
 

@@ -1,7 +1,6 @@
 """`relay status`: what was read, as the rows of one screen. Pure.
 
-Receives the journal as seen, the group's members, ends of the source topic and what
-ClickHouse says; gives a Screen. What nobody publishes is None, never guessed.
+What nobody publishes is None, never guessed.
 """
 
 # pure
@@ -18,9 +17,9 @@ from relay.operate.view.journal_state import JournalState, Lately, Listed, Parti
 from relay.operate.view.missing_programs import (
     Trouble,
     UnsettledBlocks,
-    held_back,
-    not_heard,
-    troubles,
+    find_held_back,
+    find_missing_programs,
+    find_silent_partitions,
 )
 from relay.records_pb2 import Block
 from relay.schema.dead_reason import DeadKind
@@ -130,10 +129,10 @@ class Screen:
 def assemble(seen: JournalState, facts: StatusFacts) -> Screen:
     """Return the screen of now."""
     lately = seen.lately(facts.now_ms)
-    dead = [
+    dead = (
         DeadRow(key[0], key[1].value, seen.reasons[key], n, seen.exact[key])
         for key, n in seen.dead.most_common()
-    ]
+    )
     partitions = tuple(_partitions(seen.heads, facts))
     return Screen(
         facts=facts,
@@ -152,22 +151,22 @@ def _troubles(
     owners = {row.partition: row.member for row in partitions}
     lags = [row.lag for row in partitions]
     unread = None if None in lags else sum(lag or 0 for lag in lags)
-    sealed = [one.block.sealed_at_ms for one in waiting_of(seen, facts)]
+    sealed = [listed.block.sealed_at_ms for listed in waiting_of(seen, facts)]
     waiting = UnsettledBlocks(
         None if facts.ledger.problem else len(sealed),
         min(sealed, default=0),
         facts.ledger.settled_ms,
         facts.ledger.lost if facts.journal else "",
     )
-    yield from troubles(facts.now_ms, facts.group, owners, unread, waiting)
-    yield from held_back(facts.now_ms, facts.hidden)
-    yield from not_heard(facts.silent)
+    yield from find_missing_programs(facts.now_ms, facts.group, owners, unread, waiting)
+    yield from find_held_back(facts.now_ms, facts.hidden)
+    yield from find_silent_partitions(facts.silent)
 
 
 def waiting_of(seen: JournalState, facts: StatusFacts) -> list[Listed]:
     """Return blocks that are sealed and that no loader has settled."""
-    states = facts.ledger.states
-    return [one for one in seen.open.values() if states.get(one.block.id, "") in {"", "prepared"}]
+    states, unsettled = facts.ledger.states, {"", "prepared"}
+    return [entry for entry in seen.open.values() if states.get(entry.block.id, "") in unsettled]
 
 
 def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iterable[PartitionRow]:
@@ -175,17 +174,20 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
     for partition in sorted({*heads, *facts.ends, *owners}):
         head, end = heads.get(partition), facts.ends.get(partition)
         row = PartitionRow(partition, owners.get(partition, ""), end)
-        if behind := facts.hidden.get(partition):
-            since = behind.since_ms
-            age = None if since is None else _age(facts.now_ms, since)
-            row = replace(row, hidden=behind.offsets, hidden_seconds=age)
+        if hidden := facts.hidden.get(partition):
+            age = _age(facts.now_ms, hidden.since_ms)
+            row = replace(row, hidden=hidden.offsets, hidden_seconds=age)
         if head is None:
             yield row
             continue
         held = head.position - head.floor
         # The journal was read after the source's end was asked for.
-        lag = None if end is None else max(end - head.position, 0)
-        lag = lag if facts.unread_ms.get(partition) != 0 else 0
+        lag, unread_ms = None, facts.unread_ms.get(partition)
+        if unread_ms == 0:
+            lag = 0
+        elif end is not None:
+            lag = max(end - head.position, 0)
+        lag_seconds = _age(facts.now_ms, unread_ms) if lag else None if lag is None else 0.0
         yield replace(
             row,
             n=head.n,
@@ -193,7 +195,7 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
             floor=head.floor,
             position=head.position,
             lag=lag,
-            lag_seconds=_unread(lag, facts.unread_ms.get(partition), facts.now_ms),
+            lag_seconds=lag_seconds,
             held=held,
             held_seconds=_age(facts.now_ms, head.held_since_ms) if held else None,
             quiet_seconds=_age(facts.now_ms, head.written_at_ms),
@@ -210,21 +212,21 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
     waiting: dict[str, list[Listed]] = {}
     for listed in waiting_of(seen, facts):
         waiting.setdefault(listed.block.table, []).append(listed)
-    for table in sorted({*seen.tables, *dead, *waiting, *(one[0] for one in ledger.counts)}):
+    for table in sorted({*seen.tables, *dead, *waiting, *(counts[0] for counts in ledger.counts)}):
         fresh = lately.rows_by_table.get(table, 0)
         if ledger.problem:
             yield StatusTableRow(table, dead[table], fresh)
             continue
-        open_ = waiting.get(table, [])
-        oldest = min((_first_ms(one.block) for one in open_), default=facts.now_ms)
+        blocks_open = [listed.block for listed in waiting.get(table, [])]
+        oldest = min(map(_first_ms, blocks_open), default=facts.now_ms)
         yield StatusTableRow(
             table=table,
             dead_letters=dead[table],
             rows_lately=fresh,
             lag_seconds=_age(facts.now_ms, oldest),
-            waiting_blocks=len(open_),
-            waiting_rows=sum(one.block.rows for one in open_),
-            claimed_blocks=sum(ledger.states.get(one.block.id) == "prepared" for one in open_),
+            waiting_blocks=len(blocks_open),
+            waiting_rows=sum(block.rows for block in blocks_open),
+            claimed_blocks=sum(ledger.states.get(b.id) == "prepared" for b in blocks_open),
             loaded_blocks=blocks[table, "loaded"],
             loaded_rows=rows[table, "loaded"],
             parked_blocks=blocks[table, "parked"] + blocks[table, "aside"],
@@ -237,14 +239,13 @@ def _tables(seen: JournalState, facts: StatusFacts, lately: Lately) -> Iterable[
 def at_rest(row: StatusTableRow) -> bool:
     """Return whether nothing waits, nothing went wrong lately and nothing comes."""
     waits = (row.waiting_blocks, row.parked_blocks)
-    went_wrong = row.dead_letters or row.dead_blocks
-    return waits == (0, 0) and not went_wrong and not row.rows_lately
+    return waits == (0, 0) and not (row.dead_letters or row.dead_blocks or row.rows_lately)
 
 
 def of_tables(screen: Screen, tables: Collection[str]) -> Screen:
     """Return what of it is about these tables, and what is about none."""
     ledger = screen.facts.ledger
-    parked = tuple(one for one in ledger.parked if one.table in tables)
+    parked = tuple(block for block in ledger.parked if block.table in tables)
     return replace(
         screen,
         facts=replace(screen.facts, ledger=replace(ledger, parked=parked)),
@@ -258,15 +259,9 @@ def _first_ms(block: Block) -> int:
     return block.first_timestamp_ms if block.first_timestamp_ms > 0 else block.sealed_at_ms
 
 
-def _unread(lag: int | None, written_ms: int | None, now_ms: int) -> float | None:
-    if lag == 0:
-        return 0.0
-    return None if lag is None or written_ms is None else _age(now_ms, written_ms)
-
-
-def _age(now_ms: int, then_ms: int) -> float:
+def _age(now_ms: int, then_ms: int | None) -> float | None:
     """Seconds; clocks may differ, so never below 0."""
-    return max(now_ms - then_ms, 0) / 1000
+    return None if then_ms is None else max(now_ms - then_ms, 0) / 1000
 
 
 def as_json(screen: Screen) -> dict[str, Any]:
@@ -278,14 +273,14 @@ def as_json(screen: Screen) -> dict[str, Any]:
         "at_ms": facts.now_ms,
         "journal": facts.journal,
         "group": asdict(facts.group),
-        "troubles": [asdict(one) for one in screen.troubles],
+        "troubles": [asdict(trouble) for trouble in screen.troubles],
         "partitions": [asdict(row) for row in screen.partitions],
         # Only the relay's memory holds them; what the journal tells is held_seconds above.
         "buffers": None,
         "clickhouse": facts.ledger.problem or "ok",
         "ledger": facts.ledger.there,
         "tables": [asdict(row) for row in screen.tables],
-        "parked": [asdict(one) for one in facts.ledger.parked],
+        "parked": [asdict(block) for block in facts.ledger.parked],
         "last_minute": asdict(screen.lately),
         "dead_letters": [asdict(row) for row in screen.dead],
         "seen_from_ms": screen.seen_from_ms or None,

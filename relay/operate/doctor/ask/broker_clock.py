@@ -1,13 +1,11 @@
 """Reads the brokers' clock from a record that they stamp, in a topic created for it.
 
-Receives the doctor's client, gives a ClockOffset. Makes the topic `<app>.doctor`, writes to it and
-deletes it again; nothing else of the doctor writes.
+Makes the topic `<app>.doctor`, writes to it and deletes it; nothing else of the doctor writes.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -19,13 +17,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.config.topic_settings import BROKERS_DEFAULT, BY_BROKERS_CLOCK
-from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.facts import ClockOffset, Unasked
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.ask.client import Asker
 
 WHAT = "the brokers' clock"
 

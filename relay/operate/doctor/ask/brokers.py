@@ -1,31 +1,21 @@
-"""Asks the brokers for what the doctor judges; what they do not answer is noted with the reason.
-
-Receives the app's settings and a client, gives facts.KafkaFacts but for the clock.
-"""
+"""Asks the brokers for what the doctor judges, but for the clock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in __all__
 
 from relay import names
+from relay.config.settings import Settings
+from relay.kafka.admin import ABSENT
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import TopicEnds
-from relay.operate.doctor.ask.client import SECONDS
+from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.ask.group import GroupQuestions, operations
-from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked
-from relay.operate.doctor.facts import Settings as Values
+from relay.operate.doctor.facts import KafkaFacts, Topic, Unasked, Values
 from relay.operate.doctor.fixes import grant
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.ask.client import Asker
-
-_ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
 
 
 class BrokerQuestions:
@@ -48,14 +38,14 @@ class BrokerQuestions:
 
     def look(self) -> KafkaFacts:
         """Return all facts but the clock."""
-        asker, of_source = self._asker, self._of_source
+        app, asker, of_source = self._settings.app, self._asker, self._of_source
         group = GroupQuestions(self._settings, asker, of_source)
         brokers = self._broker_settings(asker)
         elsewhere = {} if of_source is asker else self._broker_settings(of_source)
         if not asker.apis:
             asker.cannot("which requests the brokers take", "librdkafka's log does not say")
         topics = self._topics()
-        numbers = self._end(names.schemas_topic(self._settings.app), topics)
+        numbers = self._end(names.schemas_topic(app), topics)
         return KafkaFacts(
             brokers=brokers,
             topics=topics,
@@ -64,7 +54,7 @@ class BrokerQuestions:
             transactions=group.transactions(),
             creation=group.creation(topics),
             heads=group.heads(topics, self._absent),
-            journal=self._journal(topics),
+            journal=self._bounds(names.journal_topic(app), topics),
             numbers=numbers,
             absent=frozenset(self._absent),
             written=self._written(topics) if numbers == 0 else (),
@@ -75,7 +65,7 @@ class BrokerQuestions:
     def unasked(self) -> tuple[Unasked, ...]:
         """Return what got no answer so far."""
         askers = dict.fromkeys((self._asker, self._of_source))
-        return tuple(one for asker in askers for one in asker.unasked)
+        return tuple(question for asker in askers for question in asker.unasked)
 
     def _broker_settings(self, asker: Asker) -> dict[int, Values | None]:
         cluster = asker.answer(
@@ -85,21 +75,18 @@ class BrokerQuestions:
         where = self._settings.kafka if asker is self._asker else self._settings.source_kafka
         mend = grant(where, "DescribeConfigs", "cluster", "")
         for broker in (node.id for node in cluster.nodes):
-            kind, name = ConfigResource.Type.BROKER, str(broker)
-            found[broker] = self._settings_of(asker, kind, name, "broker", mend)
+            found[broker] = self._settings_of(asker, "broker", str(broker), mend)
         return found
 
-    def _settings_of(
-        self, asker: Asker, kind: Any, name: str, called: str, mend: str
-    ) -> Values | None:
+    def _settings_of(self, asker: Asker, kind: str, name: str, mend: str) -> Values | None:
         asked = ConfigResource(kind, name)
         try:
             entries = asker.answer(
-                f"describe the settings of {called} {name}",
+                f"describe the settings of {kind} {name}",
                 lambda: asker.admin.describe_configs([asked], request_timeout=SECONDS)[asked],
             )
         except KafkaException as error:
-            asker.cannot(f"settings of {called} {name}", error.args[0], mend)
+            asker.cannot(f"settings of {kind} {name}", error.args[0], mend)
             return None
         return {key: str(entry.value) for key, entry in entries.items() if entry.value is not None}
 
@@ -116,9 +103,6 @@ class BrokerQuestions:
         listed_too = sorted(name for name in listed if name == replayed or name.startswith(blocks))
         found = {name: self._topic(name) for name in (source, *always, *listed_too)}
         return {name: topic for name, topic in found.items() if topic is not None}
-
-    def _journal(self, topics: Mapping[str, Topic]) -> dict[int, tuple[int, int]]:
-        return self._bounds(names.journal_topic(self._settings.app), topics)
 
     def _end(self, name: str, topics: Mapping[str, Topic]) -> int | None:
         """Where the last of a topic's partitions ends; None: nobody says."""
@@ -154,7 +138,7 @@ class BrokerQuestions:
             code = error.args[0].code()
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Topic(0, 0, 0, None, frozenset())
-            if code in _ABSENT:
+            if code in ABSENT:
                 self._absent.add(name)
             else:
                 asker.cannot(f"topic {name}", error.args[0])
@@ -164,7 +148,7 @@ class BrokerQuestions:
             partitions=len(described.partitions),
             replicas=min(len(partition.replicas) for partition in described.partitions),
             in_sync=min(len(partition.isr) for partition in described.partitions),
-            settings=self._settings_of(asker, ConfigResource.Type.TOPIC, name, "topic", mend),
+            settings=self._settings_of(asker, "topic", name, mend),
             granted=operations(described),
             topic_id=str(described.topic_id),
         )

@@ -1,16 +1,14 @@
-"""Asks ClickHouse for what the doctor judges; what it does not answer is noted with the reason.
-
-Receives the app's settings and the names of target tables, gives facts.ClickHouseFacts. Never
-writes.
-"""
+"""Asks ClickHouse for what the doctor judges. Never writes."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
@@ -18,8 +16,9 @@ from relay.clickhouse.balancer import servers
 from relay.clickhouse.hidden_rows import shown_once_there
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, readable, readable_user
-from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, columns_of
+from relay.clickhouse.table_engine import LISTED_HERE, columns_of
 from relay.config.allowed_tables import LEDGER_LATER
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.operate.doctor.facts import (
     ClickHouseFacts,
@@ -38,12 +37,9 @@ from relay.operate.doctor.versions import parsed
 from relay.operate.view import lost_ledger
 from relay.schema.catalogue import connect, translated
 
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-
 _EVIDENCE = "evidence"
 """In the place of a table, whose name has a dot, of rights by which it is known what happened."""
-WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
+_WINDOW_SOURCES = ("merge_tree_settings", "replicated_merge_tree_settings")
 LOOKED_AT = (
     *INSERTED_WITH,
     *REQUIRED,
@@ -87,6 +83,16 @@ WHERE has(apply_to_list, currentUser()) OR hasAny(apply_to_list, enabledRoles())
 _SETTINGS = "SELECT name, value, readonly FROM system.settings WHERE name IN {names:Array(String)}"
 
 
+@contextlib.contextmanager
+def connected(settings: Settings, doing: str, seconds: float | None = None) -> Iterator[Client]:
+    """Connect, translate the errors meanwhile, and close; an answer may take so long."""
+    try:
+        with contextlib.closing(connect(settings.clickhouse, seconds)) as client:
+            yield client
+    except ClickHouseError as error:
+        raise translated(error, settings.clickhouse, doing) from error
+
+
 class ClickHouseQuestions:
     """Questions to ClickHouse.
 
@@ -111,9 +117,9 @@ class ClickHouseQuestions:
             targets: tables, as `database.table`.
             more_rights: that this user needs on each of them, beside those of a loader.
         """
-        database = self._settings.loader.database
+        database, clickhouse = self._settings.loader.database, self._settings.clickhouse
         rows, dark = self._rows({database, *(names.split_table(name)[0] for name in targets)})
-        unread = {name for name in targets if names.split_table(name)[0] in dark}
+        unread = sorted(name for name in targets if names.split_table(name)[0] in dark)
         found = {
             name: dependents.table(rows, *names.split_table(name))
             for name in targets
@@ -131,15 +137,10 @@ class ClickHouseQuestions:
             ledger = replace(ledger, policies=hidden, replica=replica)
         return ClickHouseFacts(
             user=self._user,
-            settings={
-                str(name): Setting(str(value), bool(fixed))
-                for name, value, fixed in self._try(
-                    "settings of ClickHouse", _SETTINGS, "system.settings", names=list(LOOKED_AT)
-                )
-            },
-            windows={source: self._window_defaults(source) for source in WINDOW_SOURCES},
+            settings=self._setting_values(),
+            windows={source: self._window_defaults(source) for source in _WINDOW_SOURCES},
             tables={**found, **self._detailed(there, rights, policies)},
-            unread=tuple(sorted(unread)),
+            unread=tuple(unread),
             others=tuple(f"{of}.{name}" for of, name in rows),
             ledger=ledger,
             elsewhere=self._elsewhere() if ledger is None and database not in dark else None,
@@ -148,8 +149,17 @@ class ClickHouseQuestions:
             clock=self._clock(),
             unasked=tuple(self._unasked),
             version=self._client.server_version or "",
-            servers=self._servers(),
+            servers=servers(clickhouse) if len(clickhouse.urls) == 1 else (),
         )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _setting_values(self) -> dict[str, Setting]:
+        what, looked_at = "settings of ClickHouse", list(LOOKED_AT)
+        rows = self._ask(what, _SETTINGS, "system.settings", names=looked_at) or ()
+        return {str(name): Setting(str(value), bool(fixed)) for name, value, fixed in rows}
 
     def _note_unseen(
         self, rows: Mapping[tuple[str, str], SystemTable], tables: Collection[str]
@@ -163,43 +173,32 @@ class ClickHouseQuestions:
 
     def _elsewhere(self) -> tuple[str, ...] | None:
         """Databases whose ledgers have entries of the app; None where its own might be hidden."""
+
+        def ask(sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
+            try:
+                return self._client.query(sql, parameters=parameters).result_rows
+            except ClickHouseError as error:
+                raise translated(error, self._settings.clickhouse, "read ledgers") from error
+
         place = readable(f"{self._settings.loader.database}.ledger")
         try:
             if not int(str(self._client.command(f"CHECK GRANT SELECT ON {place}"))):
                 return None
-            return lost_ledger.elsewhere(self._ask, self._settings.app)
+            return lost_ledger.elsewhere(ask, self._settings.app)
         except (ClickHouseError, ValueError, Refused):
             return None
 
-    def _ask(self, sql: str, parameters: dict[str, Any]) -> Sequence[Sequence[Any]]:
-        try:
-            return self._client.query(sql, parameters=parameters).result_rows
-        except ClickHouseError as error:
-            raise translated(error, self._settings.clickhouse, "read ledgers") from error
-
-    def _servers(self) -> tuple[str, ...]:
-        clickhouse = self._settings.clickhouse
-        return servers(clickhouse) if len(clickhouse.urls) == 1 else ()
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._client.close()
-
-    def _rows(
-        self, databases: Collection[str]
-    ) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
+    def _rows(self, databases: set[str]) -> tuple[dict[tuple[str, str], SystemTable], set[str]]:
         """Every table; of databases that another server lists, only those that are named here.
 
         And those of the named databases of which the server did not say what is in them.
         """
         source, dark = "system.tables", set()
-        every = self._asked("the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}", source)
-        found = list(every or ())
-        for database in sorted(databases):
-            if any(row[0] == database for row in found):
-                continue
+        what, listed_here = "the tables of ClickHouse", f"{_TABLES} AND {LISTED_HERE}"
+        found = list(self._ask(what, listed_here, source) or ())
+        for database in sorted(databases - {row[0] for row in found}):
             what, of_one = f"the tables of database {database}", "AND database = {database:String}"
-            more = self._asked(what, f"{_TABLES} {of_one}", source, database=database)
+            more = self._ask(what, f"{_TABLES} {of_one}", source, database=database)
             found += more or ()
             if more is None:
                 dark.add(database)
@@ -233,7 +232,7 @@ class ClickHouseQuestions:
 
     def _replicas(self, tables: Mapping[str, TargetFacts]) -> dict[str, Replica]:
         """What those of these tables that are replicated say of it."""
-        asked = sorted(n for n, one in tables.items() if TableEngine(one.engine).is_replicated)
+        asked = sorted(n for n, one in tables.items() if one.table_engine.is_replicated)
         if not asked:
             return {}
         found = self._by_table("replicas", _REPLICAS, "system.replicas", asked)
@@ -246,20 +245,21 @@ class ClickHouseQuestions:
         found: dict[str, Sequence[Any] | None] = {}
         for some in in_urls(tables, len):
             databases = sorted({names.split_table(table)[0] for table in some})
-            rows = self._asked(what, sql, source, tables=some, databases=databases)
+            rows = self._ask(what, sql, source, tables=some, databases=databases)
             found |= dict.fromkeys(some) if rows is None else {row[0]: row[1:] for row in rows}
         return found
 
     def _policies(self) -> list[RowPolicy]:
         """Row policies for this user."""
-        rows = self._try("row policies of this user", _POLICIES, "system.row_policies")
+        rows = self._ask("row policies of this user", _POLICIES, "system.row_policies") or ()
         return [RowPolicy(*row) for row in rows]
 
     def _hidden(
         self, policies: Sequence[RowPolicy], name: str, table: TargetFacts
     ) -> tuple[str, ...]:
         """What hides rows of a table from this user."""
-        on = [one for one in policies if (one.database, one.table) in _places(name)]
+        database, own = names.split_table(name)
+        on = [p for p in policies if p.database == database and p.table in {own, "", "*"}]
         return hiding(on, self._shown(name, table))
 
     def _shown(self, name: str, table: TargetFacts) -> str | None:
@@ -268,7 +268,7 @@ class ClickHouseQuestions:
         The plan of a table that only names others is without their filters. A user who may not
         read the table gets no plan, which is a finding of its own.
         """
-        if not TableEngine(table.engine).is_merge_tree:
+        if not table.table_engine.is_merge_tree:
             return None
         try:
             return shown_once_there(self._client, quoted_table(name))
@@ -279,7 +279,7 @@ class ClickHouseQuestions:
 
     def _window_defaults(self, source: str) -> dict[str, str]:
         what = "default deduplication windows"
-        return dict(self._try(what, _WINDOWS, f"system.{source}", relation=source))
+        return dict(self._ask(what, _WINDOWS, f"system.{source}", relation=source) or ())
 
     def _rights(
         self,
@@ -298,8 +298,8 @@ class ClickHouseQuestions:
         rights = "INSERT", "SELECT", *more
         wanted = [(name, right, readable(name)) for name in tables for right in rights]
         wanted += [("", "SELECT", table) for table in READ_BY_LOADER]
-        wanted += [(_EVIDENCE, one.privileges, one.place) for one in EVIDENCE]
-        if any(TableEngine(one.engine).is_replicated for one in tables.values()):
+        wanted += [(_EVIDENCE, right.privileges, right.place) for right in EVIDENCE]
+        if any(table.table_engine.is_replicated for table in tables.values()):
             wanted += [(_EVIDENCE, "SELECT", "system.replicas")]
         if ledger is not None:
             wanted += [("", right, place) for right in ("INSERT", "SELECT")]
@@ -322,25 +322,18 @@ class ClickHouseQuestions:
                 )
                 return {}
             if not granted:
-                lacks = right if key in tables else (right, where)
-                missing.setdefault(key, []).append(lacks)
+                missing.setdefault(key, []).append(right if key in tables else (right, where))
         return missing
 
     def _clock(self) -> ClockOffset | None:
         before = time.time()
-        found = self._try("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
+        rows = self._ask("ClickHouse's clock", "SELECT toUnixTimestamp64Milli(now64(3))", "")
         after = time.time()
-        if not found:
+        if not rows:
             return None
-        return ClockOffset(found[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
+        return ClockOffset(rows[0][0] / 1000 - (before + after) / 2, (after - before) / 2)
 
-    def _try(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any]:
-        """Rows; none where the server said no."""
-        return self._asked(what, sql, source, **parameters) or []
-
-    def _asked(
-        self, what: str, sql: str, source: str, **parameters: object
-    ) -> Sequence[Any] | None:
+    def _ask(self, what: str, sql: str, source: str, **parameters: object) -> Sequence[Any] | None:
         """Rows; None where the server said no, which is kept with the reason."""
         try:
             return self._client.query(sql, parameters=parameters).result_rows
@@ -361,9 +354,3 @@ def _is_older(ledger: TargetFacts) -> bool:
     """Whether a loader of this version adds columns to it at its start."""
     columns = columns_of(ledger.create)
     return bool(columns) and not columns >= LEDGER_LATER
-
-
-def _places(table: str) -> set[tuple[str, str]]:
-    """Where a row policy may be that is for this table."""
-    database, name = names.split_table(table)
-    return {(database, name), (database, ""), (database, "*")}

@@ -1,27 +1,21 @@
-"""One client of the brokers, for questions; what got no answer is kept with its reason.
-
-Receives how to reach the brokers, gives answers and what librdkafka's log tells beside them.
-"""
+"""One client of the brokers, for questions; what got no answer is kept with its reason."""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay.config import kafka_clients
+from relay.config.settings import Brokers
 from relay.kafka.connection_errors import Heard, Unconnected
 from relay.kafka.errors import PASSING, answered
 from relay.operate.doctor.facts import Unasked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import Future
-
-    from relay.config.settings import Brokers
 
 SECONDS = 30.0
 """For one request."""

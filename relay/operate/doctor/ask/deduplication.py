@@ -1,14 +1,10 @@
-"""`--try`: inserts twice under one token into tables of the doctor's own, and drops them.
-
-Receives settings and the target tables, gives facts.Tried for each kind of engine that they have.
-"""
+"""`--try`: inserts twice under one token into tables of the doctor's own, and drops them."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse import dedup_trial
@@ -16,16 +12,10 @@ from relay.clickhouse.errors import is_answer
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import readable
 from relay.clickhouse.table_engine import DeduplicationWindow
-from relay.operate.doctor.facts import Tried
-from relay.operate.doctor.judge.window import GOOD_WINDOW, window
-from relay.schema.catalogue import connect, translated
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.facts import Settings as Values
+from relay.config.settings import Settings
+from relay.operate.doctor.ask.clickhouse import connected
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts, Tried, Values
+from relay.operate.doctor.judge.deduplication import GOOD_WINDOW, window
 
 DECIDING = (
     "insert_deduplicate",
@@ -34,6 +24,7 @@ DECIDING = (
     "deduplicate_blocks_in_dependent_materialized_views",
 )
 """Settings that decide, whose values in force are told where rows were doubled."""
+_PLAIN, _REPLICATED = "MergeTree", "ReplicatedMergeTree('{path}', 'doctor')"
 
 
 def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
@@ -43,13 +34,9 @@ def tries(settings: Settings, facts: ClickHouseFacts) -> tuple[Tried, ...]:
         Unavailable: no answer.
         Refused: user or password is wrong.
     """
-    try:
-        client = connect(settings.clickhouse)
-    except ClickHouseError as error:
-        raise translated(error, settings.clickhouse, "try deduplication") from error
-    with contextlib.closing(client):
+    with connected(settings, "try deduplication") as client:
         kinds = engines(facts.tables.values(), facts.windows)
-        return tuple(_tried(client, settings, *one) for one in kinds)
+        return tuple(_tried(client, settings, engine, within) for engine, within in kinds)
 
 
 def engines(
@@ -61,23 +48,18 @@ def engines(
     """
     smallest: dict[str, DeduplicationWindow] = {}
     for table in tables:
-        kept = None if table is None else window(table, defaults)
-        if table is None or kept is None:
+        if table is None or (kept := window(table, defaults)) is None:
             continue
-        engine = _ENGINES[kept.seconds is not None and not table.engine.startswith("Shared")]
+        # SharedMergeTree is what such a server makes of MergeTree by itself.
+        by_keeper = kept.seconds is not None and not table.engine.startswith("Shared")
+        engine = _REPLICATED if by_keeper else _PLAIN
         if engine not in smallest or 0 < kept.parts < smallest[engine].parts:
             smallest[engine] = kept
     if not smallest:
-        smallest[_ENGINES[False]] = DeduplicationWindow(
-            "non_replicated_deduplication_window", GOOD_WINDOW, None
-        )
+        name = "non_replicated_deduplication_window"
+        smallest[_PLAIN] = DeduplicationWindow(name, GOOD_WINDOW, None)
     for engine, kept in smallest.items():
         yield engine, f"{kept.setting} = {kept.parts or GOOD_WINDOW}"
-
-
-_ENGINES = {False: "MergeTree", True: "ReplicatedMergeTree('{path}', 'doctor')"}
-"""By whether it is replicated by Keeper; where the server turns MergeTree into SharedMergeTree, by
-itself."""
 
 
 RIGHTS = ("CREATE TABLE", "CREATE VIEW", "DROP TABLE", "DROP VIEW", "SELECT", "INSERT")
@@ -100,7 +82,7 @@ def _tried(client: Client, settings: Settings, engine: str, within: str) -> Trie
             copies = dedup_trial.tried(client, made)
     except ClickHouseError as error:
         if not is_answer(error):
-            raise translated(error, settings.clickhouse, "try deduplication") from error
+            raise
         return Tried(name, problem=" ".join(str(error).split())[:300])
     assert copies.behind is not None
     sent = known(deduplicated("", 1), client.server_settings)

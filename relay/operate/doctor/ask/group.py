@@ -1,13 +1,12 @@
 """Asks where the relay's group stands, and whether this user may do what the relay does.
 
-Receives the app's settings and a client, gives rights, answers to trials, and heads. The
-trials: a topic's creation, only validated, and init_transactions under an id of its own.
+The trials: a topic's creation, only validated, and init_transactions under an id of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -24,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.config.topic_settings import BROKERS_DEFAULT, copies
 from relay.core.offsets import CommittedOffset
 from relay.errors import Unavailable
@@ -32,12 +32,12 @@ from relay.kafka.partition_ends import listed_offset
 from relay.operate.doctor.ask.client import SECONDS, Asker
 from relay.operate.doctor.facts import GroupFloor, Topic, Trial
 
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-
 NO_MEMBER = "#doctor"
 """In the place of a member's name, of which it can be none: no relay is fenced."""
 NO_TABLE = "doctor.trial"
+_STARTING = "ask again: the coordinator may be starting"
+"""Brokers that have just been started make the topic of all groups' offsets first; they answer
+other questions by then."""
 
 
 class GroupQuestions:
@@ -68,23 +68,12 @@ class GroupQuestions:
             self._of_source.cannot(f"rights on group {group}", error.args[0])
             return None
         except Unavailable as error:
-            self._no_coordinator(f"rights on group {group}", error)
+            self._of_source.cannot(f"rights on group {group}", error.message, _STARTING)
             return None
         return operations(described)
 
-    def _no_coordinator(self, what: str, error: Unavailable) -> None:
-        """Keep a question about the group without an answer: others have been answered by now.
-
-        Brokers that have just been started make the topic of all groups' offsets first.
-        """
-        self._of_source.cannot(what, error.message, "ask again: the coordinator may be starting")
-
     def creation(self, topics: Mapping[str, Topic]) -> Trial:
-        """Return whether a block topic would be made.
-
-        Args:
-            topics: that are there.
-        """
+        """Return whether a block topic would be made beside these topics."""
         source = topics.get(self._settings.source.topic)
         wanted = copies(self._settings.kafka.replication, source.replicas if source else 0)
         topic = names.blocks_topic(self._settings.app, NO_TABLE)
@@ -131,8 +120,8 @@ class GroupQuestions:
         """Return source partitions that have a committed floor.
 
         Args:
-            topics: that are there.
-            absent: that the brokers say are not there; of all others they did not say it.
+            topics: that exist.
+            absent: that the brokers say do not exist; of all others they did not say it.
         """
         group, source = names.group_id(self._settings.app), self._settings.source.topic
         record = names.journal_topic(self._settings.app)
@@ -151,42 +140,36 @@ class GroupQuestions:
             committed = found.topic_partitions
             read = [p for p in committed if p.offset != OFFSET_INVALID and p.error is None]
             width = topics[record].partitions if record in topics else 0
-            wanted = [TopicPartition(source, place.partition) for place in read]
-            wanted += [TopicPartition(record, p.partition) for p in read if p.partition < width]
-            starts = self._starts(wanted)
+            wanted = [(source, p.partition) for p in read]
+            wanted += [(record, p.partition) for p in read if p.partition < width]
+            starts = {place: self._start(*place) for place in wanted}
         except KafkaException as error:
             self._of_source.cannot(f"read the committed offsets of group {group}", error.args[0])
             return {}
         except Unavailable as error:
-            self._no_coordinator(f"where group {group} stands", error)
+            self._of_source.cannot(f"where group {group} stands", error.message, _STARTING)
             return {}
-        return {place.partition: _head(place, source, record, starts) for place in read}
+        heads = {}
+        for place in read:
+            named = CommittedOffset.parse(place.offset, place.metadata)
+            heads[place.partition] = GroupFloor(
+                floor=place.offset,
+                metadata=place.metadata or "",
+                journal_offset=None if named is None else named.journal_offset,
+                source_start=starts[source, place.partition],
+                journal_start=starts.get((record, place.partition)),
+            )
+        return heads
 
-    def _starts(self, places: Collection[TopicPartition]) -> dict[tuple[str, int], int]:
-        """The oldest offset of each."""
-        return {(place.topic, place.partition): self._start(place) for place in places}
-
-    def _start(self, place: TopicPartition) -> int:
+    def _start(self, topic: str, partition: int) -> int:
+        place = TopicPartition(topic, partition)
         earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # untyped upstream
-        asker = self._of_source if place.topic == self._settings.source.topic else self._asker
+        asker = self._of_source if topic == self._settings.source.topic else self._asker
         found = asker.answer(
-            f"oldest offset of {place.topic}[{place.partition}]",
+            f"oldest offset of {topic}[{partition}]",
             lambda: asker.admin.list_offsets({place: earliest}, request_timeout=SECONDS)[place],
         )
         return listed_offset(place, found)
-
-
-def _head(
-    place: TopicPartition, source: str, record: str, starts: Mapping[tuple[str, int], int]
-) -> GroupFloor:
-    named = CommittedOffset.parse(place.offset, place.metadata)
-    return GroupFloor(
-        floor=place.offset,
-        metadata=place.metadata or "",
-        journal_offset=None if named is None else named.journal_offset,
-        source_start=starts[source, place.partition],
-        journal_start=starts.get((record, place.partition)),
-    )
 
 
 def operations(described: Any) -> frozenset[str] | None:

@@ -1,26 +1,18 @@
 """Decodes messages of the source topic as the relay would, and changes nothing.
 
-Receives settings, gives for each message why it would be a dead letter. The row messages are what
-the registry has, or would get from the tables' columns at the first start; nothing is proposed
-to it, no topic is made, no group is joined.
+The row messages are what the registry has, or would get from the tables' columns at the first
+start; nothing is proposed to it, no topic is made, no group is joined.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from relay.config.settings import Settings
 from relay.intake import sample
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.operate.doctor.judge.sample import OfTable, tallied
 from relay.produce.codecs import codecs_unproposed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from relay.config.settings import Settings
-    from relay.rows.row_codec import RowCodec
-    from relay.schema.dead_reason import DeadReason
+from relay.schema.dead_reason import DeadReason
 
 
 def look(settings: Settings, wanted: int) -> list[OfTable]:
@@ -32,16 +24,15 @@ def look(settings: Settings, wanted: int) -> list[OfTable]:
     """
     by_table = sample.by_table(sample.sample(settings, wanted))
     codecs = codecs_unproposed(settings, by_table.keys())
-    return tallied(_judged(by_table, codecs, settings))
+    return tallied(
+        (table, message.partition, message.offset, _explained(table, message, reason))
+        for table, messages in by_table.items()
+        for message, reason in sample.judged(messages, codecs[table], settings)
+    )
 
 
-def _judged(
-    by_table: dict[str, list[sample.SampledMessage]],
-    codecs: Mapping[str, RowCodec | DeadReason],
-    settings: Settings,
-) -> Iterator[tuple[str, int, int, DeadReason | None]]:
-    for table, messages in by_table.items():
-        for message, reason in sample.judged(messages, codecs[table], settings):
-            others = message.headers if table == NO_TABLE else None
-            told = explained(reason, message.value, others) if reason else None
-            yield table, message.partition, message.offset, told
+def _explained(
+    table: str, message: sample.SampledMessage, reason: DeadReason | None
+) -> DeadReason | None:
+    headers = message.headers if table == NO_TABLE else None
+    return explained(reason, message.value, headers) if reason else None

@@ -1,26 +1,18 @@
-"""Judges the brokers, their clock, and where the relay's group stands; pure.
-
-Receives the app's settings, the facts, and how long an outage may last; gives findings.
-"""
+"""Judges the brokers, their clock, and where the relay's group stands; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC, copies
-from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import set_brokers, set_topic, span
-from relay.operate.doctor.judge.group import judge_heads
+from relay.errors import NEW_APP, PERHAPS_NO_MESSAGE
+from relay.operate.doctor.facts import KafkaFacts, Trial, Values, number
+from relay.operate.doctor.findings import Finding, report
+from relay.operate.doctor.fixes import clock_error, set_brokers, set_topic, span
 from relay.operate.doctor.judge.topics import few_brokers
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Trial
-    from relay.operate.doctor.facts import Settings as Values
-    from relay.operate.doctor.findings import Finding
 
 NEEDED_APIS = {
     "TxnOffsetCommit": (3, "2.5", "the group's generation with offsets in transactions, KIP-447"),
@@ -39,15 +31,11 @@ METADATA_BYTES = 128
 """What the relay commits with a floor, with room: {"n":…,"journal":…}, two numbers of 64 bits."""
 DENIED = "AUTHORIZATION_FAILED"
 """How the names of errors end that mean a missing right."""
-CLOCK_SECONDS = 5.0
-"""Clocks kept by NTP differ by far less; below this nothing depends on them."""
 
 
 LOOKED_AT = (
     "transaction.max.timeout.ms",
-    "transaction.state.log.replication.factor",
-    "transaction.state.log.min.isr",
-    "offsets.topic.replication.factor",
+    *STATE,
     "offsets.retention.minutes",
     "offset.metadata.max.bytes",
     "group.min.session.timeout.ms",
@@ -66,7 +54,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
         if not settings.crosses:
             yield from _group(settings, brokers, values, outage_seconds)
         if values.get("auto.create.topics.enable") == "true":
-            yield found(
+            yield report(
                 "auto-create",
                 f"{brokers}: auto.create.topics.enable = true",
                 set_brokers(("auto.create.topics.enable", "false")),
@@ -74,7 +62,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
     for brokers, values in _alike(facts.source_brokers).items():
         yield from _group(settings, f"the source's {brokers}", values, outage_seconds)
     yield from _trials(settings, facts)
-    yield from judge_heads(settings, facts)
+    yield from _heads(settings, facts)
     yield from _clock(settings, facts)
 
 
@@ -97,7 +85,7 @@ def _version(facts: KafkaFacts) -> Iterator[Finding]:
     for api, (version, release, purpose) in NEEDED_APIS.items():
         found_version = facts.apis.get(api, -1)
         if found_version < version:
-            yield found(
+            yield report(
                 "kafka-old",
                 f"a broker supports {api} up to version {found_version}, the relay needs version "
                 f"{version} ({purpose})",
@@ -121,13 +109,13 @@ def _replication(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
         else "as the source topic has, since kafka.replication is not set"
     )
     if wanted > brokers:
-        yield found(
+        yield report(
             "replication-impossible",
             f"{says} ({origin}), but only {up}",
             f"start the other brokers, or set kafka.replication = {brokers}",
         )
     elif 0 < wanted < SAFE_COPIES:
-        yield found(
+        yield report(
             "replication-low",
             f"{says} ({origin}), and {up}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
@@ -139,9 +127,9 @@ def _transactions(
     settings: Settings, brokers: str, values: Values, facts: KafkaFacts
 ) -> Iterator[Finding]:
     wanted_ms = round(settings.relay.transaction_timeout_seconds * 1000)
-    most_ms = _number(values, "transaction.max.timeout.ms")
+    most_ms = number(values, "transaction.max.timeout.ms")
     if most_ms is not None and wanted_ms > most_ms:
-        yield found(
+        yield report(
             "transaction-timeout",
             f"relay.transaction_timeout_seconds is {wanted_ms} ms, but {brokers} allow at most "
             f"transaction.max.timeout.ms = {most_ms}",
@@ -151,10 +139,10 @@ def _transactions(
     low = [
         f"{name} = {value}"
         for name, least in STATE.items()
-        if (value := _number(values, name)) is not None and value < least
+        if (value := number(values, name)) is not None and value < least
     ]
     if low:
-        yield found(
+        yield report(
             "state-replication",
             f"{brokers}: {', '.join(low)}",
             few_brokers(settings, facts, names.journal_topic(settings.app))
@@ -167,26 +155,26 @@ def _group(
     settings: Settings, brokers: str, values: Values, outage_seconds: float
 ) -> Iterator[Finding]:
     session_ms = round(settings.relay.session_timeout_seconds * 1000)
-    least_ms = _number(values, "group.min.session.timeout.ms") or 0
-    most_ms = _number(values, "group.max.session.timeout.ms")
+    least_ms = number(values, "group.min.session.timeout.ms") or 0
+    most_ms = number(values, "group.max.session.timeout.ms")
     if session_ms < least_ms or (most_ms is not None and session_ms > most_ms):
-        yield found(
+        yield report(
             "session-timeout",
             f"relay.session_timeout_seconds is {session_ms} ms, but {brokers} allow {least_ms} to "
             f"{most_ms} (group.min/max.session.timeout.ms)",
             "set relay.session_timeout_seconds within these bounds, or widen the brokers' bounds",
         )
-    minutes = _number(values, "offsets.retention.minutes")
+    minutes = number(values, "offsets.retention.minutes")
     if minutes is not None and minutes * 60 < outage_seconds:
-        yield found(
+        yield report(
             "offsets-retention",
             f"{brokers}: offsets.retention.minutes = {minutes} ({span(minutes * 60)}), but an "
             f"outage may last {span(outage_seconds)}",
             set_brokers(("offsets.retention.minutes", -(-round(outage_seconds) // 60))),
         )
-    room = _number(values, "offset.metadata.max.bytes")
+    room = number(values, "offset.metadata.max.bytes")
     if room is not None and room < METADATA_BYTES:
-        yield found(
+        yield report(
             "offset-metadata",
             f"{brokers}: offset.metadata.max.bytes = {room}, but the relay needs up to "
             f"{METADATA_BYTES}",
@@ -199,7 +187,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     created = facts.creation
     # Too few brokers are a finding of their own.
     if created is not None and _objects(created, "INVALID_REPLICATION_FACTOR"):
-        yield found(
+        yield report(
             "creation-refused",
             "the brokers would refuse to create a topic with "
             f"{several(_copies(settings, facts), 'replica')} whose name begins with "
@@ -211,7 +199,7 @@ def _trials(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     # A timeout that is too long is a finding of its own where the brokers' setting is known.
     told = "INVALID_TRANSACTION_TIMEOUT" if any(facts.brokers.values()) else ""
     if began is not None and _objects(began, told):
-        yield found(
+        yield report(
             "transactions-refused",
             f"init_transactions: {began.code} ({began.text})",
             "check the brokers' transaction.* settings, and the state of topic __transaction_state",
@@ -223,31 +211,59 @@ def _objects(answer: Trial, told: str) -> bool:
     return answer.code not in {"", told} and not answer.code.endswith(DENIED)
 
 
+def _heads(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
+    """Are the committed floors, and the records that they name, still there?"""
+    group, journal = names.group_id(settings.app), names.journal_topic(settings.app)
+    source = settings.source.topic
+    go_on = NEW_APP if settings.crosses else "`relay accept CONFIG`"
+    for index, head in facts.heads.items():
+        # A group in another cluster than the journal only shows where relays stand.
+        if head.journal_offset is None and not settings.crosses:
+            yield report(
+                "offset-foreign",
+                f"group {group}, {source}[{index}]: offset {head.floor} carries metadata "
+                f"{head.metadata!r}, which no relay wrote",
+                "`relay accept CONFIG` shows where the journal ends; with --run relays continue "
+                "there, and nothing is lost or doubled",
+            )
+        elif not settings.crosses and (
+            head.journal_start is None or (head.journal_offset or 0) < head.journal_start
+        ):
+            begins = "does not exist" if head.journal_start is None else "begins at "
+            yield report(
+                "journal-passed",
+                f"{journal}[{index}] {begins}{head.journal_start or ''}, and the committed floor "
+                f"names its record {head.journal_offset}",
+                "keep the source from retention; `relay accept CONFIG` says whether what is left "
+                f"of the journal is enough to go on. If it is not, {NEW_APP}. Then "
+                + set_topic(settings.kafka, journal, retention_ms=-1),
+            )
+        if head.floor < head.source_start:
+            unread = several(head.source_start - head.floor, "offset was", "offsets were")
+            yield report(
+                "source-passed",
+                f"{source}[{index}] begins at {head.source_start}, but the committed floor is "
+                f"{head.floor}: {unread} never read ({PERHAPS_NO_MESSAGE})",
+                f"get the messages from elsewhere, or go on without them: {go_on}; then "
+                + set_topic(settings.source_kafka, source, retention_ms=-1),
+            )
+
+
 def _clock(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
-    clock = facts.clock
-    if clock is None or abs(clock.ahead_seconds) - clock.within_seconds <= CLOCK_SECONDS:
+    what = clock_error("the brokers'", facts.clock)
+    if facts.clock is None or not what:
         return
-    way = "ahead of" if clock.ahead_seconds > 0 else "behind"
-    what = (
-        f"the brokers' clock is {span(abs(clock.ahead_seconds))} {way} ours "
-        f"(± {span(clock.within_seconds)})"
-    )
     mend = "run NTP on this machine and on the brokers (timedatectl set-ntp true)"
-    yield found("broker-clock", what, mend)
+    yield report("broker-clock", what, mend)
     for topic, there in facts.topics.items():
         values = there.settings or {}
-        limit = _number(values, "message.timestamp.after.max.ms")
+        limit = number(values, "message.timestamp.after.max.ms")
         written = topic != settings.source.topic
         by_ours = values.get("message.timestamp.type") != APPENDED
-        if written and by_ours and limit is not None and -clock.ahead_seconds * 1000 > limit:
-            yield found(
+        if written and by_ours and limit is not None and -facts.clock.ahead_seconds * 1000 > limit:
+            yield report(
                 "broker-clock-refuses",
                 f"{what}; {topic} takes records up to {span(limit / 1000)} ahead "
                 "(message.timestamp.after.max.ms)",
                 f"{mend}; or {set_topic(settings.kafka, topic, message_timestamp_type=APPENDED)}",
             )
-
-
-def _number(values: Values, name: str) -> int | None:
-    text = values.get(name, "")
-    return int(text) if text.lstrip("-").isdigit() else None

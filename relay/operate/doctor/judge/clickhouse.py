@@ -1,19 +1,25 @@
-"""Judges ClickHouse: the server's settings, the target tables, the ledger; pure.
-
-Receives the app's settings, the facts, and how long an outage may last; gives findings.
-"""
+"""Judges ClickHouse: the server's settings, the target tables, the ledger; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import readable, readable_name, readable_user
-from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import alter, set_user, span
-from relay.operate.doctor.judge.deduplication import judge_tries, judge_version
+from relay.clickhouse.table_engine import DeduplicationWindow
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
+from relay.operate.doctor.findings import Finding, report
+from relay.operate.doctor.fixes import alter, clock_error, set_user, span
+from relay.operate.doctor.judge.deduplication import (
+    GOOD_WINDOW,
+    is_told,
+    judge_tries,
+    judge_version,
+    judge_views,
+    window,
+)
 from relay.operate.doctor.judge.evidence import (
     COMPUTED,
     judge_countable,
@@ -21,19 +27,11 @@ from relay.operate.doctor.judge.evidence import (
     uncountable,
 )
 from relay.operate.doctor.judge.replicas import judge_ledger, judge_quorum
-from relay.operate.doctor.judge.views import judge_views
-from relay.operate.doctor.judge.window import GOOD_WINDOW, engine_of, is_told, window
 from relay.operate.doctor.versions import OLDEST, version_text
 from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.schema.block_column import as_string, holds
 from relay.schema.evolution import ColumnDef, evolve, unsupported_columns
-
-if TYPE_CHECKING:
-    from relay.clickhouse.table_engine import DeduplicationWindow
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, Setting, TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 INSERTED_WITH: Mapping[str, str] = {
     **{name: str(value) for name, value in deduplicated("", 0).items() if value != ""},
@@ -43,7 +41,6 @@ INSERTED_WITH: Mapping[str, str] = {
 REQUIRED = ("insert_deduplication_token", "deduplicate_blocks_in_dependent_materialized_views")
 """Settings that a server must know."""
 
-CLOCK_SECONDS = 5.0
 _LARGEST = 2**63 - 1
 """Of the numbers in a block's id."""
 
@@ -53,26 +50,24 @@ def judge(
 ) -> Iterator[Finding]:
     """Yield every finding about ClickHouseFacts, rights aside.
 
-    Args:
-        settings: of the app.
-        facts: as this user was told them.
-        outage_seconds: how long an outage may last.
-        inserts: whether this user inserts; else its settings of INSERTs do not matter.
+    The user's settings of INSERTs matter only if it `inserts`.
     """
-    yield from _clock(facts)
+    if what := clock_error("ClickHouse's", facts.clock):
+        mend = "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)"
+        yield report("clickhouse-clock", what, mend)
     if inserts:
         yield from _settings(facts)
     yield from judge_version(facts)
     yield from judge_tries(facts, readable(settings.loader.database))
     if not facts.tables and not facts.unread:
-        yield found(
+        yield report(
             "no-targets",
             f"no block topic of app {settings.app} was seen, so no target table was checked",
             "name the target tables: relay doctor CONFIG --table database.table",
         )
     for name, table in facts.tables.items():
         if table is None:
-            yield found(
+            yield report(
                 "table-missing",
                 f"there is no table {name}, or user {facts.user} may not see it"
                 f"{did_you_mean_table(name, facts.others)}",
@@ -86,25 +81,13 @@ def judge(
     yield from judge_ledger(settings, facts)
 
 
-def _clock(facts: ClickHouseFacts) -> Iterator[Finding]:
-    clock = facts.clock
-    if clock is not None and abs(clock.ahead_seconds) - clock.within_seconds > CLOCK_SECONDS:
-        way = "ahead of" if clock.ahead_seconds > 0 else "behind"
-        yield found(
-            "clickhouse-clock",
-            f"ClickHouse's clock is {span(abs(clock.ahead_seconds))} {way} ours "
-            f"(± {span(clock.within_seconds)})",
-            "run NTP on this machine and on ClickHouse's (timedatectl set-ntp true)",
-        )
-
-
 def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
     """What the server makes of an INSERT of this user's."""
     if not facts.settings:
         return  # could not be asked
     lacking = [name for name in REQUIRED if name not in facts.settings]
     if lacking:
-        yield found(
+        yield report(
             "clickhouse-old",
             f"the server has no setting {', '.join(lacking)}",
             f"upgrade ClickHouse to {version_text(OLDEST)} or later",
@@ -118,7 +101,7 @@ def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
             yield _fixed(facts, name, setting, wanted)
     asynchronous = facts.settings.get("async_insert")
     if asynchronous is not None and asynchronous.value != "0" and not asynchronous.fixed:
-        yield found(
+        yield report(
             "async-insert",
             f"async_insert = {asynchronous.value} by default for user {facts.user}",
             set_user(facts.user, "async_insert = 0"),
@@ -126,7 +109,7 @@ def _settings(facts: ClickHouseFacts) -> Iterator[Finding]:
 
 
 def _fixed(facts: ClickHouseFacts, name: str, setting: Setting, wanted: str) -> Finding:
-    return found(
+    return report(
         "setting-fixed",
         f"{name} = {setting.value}, but user {facts.user} may not change it",
         set_user(facts.user, f"{name} = {wanted} WRITABLE"),
@@ -138,7 +121,7 @@ def _table(
 ) -> Iterator[Finding]:
     kept = window(table, facts.windows)
     if kept is None:
-        yield found(
+        yield report(
             "engine-unfit",
             f"{name}: engine {table.engine}",
             "name the server's own MergeTree table in the header instead"
@@ -146,9 +129,9 @@ def _table(
             else f"CREATE TABLE … AS {readable(name)} ENGINE = MergeTree, and move the rows",
         )
         return
-    merges = engine_of(table).merges_rows
+    merges = table.table_engine.merges_rows
     if merges:
-        yield found(
+        yield report(
             "engine-merges",
             f"{name}: engine {table.engine}",
             alter(name, kept.setting, GOOD_WINDOW) if kept.parts < GOOD_WINDOW else "",
@@ -175,7 +158,7 @@ def _columns(name: str, table: TargetFacts, block_column: str) -> Iterator[Findi
         return  # they could not be asked, which is a finding of its own
     schema = evolve(None, name, "", columns, block_column) or TableSchema(table=name)
     for problem in unsupported_columns(schema):
-        yield found(
+        yield report(
             "columns-unsupported",
             problem,
             f"give {readable(name)} columns that an INSERT may fill, of types that rows carry "
@@ -191,7 +174,7 @@ def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Itera
         "TYPE bloom_filter GRANULARITY 1"
     )
     if column not in table.columns:
-        yield found(
+        yield report(
             "block-column-missing", f"{name} has no column {column}", f"{alter_table} {add}"
         )
         return
@@ -204,11 +187,11 @@ def _block_column(app: str, name: str, table: TargetFacts, column: str) -> Itera
         ordinary = f"MODIFY COLUMN {shown} REMOVE {default}"
         anew = f"DROP COLUMN {shown}, {add}"
         in_place = fits and default != "EPHEMERAL"
-        yield found(
+        yield report(
             "block-column-computed", what, f"{alter_table} {ordinary if in_place else anew}"
         )
     elif not fits:
-        yield found("block-column-type", what, as_string(name, column))
+        yield report("block-column-type", what, as_string(name, column))
 
 
 def _window(
@@ -220,7 +203,7 @@ def _window(
     counted: bool,
 ) -> Iterator[Finding]:
     if kept.parts == 0:
-        yield found(
+        yield report(
             "window-zero-stamped" if counted else "window-zero",
             f"{name}: {kept.setting} = 0",
             alter(name, kept.setting, GOOD_WINDOW),
@@ -228,14 +211,14 @@ def _window(
     elif counted:
         return
     elif kept.parts < 2 * settings.loader.blocks_per_batch:
-        yield found(
+        yield report(
             "window-short",
             f"{name}: {kept.setting} = {kept.parts}, which is less than twice "
             f"loader.blocks_per_batch = {settings.loader.blocks_per_batch}",
             alter(name, kept.setting, max(GOOD_WINDOW, 2 * settings.loader.blocks_per_batch)),
         )
     if kept.parts and kept.seconds is not None and kept.seconds < 2 * outage_seconds:
-        yield found(
+        yield report(
             "window-short",
             f"{name}: {kept.setting}_seconds = {kept.seconds} ({span(kept.seconds)}), which is "
             f"less than twice an outage of {span(outage_seconds)}",
@@ -245,13 +228,12 @@ def _window(
 
 def _partitions(name: str, table: TargetFacts, facts: ClickHouseFacts) -> Iterator[Finding]:
     limit = facts.settings.get("max_partitions_per_insert_block")
-    if limit is None or not limit.value.isdigit() or int(limit.value) == 0:
-        return
-    if table.partitions is not None and table.partitions > int(limit.value):
-        yield found(
+    most = int(limit.value) if limit is not None and limit.value.isdigit() else 0
+    if table.partitions is not None and 0 < most < table.partitions:
+        yield report(
             "partitions-per-block",
             f"{name}: {table.partitions} partitions (PARTITION BY {table.partition_key}), but one "
-            f"INSERT may write to at most max_partitions_per_insert_block = {limit.value}",
+            f"INSERT may write to at most max_partitions_per_insert_block = {most}",
             set_user(facts.user, f"max_partitions_per_insert_block = {2 * table.partitions}")
             + "; or partition by longer times",
         )

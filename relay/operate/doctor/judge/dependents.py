@@ -1,7 +1,4 @@
-"""Finds the materialized views that an INSERT reaches, and where they write; pure.
-
-Receives rows of system.tables, gives facts.TargetFacts with their views, through views too.
-"""
+"""Finds the materialized views that an INSERT reaches, also through views; pure."""
 
 from __future__ import annotations
 

@@ -1,24 +1,17 @@
 """Judges how the fate of a block is decided, by table, if its INSERT got no answer; pure.
 
-Receives facts of a table, gives a sentence, and findings about what makes a count mean nothing.
 loader.core.plan decides in this order; where it counts, the loader judges countability by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable, readable_name, readable_user
-from relay.clickhouse.table_engine import has_ttl
-from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import span
-from relay.operate.doctor.judge.window import engine_of
-
-if TYPE_CHECKING:
-    from relay.clickhouse.table_engine import DeduplicationWindow
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.findings import Finding
+from relay.clickhouse.quoting import readable, readable_name
+from relay.clickhouse.table_engine import DeduplicationWindow, has_ttl
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
+from relay.operate.doctor.findings import Finding, report
+from relay.operate.doctor.fixes import exempt, span
 
 COMPUTED = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})
 """Kinds of defaults with which the loader writes no ids: they would be refused, or not kept."""
@@ -34,20 +27,19 @@ def judge_countable(
 ) -> Iterator[Finding]:
     """Yield findings about rows that exist but cannot be counted, or that expire."""
     if table.policies:
-        yield found(
+        yield report(
             "row-policy",
             f"{name}: {', '.join(table.policies)} hides rows from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {readable(name)} TO ALL EXCEPT "
-            f"{readable_user(facts.user)}, or change its settings profile",
+            exempt(readable(name), facts.user),
         )
     if keeps_ids(table, column) and has_ttl(table.create, column):
-        yield found(
+        yield report(
             "block-column-expires",
             f"{name}: column {column} has a TTL",
             f"ALTER TABLE {readable(name)} MODIFY COLUMN {readable_name(column)} REMOVE TTL",
         )
     if keeps_ids(table, column) and (expires := expiry(table)):
-        yield found(
+        yield report(
             "ttl",
             f"{name}: rows expire (TTL {expires}), and the loader counts a block's rows by "
             f"{column}",
@@ -73,7 +65,7 @@ def judge_decided(
         if why
         else "then a count that finds none of its rows"
     )
-    yield found(
+    yield report(
         "decided-by",
         f"{name}: whether a block was inserted is decided by {', then '.join(steps)}; {last}",
     )
@@ -86,7 +78,7 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
         reasons.append(f"no column {column}")
     elif not keeps_ids(table, column):
         reasons.append(f"{column} is {table.columns[column][1]}")
-    if engine_of(table).merges_rows:
+    if table.table_engine.merges_rows:
         reasons.append(f"{table.engine} merges rows away")
     if expires := expiry(table):
         reasons.append(f"TTL {expires} deletes them")
@@ -102,4 +94,4 @@ def uncountable(table: TargetFacts, column: str) -> list[str]:
 
 def expiry(table: TargetFacts) -> str:
     """Return the table's TTL as far as it deletes rows; moved rows are still there."""
-    return ", ".join(engine_of(table).deleting_ttls())
+    return ", ".join(table.table_engine.deleting_ttls())

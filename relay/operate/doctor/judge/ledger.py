@@ -1,23 +1,18 @@
 """Judges a ledger that is not there though the relay has sealed blocks; pure.
 
-Receives what Kafka, ClickHouse and Spark's checkpoint say, gives a finding: the ledger was lost, or
-nothing tells whether it was, or no loader has run yet.
+It was lost, or nothing tells whether it was, or no loader has run yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import ErrorPage
-from relay.operate.doctor.findings import found
-from relay.operate.view.lost_ledger import LedgerTraces, describe_loss
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-    from relay.operate.doctor.findings import Finding
+from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
+from relay.operate.doctor.findings import Finding, report
+from relay.operate.view.lost_ledger import describe_loss
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
 
@@ -27,29 +22,23 @@ def judge_absence(
 ) -> Iterator[Finding]:
     """Yield a finding where there is no ledger, and there are blocks.
 
-    Args:
-        settings: of the app.
-        kafka: as the brokers told it.
-        clickhouse: as this user was told it.
-        stands: Spark's checkpoint, by journal partition; empty where it is not on this machine, or
-            of another journal.
+    `stands` is Spark's checkpoint, as relay.operate.view.lost_ledger has it.
     """
-    elsewhere, app = clickhouse.elsewhere, settings.app
-    if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(app, kafka):
+    elsewhere = clickhouse.elsewhere
+    if clickhouse.ledger is not None or elsewhere is None or not _has_blocks(settings.app, kafka):
         return
-    database = settings.loader.database
     begins = {p: low for p, (low, _) in kafka.journal.items()}
-    checkpoint = settings.loader.checkpoint
-    lost = describe_loss(LedgerTraces(database, app, elsewhere, checkpoint, stands, begins))
+    lost = describe_loss(settings, elsewhere, stands, begins)
     if lost:
         other = f'set loader.database = "{elsewhere[0]}" if that is it; else ' if elsewhere else ""
-        yield found(
+        yield report(
             "ledger-lost", lost, f"{other}restore it from a backup; if there is none: {_LOST}"
         )
         return
-    yield found(
+    yield report(
         "ledger-missing",
-        f"there is no ledger {database}.ledger, though {names.journal_topic(app)} has records: no "
+        f"there is no ledger {settings.loader.database}.ledger, though "
+        f"{names.journal_topic(settings.app)} has records: no "
         "loader has run yet, or the ledger was lost with its checkpoint, or loader.database names "
         "another database",
         f"loader run CONFIG; if a loader has run before: {_LOST}",

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from relay.clickhouse.quoting import readable, readable_user
+from relay.clickhouse.quoting import readable
 from relay.config.allowed_tables import LEDGER_KEY
-from relay.operate.doctor.findings import found
-from relay.operate.doctor.fixes import set_user
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
+from relay.operate.doctor.findings import Finding, report
+from relay.operate.doctor.fixes import exempt, set_user
 from relay.operate.doctor.judge.evidence import expiry
-from relay.operate.doctor.judge.window import engine_of
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, TargetFacts
-    from relay.operate.doctor.findings import Finding
 
 
 def judge_quorum(
@@ -27,28 +22,29 @@ def judge_quorum(
     if replica is None:
         return
     if replica.readonly:
-        yield found(
+        yield report(
             "replica-readonly",
             f"{name}: this replica is read-only",
             f"SYSTEM RESTORE REPLICA {readable(name)}; or repair its connection to Keeper",
         )
     if replica.replicas < 2:  # nothing to acknowledge it besides itself
         return
-    asked = facts.settings.get("insert_quorum")
-    if own is None and asked is None:
+    if own is not None:
+        value, mend = str(own), "clickhouse."
+    elif (of_user := facts.settings.get("insert_quorum")) is not None:
+        value, mend = of_user.value, set_user(facts.user, "")
+    else:
         return
-    value = asked.value if own is None and asked is not None else str(own)
-    mend = "clickhouse." if own is not None else set_user(facts.user, "")
     quorum = _quorum(value, replica.replicas)
     if quorum < 2:
-        yield found(
+        yield report(
             "quorum-one",
             f"{name}: {replica.replicas} replicas, but insert_quorum = {value}",
             f"{mend}insert_quorum = 2",
         )
         return
     if quorum > replica.active:
-        yield found(
+        yield report(
             "quorum-unreachable",
             f"{name}: insert_quorum = {value} of {replica.replicas} replicas, but only "
             f"{replica.active} are active",
@@ -57,7 +53,7 @@ def judge_quorum(
     parallel = facts.settings.get("insert_quorum_parallel")
     # With a quorum of its own the loader orders them itself, so that replicas know what they lack.
     if own is None and parallel is not None and parallel.value == "0":
-        yield found(
+        yield report(
             "quorum-serial",
             f"{name}: insert_quorum = {value} with insert_quorum_parallel = 0",
             set_user(facts.user, "insert_quorum_parallel = 1"),
@@ -74,7 +70,7 @@ def _quorum(value: str, replicas: int) -> int:
 def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
     """Yield several servers behind one URL; a ledger that loses rows, or is on fewer servers."""
     if len(facts.servers) > 1 and settings.clickhouse.insert_quorum is None:
-        yield found(
+        yield report(
             "several-servers",
             f"several servers answered at clickhouse.url {settings.clickhouse.url}: "
             f"{' and '.join(facts.servers)}",
@@ -86,11 +82,10 @@ def judge_ledger(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding
     if ledger is None:
         return
     if ledger.policies:
-        yield found(
+        yield report(
             "ledger-hidden",
             f"{', '.join(ledger.policies)} hides rows of the ledger {place} from user {facts.user}",
-            f"exempt the loader's user: ALTER ROW POLICY … ON {place} TO ALL EXCEPT "
-            f"{readable_user(facts.user)}, or change its settings profile",
+            exempt(place, facts.user),
         )
     yield from _ledger_keeps(place, ledger)
     yield from _ledger_spreads(settings, facts, place, ledger)
@@ -103,34 +98,30 @@ def _ledger_spreads(
     held = {
         name: 0 if table.replica is None else table.replica.replicas
         for name, table in facts.tables.items()
-        if table is not None and engine_of(table).is_replicated
+        if table is not None and table.table_engine.is_replicated
     }
     if not held:
         return
-    name = max(held, key=lambda one: held[one])
-    if _is_local(ledger):
+    name = max(held, key=lambda table: held[table])
+    engine = ledger.table_engine
+    # An engine that keeps no rows is a finding of its own.
+    if engine.is_merge_tree and not engine.is_replicated:
         # Without ON CLUSTER the default path, which has the table's UUID in it, is refused (36).
         path = f"/clickhouse/tables/{settings.loader.database}.ledger"
-        yield found(
+        yield report(
             "ledger-local",
             f"{place}: engine {ledger.engine}, although {name} is replicated",
             _anew(place, "local", f"ReplicatedMergeTree('{path}', '{{replica}}') {LEDGER_KEY}")
             + f"; then on each other replica what SHOW CREATE TABLE {place} shows here",
         )
     elif ledger.replica is not None and ledger.replica.replicas < held[name]:
-        yield found(
+        yield report(
             "ledger-local",
             f"{place} has {several(ledger.replica.replicas, 'replica')}, although {name} has "
             f"{held[name]}",
             "on each replica that has no such ledger yet, what this shows here: SHOW CREATE TABLE "
             f"{place} SETTINGS show_table_uuid_in_table_create_query_if_not_nil = 1",
         )
-
-
-def _is_local(ledger: TargetFacts) -> bool:
-    """Whether one server alone holds its rows; of an engine that keeps none something else is."""
-    engine = engine_of(ledger)
-    return engine.is_merge_tree and not engine.is_replicated
 
 
 def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
@@ -140,7 +131,7 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
     tables = {**facts.tables, f"{settings.loader.database}.ledger": facts.ledger}
     for name, table in tables.items():
         if table is not None and table.replica is not None and table.replica.active > 1:
-            yield found(
+            yield report(
                 "replicas-unmet",
                 f"{name}: {table.replica.active} active replicas, but every connection to "
                 f"clickhouse.url {settings.clickhouse.url} reached {facts.servers[0]}",
@@ -151,8 +142,8 @@ def _unmet(settings: Settings, facts: ClickHouseFacts) -> Iterator[Finding]:
 
 def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
     """Whether all rows that are written to it stay."""
-    if not engine_of(ledger).is_merge_tree:
-        yield found(
+    if not ledger.table_engine.is_merge_tree:
+        yield report(
             "ledger-unfit",
             f"{place}: engine {ledger.engine}",
             _anew(
@@ -162,14 +153,14 @@ def _ledger_keeps(place: str, ledger: TargetFacts) -> Iterator[Finding]:
                 "all replicas",
             ),
         )
-    if engine_of(ledger).merges_rows:
-        yield found(
+    if ledger.table_engine.merges_rows:
+        yield report(
             "ledger-merges",
             f"{place}: engine {ledger.engine}",
             _anew(place, "merged", f"MergeTree {LEDGER_KEY}"),
         )
     if expires := expiry(ledger):
-        yield found(
+        yield report(
             "ledger-expires",
             f"{place}: rows expire (TTL {expires})",
             f"ALTER TABLE {place} REMOVE TTL; `loader ledger clean CONFIG` shows what may go",

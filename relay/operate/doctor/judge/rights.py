@@ -1,25 +1,16 @@
-"""Judges what this user may do, in Kafka and in ClickHouse; pure.
-
-Receives the app's settings, what the servers say that the user may, and the roles that it has;
-gives a finding for each right that these need and the user lacks, with the command that grants it.
-"""
+"""Judges the rights that this user's roles need and it lacks, in Kafka and in ClickHouse; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.clickhouse.quoting import readable, readable_user
-from relay.operate.doctor.findings import found
+from relay.config.settings import Settings
+from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import grant
 from relay.operate.doctor.judge.brokers import DENIED
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import ClickHouseFacts, KafkaFacts
-    from relay.operate.doctor.findings import Finding
-
 
 ROLES = ("relay", "loader", "verifier")
 """Those that can be judged alone."""
@@ -32,15 +23,14 @@ def needed(settings: Settings, topic: str) -> dict[str, tuple[str, ...]]:
     app = settings.app
     if topic == settings.source.topic:
         return {"READ": ("relay", "verifier")}
-    if topic == names.dead_topic(app):
-        return {"READ": ("verifier",), "WRITE": ("relay",)}
-    if topic == names.schemas_topic(app):
-        return {"READ": ("relay", "verifier"), "WRITE": ("relay",)}
-    if topic == names.journal_topic(app):
-        return {"READ": ("relay", "loader", "verifier"), "WRITE": ("relay",)}
+    readers = {
+        names.dead_topic(app): ("verifier",),
+        names.schemas_topic(app): ("relay", "verifier"),
+        names.journal_topic(app): ("relay", "loader", "verifier"),
+    }
     if topic.startswith(names.blocks_prefix(app)):
-        return {"READ": ("loader", "verifier"), "WRITE": ("relay",)}
-    return {}
+        readers[topic] = ("loader", "verifier")
+    return {"READ": readers[topic], "WRITE": ("relay",)} if topic in readers else {}
 
 
 def judge_kafka(
@@ -51,7 +41,7 @@ def judge_kafka(
         for operation, needing in needed(settings, name).items():
             who = [role for role in needing if role in roles]
             if who and topic.granted is not None and operation not in topic.granted:
-                yield found(
+                yield report(
                     "right-topic",
                     f"topic {name}: this user may not {operation.capitalize()}, and "
                     f"{' and '.join(who)} must",
@@ -68,7 +58,7 @@ def _group(settings: Settings, facts: KafkaFacts, roles: Collection[str]) -> Ite
     if operation is None or facts.group_granted is None:
         return
     if operation.upper() not in facts.group_granted:
-        yield found(
+        yield report(
             "right-group",
             f"group {group}: this user may not {operation}",
             grant(settings.source_kafka, operation, "group", group),
@@ -79,13 +69,13 @@ def _writes(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     kafka, app = settings.kafka, settings.app
     if facts.transactions is not None and facts.transactions.code.endswith(DENIED):
         prefix = names.transactional_ids(app, by_partition=settings.crosses)
-        yield found(
+        yield report(
             "right-transactional-id",
             f"transactional ids that begin with {prefix}: {facts.transactions.code}",
             grant(kafka, "Write", "transactional-id", prefix, prefixed=True),
         )
     if facts.creation is not None and facts.creation.code.endswith(DENIED):
-        yield found(
+        yield report(
             "right-create",
             f"topics that begin with {app}.: {facts.creation.code}",
             grant(kafka, "Create", "topic", f"{app}.", prefixed=True),
@@ -112,11 +102,11 @@ def judge_clickhouse(
         if any(_needs(role, right, place) for role in roles):
             yield _lacks("right-table", facts.user, right, place)
     if "loader" in roles:
-        yield from (_lacks("right-evidence", facts.user, *one) for one in facts.evidence)
+        yield from (_lacks("right-evidence", facts.user, *right) for right in facts.evidence)
 
 
 def _lacks(code: str, user: str, right: str, place: str) -> Finding:
-    return found(
+    return report(
         code,
         f"user {user} has no {right} on {place}",
         f"GRANT {right} ON {place} TO {readable_user(user)}",

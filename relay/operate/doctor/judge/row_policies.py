@@ -1,18 +1,11 @@
-"""Which row policies hide rows of a table from this user? Pure.
-
-Receives the policies that are for the user on a table, and the condition in the server's plan of
-a SELECT; gives what hides rows, as people read it.
-"""
+"""Judges which row policies hide rows of a table from this user; pure."""
 
 # pure
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ALL = frozenset({"1", "true"})
 """Conditions that every row meets, as the server writes them."""
@@ -37,20 +30,18 @@ class RowPolicy:
 
 
 def hiding(policies: Sequence[RowPolicy], visible: str | None) -> tuple[str, ...]:
-    """Return what hides rows, or may; empty: nothing does.
+    """Return what hides rows of the user from a table with these policies, or may hide them.
 
-    Args:
-        policies: on the table, for the user.
-        visible: the condition under which the server's plan shows a row, "" where it shows all;
-            None: nobody knows, as of a table without rows.
+    The server's plan shows a row under the condition `visible`, "" where it shows all; None: nobody
+    knows, as of a table without rows.
     """
     if visible == "":
         return ()
-    all_shown = any(one.condition in _ALL for one in policies if not one.restrictive)
+    all_shown = any(p.condition in _ALL for p in policies if not p.restrictive)
     named = tuple(
-        one.name
-        for one in policies
-        if one.condition and one.condition not in _ALL and (one.restrictive or not all_shown)
+        p.name
+        for p in policies
+        if p.condition and p.condition not in _ALL and (p.restrictive or not all_shown)
     )
     if visible is None or named:
         return named

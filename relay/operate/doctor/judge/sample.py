@@ -1,20 +1,16 @@
 """Judges messages of the source topic, table by table, before a relay reads them; pure.
 
-Receives messages with what is wrong with each, gives counts by table and kind with the place of
-one, and findings: a source of which nothing could become rows is probably another topic.
+A source of which nothing could become rows is probably another topic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from relay.operate.doctor.findings import found
-
-if TYPE_CHECKING:
-    from relay.operate.doctor.findings import Finding
-    from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.operate.doctor.findings import Finding, report
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 MOST = 50
 """Kinds that are kept of one table; further ones count as the last."""
@@ -27,15 +23,14 @@ class SampleProblem:
 
     Attributes:
         kind: of them all; OTHERS where there are more kinds than are kept.
-        reason: of the first of them.
-        partition, offset: of the first of them.
+        reason, partition, offset: of the first of them.
     """
 
     kind: str
     reason: str
+    messages: int
     partition: int
     offset: int
-    count: int = 0
 
 
 @dataclass(slots=True)
@@ -50,43 +45,33 @@ class OfTable:
     @property
     def bad(self) -> int:
         """Messages that would be dead letters."""
-        return sum(problem.count for problem in self.problems.values())
+        return sum(problem.messages for problem in self.problems.values())
 
     def add(self, partition: int, offset: int, reason: DeadReason | None) -> None:
         """Count a message; no reason: it is good."""
         if reason is None:
             self.good += 1
             return
-        new = SampleProblem(reason.kind.value, reason.text, partition, offset)
+        new = SampleProblem(reason.kind.value, reason.text, 0, partition, offset)
         group: tuple[DeadKind, str] | None = reason.group
         if group not in self.problems and len(self.problems) >= MOST:
-            group, new = None, SampleProblem(OTHERS, OTHERS, partition, offset)
-        self.problems.setdefault(group, new).count += 1
+            group, new = None, SampleProblem(OTHERS, OTHERS, 0, partition, offset)
+        self.problems.setdefault(group, new).messages += 1
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        problems = [
-            {
-                "kind": one.kind,
-                "reason": one.reason,
-                "messages": one.count,
-                "partition": one.partition,
-                "offset": one.offset,
-            }
-            for one in self.largest()
-        ]
+        problems = [asdict(problem) for problem in self.largest()]
         return {"table": self.table, "good": self.good, "bad": self.bad, "problems": problems}
 
     def largest(self) -> list[SampleProblem]:
         """Return the problems, the most frequent first."""
-        return sorted(self.problems.values(), key=lambda one: -one.count)
+        return sorted(self.problems.values(), key=lambda problem: -problem.messages)
 
 
 def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[OfTable]:
     """Return what was seen of each table, by name.
 
-    Args:
-        judged: table, partition, offset and reason of each message; no reason: it is good.
+    Of each message come table, partition, offset and reason; no reason: it is good.
     """
     tables: dict[str, OfTable] = {}
     for table, partition, offset, reason in judged:
@@ -95,38 +80,32 @@ def tallied(judged: Iterable[tuple[str, int, int, DeadReason | None]]) -> list[O
 
 
 def judge(topic: str, wanted: int, seen: Sequence[OfTable]) -> Iterator[Finding]:
-    """Yield every finding about a sample.
-
-    Args:
-        topic: of the source.
-        wanted: messages that were asked for.
-        seen: of them.
-    """
-    good, bad = sum(one.good for one in seen), sum(one.bad for one in seen)
+    """Yield every finding about a sample of so many messages of the source topic."""
+    good, bad = sum(table.good for table in seen), sum(table.bad for table in seen)
     if not good + bad:
-        yield found("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
+        yield report("sample-empty", f"{topic} holds none of the {wanted:,} messages asked for")
         return
-    remedy = (
-        "`relay doctor CONFIG --sample N` shows each kind and the place of one message; correct "
-        "the producer"
-    )
     if not good:
-        first = max((one for of in seen for one in of.largest()), key=lambda one: one.count)
-        yield found(
+        problems = (problem for table in seen for problem in table.largest())
+        first = max(problems, key=lambda problem: problem.messages)
+        yield report(
             "sample-all-dead",
-            f"{topic}: none of {bad:,} messages can become rows; {first.count:,} of them: "
-            f"{first.reason} (for example {topic}[{first.partition}], offset {first.offset})",
+            f"{topic}: none of {bad:,} messages can become rows; {_example(topic, first)}",
             "name the right topic in source.topic, correct the producer, or create the table",
         )
         return
-    for one in seen:
-        if one.bad:
-            most = one.largest()[0]
-            yield found(
+    for table in seen:
+        if table.bad:
+            which = f"of {table.table}" if table.table else "that name no table"
+            yield report(
                 "sample-dead",
-                f"{topic}: {one.bad:,} of {one.good + one.bad:,} messages "
-                f"{f'of {one.table}' if one.table else 'that name no table'} cannot become rows; "
-                f"{most.count:,} of them: {most.reason} (for example {topic}[{most.partition}], "
-                f"offset {most.offset})",
-                remedy,
+                f"{topic}: {table.bad:,} of {table.good + table.bad:,} messages {which} cannot "
+                f"become rows; {_example(topic, table.largest()[0])}",
+                "`relay doctor CONFIG --sample N` shows each kind and the place of one message; "
+                "correct the producer",
             )
+
+
+def _example(topic: str, problem: SampleProblem) -> str:
+    place = f"{topic}[{problem.partition}], offset {problem.offset}"
+    return f"{problem.messages:,} of them: {problem.reason} (for example {place})"

@@ -1,25 +1,20 @@
 """Judges the app's topics: how long, how often and how large records are kept; pure.
 
-Receives the app's settings, the topics that are there, and how long an outage may last;
-gives findings. A topic that is not there yet is made by the relay, but for the source.
+A topic that does not exist yet is made by the relay, but for the source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from relay import names
+from relay.config.settings import Settings
 from relay.config.topic_settings import APPENDED, SAFE_COPIES, SAFE_IN_SYNC
 from relay.errors import NUMBERS_LOST
-from relay.operate.doctor.findings import found
+from relay.operate.doctor.facts import KafkaFacts, Topic, number
+from relay.operate.doctor.findings import Finding, report
 from relay.operate.doctor.fixes import set_topic, span
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
-    from relay.operate.doctor.facts import KafkaFacts, Topic
-    from relay.operate.doctor.findings import Finding
 
 CHUNK_ROOM = 10_000
 """Bytes of a chunk's record beside its value: key, headers, the batch's own fields."""
@@ -32,7 +27,7 @@ def judge(settings: Settings, facts: KafkaFacts, outage_seconds: float) -> Itera
     """Yield every finding about the topics."""
     source = facts.topics.get(settings.source.topic)
     if source is None and settings.source.topic in facts.absent:
-        yield found(
+        yield report(
             "source-missing",
             f"source topic {settings.source.topic} does not exist",
             "relay topic create CONFIG; or correct source.topic",
@@ -60,11 +55,10 @@ def _numbers(settings: Settings, facts: KafkaFacts) -> Iterator[Finding]:
     name, journal = names.schemas_topic(settings.app), names.journal_topic(settings.app)
     if name in facts.absent and any(end for _, end in facts.journal.values()):
         what = f"{name} does not exist, but {journal} holds records"
-        yield found("registry-lost", what, NUMBERS_LOST)
+        yield report("registry-lost", what, NUMBERS_LOST)
     elif facts.written:
-        yield found(
-            "registry-lost", f"{name} is empty, but {facts.written[0]} holds blocks", NUMBERS_LOST
-        )
+        what = f"{name} is empty, but {facts.written[0]} holds blocks"
+        yield report("registry-lost", what, NUMBERS_LOST)
 
 
 def registries(app: str) -> tuple[str, ...]:
@@ -73,13 +67,7 @@ def registries(app: str) -> tuple[str, ...]:
 
 
 def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
-    """Return what to do if there are too few brokers for more copies; empty if there are enough.
-
-    Args:
-        settings: of the app.
-        facts: of its clusters.
-        name: a topic, whose cluster is meant.
-    """
+    """Return what to do if a topic's cluster has too few brokers for more copies; "": enough."""
     elsewhere = settings.crosses and name == settings.source.topic
     brokers = len(facts.source_brokers if elsewhere else facts.brokers)
     if not 0 < brokers < SAFE_COPIES:
@@ -93,9 +81,9 @@ def few_brokers(settings: Settings, facts: KafkaFacts, name: str) -> str:
 
 def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[Finding]:
     kafka = settings.kafka_of(name)
-    least = _number(topic, "min.insync.replicas")
+    least = number(topic.settings, "min.insync.replicas")
     if least is not None and topic.in_sync < least:
-        yield found(
+        yield report(
             "topic-unwritable",
             f"{name}: {topic.in_sync} of {several(topic.replicas, 'replica')} in sync, and "
             f"min.insync.replicas = {least}",
@@ -103,7 +91,7 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
             f"{kafka.bootstrap} --describe --under-min-isr-partitions)",
         )
     if topic.replicas < SAFE_COPIES:
-        yield found(
+        yield report(
             "topic-replication",
             f"{name}: {several(topic.replicas, 'replica')}",
             few
@@ -111,13 +99,13 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
             f"{SAFE_COPIES} replicas for each partition of {name}",
         )
     elif least is not None and least < SAFE_IN_SYNC:
-        yield found(
+        yield report(
             "topic-in-sync",
             f"{name}: min.insync.replicas = {least}",
             set_topic(kafka, name, min_insync_replicas=SAFE_IN_SYNC),
         )
     if topic.replicas > 1 and _text(topic, "unclean.leader.election.enable") == "true":
-        yield found(
+        yield report(
             "unclean-election",
             f"{name}: unclean.leader.election.enable = true",
             set_topic(kafka, name, unclean_leader_election_enable="false"),
@@ -127,7 +115,7 @@ def _copies(settings: Settings, name: str, topic: Topic, few: str) -> Iterator[F
 def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterator[Finding]:
     """Registries have one partition, and block topics as many as were needed so far."""
     if topic.partitions > source.partitions:
-        yield found(
+        yield report(
             "partitions-more",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             "correct source.topic, or set another `app`: the topics of this one belong to another "
@@ -135,7 +123,7 @@ def _width(settings: Settings, name: str, topic: Topic, source: Topic) -> Iterat
         )
     narrow = name in registries(settings.app) or name.startswith(names.blocks_prefix(settings.app))
     if topic.partitions < source.partitions and not narrow:
-        yield found(
+        yield report(
             "partitions-fewer",
             f"{name} has {topic.partitions} partitions, the source {source.partitions}",
             f"kafka-topics --bootstrap-server {settings.kafka_of(name).bootstrap} --alter --topic "
@@ -147,7 +135,7 @@ def _clock(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
     """Topics that a person made, or an earlier version."""
     kind = _text(topic, "message.timestamp.type")
     if kind and kind != APPENDED:
-        yield found(
+        yield report(
             "topic-clock",
             f"{name}: message.timestamp.type = {kind}",
             set_topic(settings.kafka, name, message_timestamp_type=APPENDED),
@@ -157,10 +145,11 @@ def _clock(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
 def _registry(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
     policy = _text(topic, "cleanup.policy")
     forgets = "delete" in policy and not (
-        _number(topic, "retention.ms") == FOR_EVER and _number(topic, "retention.bytes") == FOR_EVER
+        number(topic.settings, "retention.ms") == FOR_EVER
+        and number(topic.settings, "retention.bytes") == FOR_EVER
     )
     if forgets:
-        yield found(
+        yield report(
             "registry-deleted",
             f"{name}: cleanup.policy = {policy}, retention.ms = {_text(topic, 'retention.ms')}, "
             f"retention.bytes = {_text(topic, 'retention.bytes')}",
@@ -171,24 +160,24 @@ def _registry(settings: Settings, name: str, topic: Topic) -> Iterator[Finding]:
 def _kept(settings: Settings, name: str, topic: Topic, outage_seconds: float) -> Iterator[Finding]:
     kafka, policy = settings.kafka_of(name), _text(topic, "cleanup.policy")
     if "compact" in policy:
-        yield found(
+        yield report(
             "topic-compacted",
             f"{name}: cleanup.policy = {policy}",
             set_topic(kafka, name, cleanup_policy="delete"),
         )
-    size = _number(topic, "retention.bytes")
+    size = number(topic.settings, "retention.bytes")
     if size is not None and size != FOR_EVER:
-        yield found(
+        yield report(
             "topic-bytes",
             f"{name}: retention.bytes = {size} in each partition",
             set_topic(kafka, name, retention_bytes=FOR_EVER),
         )
-    kept_ms = _number(topic, "retention.ms")
+    kept_ms = number(topic.settings, "retention.ms")
     if kept_ms is None or kept_ms == FOR_EVER:
         return
     kept = kept_ms / 1000
     if kept < outage_seconds:
-        yield found(
+        yield report(
             "dead-retention" if name == names.dead_topic(settings.app) else "topic-retention",
             f"{name}: retention.ms = {kept_ms} ({span(kept)}), but an outage may last "
             f"{span(outage_seconds)}",
@@ -203,13 +192,13 @@ def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
     mend = set_topic(settings.kafka, name, retention_ms=FOR_EVER)
     keepalive = settings.relay.journal_keepalive_seconds
     if kept <= keepalive:
-        yield found(
+        yield report(
             "journal-keepalive",
             f"{name}: retention.ms = {round(kept * 1000)} ({span(kept)}), and "
             f"relay.journal_keepalive_seconds = {keepalive:g}",
             mend,
         )
-    yield found(
+    yield report(
         "journal-retention",
         f"{name} keeps records for {span(kept)}: if an app's relays are stopped for longer, a "
         "person has to start them again",
@@ -218,22 +207,22 @@ def _journal(settings: Settings, name: str, kept: float) -> Iterator[Finding]:
 
 
 def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) -> Iterator[Finding]:
-    most = _number(topic, "max.message.bytes")
+    most = number(topic.settings, "max.message.bytes")
     if most is None or name == settings.source.topic:
         return
     needed = settings.block.chunk_bytes + CHUNK_ROOM
     blocks = name.startswith(names.blocks_prefix(settings.app))
     if blocks and most < needed:
-        yield found(
+        yield report(
             "topic-message-bytes",
             f"{name}: max.message.bytes = {most}, but block.chunk_bytes = "
             f"{settings.block.chunk_bytes} needs {needed}",
             set_topic(settings.kafka, name, max_message_bytes=16 << 20)
             + f"; or set block.chunk_bytes = {max(1, most - CHUNK_ROOM)}",
         )
-    largest = None if source is None else _number(source, "max.message.bytes")
+    largest = None if source is None else number(source.settings, "max.message.bytes")
     if blocks and largest is not None and needed <= most < largest + CHUNK_ROOM:
-        yield found(
+        yield report(
             "row-message-bytes",
             f"{name}: max.message.bytes = {most}, but the source topic's is {largest}: a row that "
             f"is larger than {name} accepts becomes a dead letter",
@@ -241,7 +230,7 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
         )
     dead = name == names.dead_topic(settings.app)
     if dead and largest is not None and most < largest + LETTER_ROOM:
-        yield found(
+        yield report(
             "dead-message-bytes",
             f"{name}: max.message.bytes = {most}, but the source topic's is {largest}",
             set_topic(settings.kafka, name, max_message_bytes=largest + LETTER_ROOM),
@@ -250,8 +239,3 @@ def _sizes(settings: Settings, name: str, topic: Topic, source: Topic | None) ->
 
 def _text(topic: Topic, name: str) -> str:
     return (topic.settings or {}).get(name, "")
-
-
-def _number(topic: Topic, name: str) -> int | None:
-    text = _text(topic, name)
-    return int(text) if text.lstrip("-").isdigit() else None
