@@ -18,9 +18,8 @@ import click
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from relay.cli.dev.directory import directory_option
 from relay.cli.named_files import write_file
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, directory_option
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.config.server_settings import native_port

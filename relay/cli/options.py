@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
+
 from relay.config import settings_file
 from relay.config.pipelines import Pipeline
 from relay.config.settings import Settings
@@ -15,10 +17,24 @@ from relay.program.config_argument import config_file_argument
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+directory_option = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".relay-dev"),
+    show_default=True,
+    help="Directory of data, logs and pid files.",
+)
+"""Of all `relay dev` commands."""
+
 
 def config_argument(command: F) -> F:
     """Add CONFIG, --config and --pipeline; the function gets `config_file`."""
     return config_file_argument(pipeline_option(command))
+
+
+def run_option(text: str) -> Callable[[F], F]:
+    """Add --run/--dry-run with this help text; the function gets `do`."""
+    return click.option("--run/--dry-run", "do", default=False, help=text)
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from relay.cli.dev.directory import directory_option
 from relay.cli.dev.sql import sql
+from relay.cli.options import directory_option
 from relay.dev import stack
 from relay.dev.layout import HOST
 from relay.dev.stack import Stack

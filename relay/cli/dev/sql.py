@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from relay.cli.dev.directory import directory_option
+from relay.cli.options import directory_option
 from relay.dev import stack
 from relay.dev.sql import PEOPLE, PROGRAMS, Session, is_blank, split
 from relay.errors import ConfigError

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay import names
-from relay.cli.options import config_argument, settings_of
+from relay.cli.options import config_argument, run_option, settings_of
 from relay.config import kafka_clients
 from relay.errors import ConfigError
 from relay.kafka.admin import REQUEST_SECONDS
@@ -54,12 +54,7 @@ _OVERTAKEN = (
     metavar="APP",
     help="App on the same cluster whose registry is copied: every version of every table.",
 )
-@click.option(
-    "--run/--dry-run",
-    "do",
-    default=False,
-    help="Write them. Without --run the command only prints what it would write.",
-)
+@run_option("Write them. Without --run the command only prints what it would write.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
 def seed(
     config_file: Path, files: tuple[Path, ...], old: str | None, *, do: bool, as_json: bool
