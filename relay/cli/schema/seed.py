@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from confluent_kafka import KafkaException
@@ -79,26 +79,26 @@ def seed(
         raise click.UsageError("Give --from-app, or name .proto files; not both.")
     settings = settings_of(config_file)
     if old:
-        wanted = _of_app(settings, old)
+        wanted = _read_app(settings, old)
     else:
-        wanted = of_files([(str(path), _of_file(settings, path)) for path in files])
-    there = _there(settings)
-    missing = lacking(wanted, there)
-    if warning := left_out(wanted, there, _tables_with_blocks(settings)):
+        wanted = of_files([(str(path), _read_file(settings, path)) for path in files])
+    existing = _read_own(settings)
+    missing = lacking(wanted, existing)
+    if warning := left_out(wanted, existing, _tables_with_blocks(settings)):
         click.echo(warning, err=True)
     if do and missing:
         _write(settings, wanted, missing)
-    written = {one.table for one in missing}
-    for one in {each.table: each for each in wanted}.values():
-        outcome = ("written" if do else "would be written") if one.table in written else "there"
-        _print(one, outcome, as_json=as_json)
+    written = {schema.table for schema in missing}
+    for table, schema in {schema.table: schema for schema in wanted}.items():
+        outcome = ("written" if do else "would be written") if table in written else "there"
+        _print(schema, outcome, as_json=as_json)
     if not wanted:
         click.echo(f"no table has a schema in app {old}", err=True)
     elif written and not do:
         click.echo("nothing was written; --run does it", err=True)
 
 
-def _of_app(settings: Settings, old: str) -> list[TableSchema]:
+def _read_app(settings: Settings, old: str) -> list[TableSchema]:
     if old == settings.app:
         raise ConfigError(f"--from-app is {old}, the app itself", "name the app before it")
     topic = names.schemas_topic(old)
@@ -110,7 +110,7 @@ def _of_app(settings: Settings, old: str) -> list[TableSchema]:
     return copied(read_to_its_end(settings.kafka, old).versions)
 
 
-def _of_file(settings: Settings, path: Path) -> TableSchema:
+def _read_file(settings: Settings, path: Path) -> TableSchema:
     written, comments = commented_row(path)
     table = written.file.package
     if not names.is_table_name(table):
@@ -118,20 +118,20 @@ def _of_file(settings: Settings, path: Path) -> TableSchema:
             f"{path}: package {table!r} is not database.table", "write it as the file's package"
         )
     with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
-        found = catalogue.read({table}).get(table)
-    if found is None:
+        definition = catalogue.read({table}).get(table)
+    if definition is None:
         raise ConfigError(f"{path}: ClickHouse has no table {table}", "create the table first")
-    columns = [one for one in found.columns if one.name != settings.loader.block_column]
-    return numbered(table, found.uuid, columns, written, _message_of, comments)
+    block_column = settings.loader.block_column
+    columns = [column for column in definition.columns if column.name != block_column]
+    return numbered(table, definition.uuid, columns, written, _row_message, comments)
 
 
-def _message_of(schema: TableSchema) -> Descriptor:
-    read: Any = RowCodec(schema).message_class.DESCRIPTOR
-    found: Descriptor = read
-    return found
+def _row_message(schema: TableSchema) -> Descriptor:
+    message_class: Any = RowCodec(schema).message_class
+    return cast("Descriptor", message_class.DESCRIPTOR)
 
 
-def _there(settings: Settings) -> Versions:
+def _read_own(settings: Settings) -> Versions:
     if Topics(settings).describe(names.schemas_topic(settings.app)) is None:
         return {}
     return read_to_its_end(settings.kafka, settings.app, anew=True).versions
@@ -155,13 +155,9 @@ def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[Tabl
 
 def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:
     columns = sum(not column.dropped for column in schema.columns)
+    table, version = schema.table, schema.version
     if as_json:
-        told = {
-            "table": schema.table,
-            "version": schema.version,
-            "columns": columns,
-            "outcome": outcome,
-        }
-        print_json(told)
-        return
-    click.echo(f"{outcome:16}  {schema.table}, version {schema.version}, {columns} columns")
+        about = {"table": table, "version": version, "columns": columns, "outcome": outcome}
+        print_json(about)
+    else:
+        click.echo(f"{outcome:16}  {table}, version {version}, {columns} columns")
