@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay.operate.page.recent_activity import Trail
 from relay.operate.page.refresh import ScreenRefresher
-from relay.operate.page.routes import Page, TellStory
+from relay.operate.page.routes import Page
 from relay.operate.page.samples import Samples
 from relay.operate.page.verifier_metrics import VerifierMetrics
 from relay.operate.verify import rounds
@@ -22,6 +21,7 @@ from relay.program.waiting import stopped_by_signal
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from relay.config.settings import Settings
     from relay.operate.verify.audit import Audit
@@ -61,7 +61,7 @@ def follow(
         reader: not started yet.
         audit: gets all that is read.
         say: prints an anomaly.
-        outlets: where else it is told.
+        outlets: where else anomalies are reported.
         stop: that ends it instead of a signal.
         keep: gets partition, offset and record before they are judged.
 
@@ -78,8 +78,22 @@ def follow(
             figures = VerifierMetrics(
                 progress, audit.totals, reader, webhook, settings.app, samples
             )
-            page = Page(progress, audit, trail, samples, _story_of(settings))
-            opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
+            page = Page(
+                progress,
+                audit,
+                trail,
+                samples,
+                lambda block, journal_offset: ask.story_of(settings, block, journal_offset),
+            )
+            routes = {
+                **page.routes(),
+                "/metrics": lambda _: figures.exposition(),
+                "/healthz": lambda _: figures.health(time.monotonic()),
+            }
+            serving = opened.enter_context(Serving(outlets.listen, routes, page.headers))
+            log.info("serving the page", extra={"page": f"http://{serving.address}/"})
+            refresher = ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
+            opened.enter_context(contextlib.closing(refresher))
 
         def report(anomaly: Anomaly) -> None:
             say(anomaly)
@@ -92,28 +106,3 @@ def follow(
             trail.add(partition, offset, commit)
 
         rounds.follow(reader, audit, report, stop or stopped_by_signal(), progress, kept)
-
-
-def _story_of(settings: Settings) -> TellStory:
-    return lambda block, journal_offset: ask.story_of(settings, block, journal_offset)
-
-
-@contextlib.contextmanager
-def _served(
-    settings: Settings,
-    listen: str,
-    page: Page,
-    figures: VerifierMetrics,
-    samples: Samples,
-) -> Iterator[None]:
-    routes = {
-        **page.routes(),
-        "/metrics": lambda _: figures.exposition(),
-        "/healthz": lambda _: figures.health(time.monotonic()),
-    }
-    with Serving(listen, routes, page.headers) as serving:
-        log.info("serving the page", extra={"page": f"http://{serving.address}/"})
-        with contextlib.closing(
-            ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
-        ):
-            yield
