@@ -124,16 +124,13 @@ def produce(  # noqa: PLR0913 - one per option
     with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
         random = np.random.default_rng(seed)
         produced = send_files(settings, table, sources, cut, random, progress, dry_run=dry_run)
+    topic = settings.source.topic
     if as_json:
-        told = {"table": table, "topic": settings.source.topic, **asdict(produced)}
-        print_json({**told, "sent": not dry_run})
+        print_json({"table": table, "topic": topic, **asdict(produced), "sent": not dry_run})
     elif dry_run:
         click.echo(f"{produced.rows} rows of {table} are valid; nothing was sent")
     else:
-        click.echo(
-            f"{produced.rows} rows of {table} in {produced.messages} messages "
-            f"to {settings.source.topic}"
-        )
+        click.echo(f"{produced.rows} rows of {table} in {produced.messages} messages to {topic}")
 
 
 @contextlib.contextmanager
@@ -165,8 +162,4 @@ def _progress(size: int) -> Iterator[Callable[[str, int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {step: bars.add_task(step, total=size) for step in ("check", "send")}
-
-        def show(step: str, done: int) -> None:
-            bars.update(tasks[step], completed=done)
-
-        yield show
+        yield lambda step, done: bars.update(tasks[step], completed=done)

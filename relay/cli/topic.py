@@ -88,7 +88,7 @@ def create(
 def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -> None:  # noqa: FBT001
     name = pipeline.settings.source.topic
     if as_json:
-        told = {
+        fields = {
             "topic": name,
             "created": decided.made and not dry_run,
             "partitions": decided.partitions,
@@ -97,7 +97,7 @@ def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -
             "notes": decided.notes,
             **({"pipeline": pipeline.name} if pipeline.name else {}),
         }
-        print_json(told)
+        print_json(fields)
         return
     does = "would be created" if dry_run else "created"
     state = does if decided.made else "exists, nothing was changed"

@@ -44,7 +44,7 @@ _TABLE = (
 )
 
 
-def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
+def screen_parts(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
     """Yield the parts of the screen, from the top.
 
     Args:
