@@ -13,6 +13,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from relay.errors import ConfigError
@@ -115,14 +116,13 @@ def _choose(
 ) -> Layout:
     if not 1 <= brokers <= 9:
         raise ConfigError(f"{brokers} brokers asked for", "ask for 1 to 9; 3 tolerate a failure")
-    given = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
-    taken = {*given, clickhouse_port, clickhouse_tcp_port}
-    missing = 2 * brokers - len(given) + (not clickhouse_port) + (not clickhouse_tcp_port)
+    kafka_ports = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
+    taken = {*kafka_ports, clickhouse_port, clickhouse_tcp_port}
+    missing = 2 * brokers - len(kafka_ports) + (not clickhouse_port) + (not clickhouse_tcp_port)
     chosen = free_ports(missing, taken)
-    kafka = given or [chosen.pop() for _ in range(brokers)]
     return Layout(
         cluster_id=urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
-        kafka_ports=kafka,
+        kafka_ports=kafka_ports or [chosen.pop() for _ in range(brokers)],
         controller_ports=[chosen.pop() for _ in range(brokers)],
         clickhouse_port=clickhouse_port or chosen.pop(),
         clickhouse_tcp_port=clickhouse_tcp_port or chosen.pop(),
@@ -131,13 +131,8 @@ def _choose(
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
     """Return so many ports of PORTS that nobody listens on now, without those that are taken."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        if len(found) == count:
-            break
-        if port not in taken and is_free(port):
-            found.append(port)
-    return found
+    candidates = random.sample(PORTS, len(PORTS))
+    return list(islice((p for p in candidates if p not in taken and is_free(p)), count))
 
 
 def is_free(port: int) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from relay.dev.demo.run import Options, run
+from relay.dev.demo.run import run
 from relay.program.console import console_of
 
 PIPE_WIDTH = 110  # columns, where there is no terminal to ask
@@ -49,7 +49,7 @@ def demo(
     chosen = directory or Path(tempfile.mkdtemp(prefix="relay-demo-"))
     arrived = False
     try:
-        arrived = run(Options(chosen.absolute(), rows, keep, seed), console)
+        arrived = run(chosen.absolute(), rows, seed, console, keep=keep)
     finally:
         if directory is None and arrived and not keep:
             shutil.rmtree(chosen)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from relay.dev.signal_delay import undisturbed
+from relay.dev.process import undisturbed
 from relay.errors import MissingTool, NotExactlyOnce
 
 LAST_LINES = 12  # of a log, shown when its program ended by itself

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -35,8 +34,7 @@ LIMIT 10
 """Some airports abroad are not in `airports`: their code stands for their name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowCounts:
+class RowCounts(NamedTuple):
     """Rows at three places, at one moment."""
 
     sent: int
@@ -60,15 +58,12 @@ class Bars:
             TimeElapsedColumn(),
             console=console,
         )
-        self._tasks = {
-            name: self.progress.add_task(name, total=total)
-            for name in ("sent", "in blocks", "in ClickHouse")
-        }
+        names = ("sent", "in blocks", "in ClickHouse")
+        self._tasks = [self.progress.add_task(name, total=total) for name in names]
 
-    def show(self, seen: RowCounts) -> None:
+    def show(self, counts: RowCounts) -> None:
         """Move the bars."""
-        counts = (seen.sent, seen.in_blocks, seen.in_clickhouse)
-        for task, count in zip(self._tasks.values(), counts, strict=True):
+        for task, count in zip(self._tasks, counts, strict=True):
             self.progress.update(task, completed=count)
 
 
@@ -78,15 +73,8 @@ def results(differences: dict[str, Difference], blocks: dict[str, int]) -> Table
     shown.add_column("table")
     for name in ("rows sent", "blocks", "rows in ClickHouse", "duplicates", "missing", "changed"):
         shown.add_column(name, justify="right")
-    for table, found in differences.items():
-        numbers = (
-            found.sent,
-            blocks.get(table, 0),
-            found.received,
-            found.duplicates,
-            found.missing,
-            found.foreign,
-        )
+    for table, d in differences.items():
+        numbers = (d.sent, blocks.get(table, 0), d.received, d.duplicates, d.missing, d.foreign)
         shown.add_row(table, *(f"{number:,}" for number in numbers))
     return shown
 

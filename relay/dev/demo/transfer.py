@@ -126,17 +126,17 @@ class Demo:
 
 def differences(warehouse: Warehouse, sent: dict[str, pa.Table]) -> dict[str, Difference]:
     """Return contents of the tables in `sent` against ClickHouse's."""
-    found = {}
+    result = {}
     for table in data.TABLES:
         name = table.full_name
         if name in sent:
             columns = ", ".join(_plain(*column) for column in table.columns.items())
             received = warehouse.rows(f"SELECT {columns} FROM {name}")
-            found[name] = compare(
+            result[name] = compare(
                 row_hashes(sent[name].to_pandas(), table.columns),
                 row_hashes(received.to_pandas(), table.columns),
             )
-    return found
+    return result
 
 
 def _plain(name: str, type_: str) -> str:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
-from relay.dev.demo.data import TABLES
+from relay.dev.demo.data import DATABASE, TABLES
 from relay.records_pb2 import Commit
 
 if TYPE_CHECKING:
@@ -78,18 +78,17 @@ class Warehouse:
             autogenerate_session_id=False,
         )
 
-    def create(self, database: str) -> None:
+    def create(self) -> None:
         """Make the database and the five tables."""
-        self._client.command(f"CREATE DATABASE IF NOT EXISTS {database}")
+        self._client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         for table in TABLES:
             self._client.command(table.create())
 
     def counts(self) -> dict[str, int]:
         """Return rows by table, of one moment."""
-        each = " UNION ALL ".join(
-            f"SELECT '{t.full_name}', count() FROM {t.full_name}" for t in TABLES
-        )
-        return {name: int(count) for name, count in self._client.query(each).result_rows}
+        names = [table.full_name for table in TABLES]
+        query = " UNION ALL ".join(f"SELECT '{name}', count() FROM {name}" for name in names)
+        return {name: int(count) for name, count in self._client.query(query).result_rows}
 
     def decided_blocks(self) -> int:
         """Return blocks that the loader's ledger calls loaded or parked, and so is done with."""
