@@ -65,16 +65,12 @@ def shown_once_there(client: Client, table: str) -> str | None:
 
     Args, Raises: as `shown_only`.
     """
-    return condition_if_known(_plan(client, table))
+    plan = _plan(client, table)
+    return None if any(_EMPTY in line for line in plan) else condition(plan)
 
 
 def _plan(client: Client, table: str) -> list[str]:
     return [str(row[0]) for row in client.query(PLAN + table).result_rows]
-
-
-def condition_if_known(plan: Sequence[str]) -> str | None:
-    """Return as `condition`; None: the plan is of a table without parts, and has no filters."""
-    return None if any(_EMPTY in line for line in plan) else condition(plan)
 
 
 def condition(plan: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -116,9 +116,8 @@ class OneServer(PoolManager):
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
     """Return the process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
-    if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
-        return _one_server(os.getpid(), clickhouse.urls[0], trust)
-    return _in_turn(os.getpid(), clickhouse.urls, trust)
+    is_shard = len(clickhouse.urls) > 1 or clickhouse.insert_quorum is not None
+    return _shared_pool(os.getpid(), clickhouse.urls, trust, is_shard)
 
 
 def pin(clickhouse: ClickHouse) -> None:
@@ -157,52 +156,44 @@ def connected(
         ClickHouseError: an answer, or of the last one that was asked.
         Refused: the user's profile fixes a setting so that no answer could be believed.
     """
-    made = partial(_made, clickhouse, password, is_answer, own, options)
-    return renewing(made(), made)
-
-
-def _made(
-    clickhouse: ClickHouse,
-    password: str,
-    is_answer: Callable[[ClickHouseError], bool],
-    own: PoolManager | None,
-    options: dict[str, Any],
-) -> HttpClient:
     first = Address.of(clickhouse.urls[0])
-    for left in reversed(range(len(clickhouse.urls))):
-        try:
-            client = clickhouse_connect.get_client(
-                interface=first.scheme,
-                host=first.host,
-                port=first.port,
-                # Else a lost connection could read as no rows, or as "all tables were dropped".
-                pool_mgr=own or pool_of(clickhouse),
-                username=clickhouse.user,
-                password=password,
-                # Statements of one process may overlap, which a session would not let them.
-                autogenerate_session_id=False,
-                **options,
-            )
-        except ClickHouseError as error:
-            if is_answer(error) or not left:  # else the pool asks the next replica now
-                raise
-        else:
-            assert isinstance(client, HttpClient)
-            send_always(client, clickhouse.user)
-            return client
-    raise AssertionError("a configuration names at least one server")
+
+    def connect() -> HttpClient:
+        for others in reversed(range(len(clickhouse.urls))):
+            try:
+                client = clickhouse_connect.get_client(
+                    interface=first.scheme,
+                    host=first.host,
+                    port=first.port,
+                    # Else a lost connection could read as no rows, or as "all tables were dropped".
+                    pool_mgr=own or pool_of(clickhouse),
+                    username=clickhouse.user,
+                    password=password,
+                    # Statements of one process may overlap, which a session would not let them.
+                    autogenerate_session_id=False,
+                    **options,
+                )
+            except ClickHouseError as error:
+                if is_answer(error) or not others:  # else the pool asks the next replica now
+                    raise
+            else:
+                assert isinstance(client, HttpClient)
+                send_always(client, clickhouse.user)
+                return client
+        raise AssertionError("a configuration names at least one server")
+
+    return renewing(connect(), connect)
 
 
 @cache
-def _one_server(_: int, url: str, trust: Trust) -> OneServer:
-    """One for each process, as in relay.clickhouse.http_pool."""
-    return OneServer(url, trust)
-
-
-@cache
-def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> ReplicaPool:
-    """One for each process, as in relay.clickhouse.http_pool."""
-    return ReplicaPool(urls, trust)
+def _shared_pool(
+    _: int,
+    urls: tuple[str, ...],
+    trust: Trust,
+    is_shard: bool,  # noqa: FBT001
+) -> PoolManager:
+    """Return one pool for each process, as in relay.clickhouse.http_pool."""
+    return ReplicaPool(urls, trust) if is_shard else OneServer(urls[0], trust)
 
 
 def is_shared(engine: str) -> bool:

@@ -52,8 +52,8 @@ EVERYWHERE: Mapping[str, object] = {
     "data_type_default_nullable": 0,
     # What it may make of a tuple in an answer, which has no names unless they are asked for.
     "enable_named_columns_in_function_tuple": 0,
-    # What it may make of a definition, of which relay.clickhouse.table_engine and .view_target read
-    # columns, TTLs and targets.
+    # What it may make of a definition, of which relay.clickhouse.table_engine reads columns, TTLs
+    # and targets.
     "show_create_query_identifier_quoting_rule": "when_necessary",
     "show_create_query_identifier_quoting_style": "Backticks",
     "show_table_uuid_in_table_create_query_if_not_nil": 0,
@@ -120,7 +120,7 @@ def send_always(client: HttpClient, user: str) -> None:
 
 
 def _fixed_otherwise(client: HttpClient) -> list[str]:
-    """Those that the user may not set, and that are not as they must be."""
+    """Return the settings that the user may not set, and that have another value."""
     known = client.server_settings
     return [
         name
@@ -146,15 +146,6 @@ FREE = (
     "AND NOT readonly AND isNull(min) AND isNull(max)"
 )
 """Those of {names:Array(String)} that the server knows and lets its user set to anything."""
-
-
-def for_few_rows(client: Client) -> Mapping[str, object]:
-    """Return FEW_ROWS, as far as the server knows them and its user may set them to anything.
-
-    Raises:
-        ClickHouseError: the server did not answer.
-    """
-    return free_of(client, FEW_ROWS)
 
 
 def free_of(client: Client, wanted: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,8 +1,9 @@
 """Read what a table's definition says of its rows: its engine, its TTLs, its settings; pure.
 
 Receives `engine`, `engine_full` and `create_table_query` of system.tables; gives the window of
-deduplication tokens, whether rows are merged, which rows expire, and the columns. The loader, which
-decides by it, the verifier, which judges by it, and the doctor, which warns, read it here.
+deduplication tokens, whether rows are merged, which rows expire, the columns, and where a
+materialized view writes. The loader, which decides by it, the verifier, which judges by it, and the
+doctor, which warns, read it here.
 """
 
 # pure
@@ -36,7 +37,9 @@ _VALUE = r"'?\+?(?i:(?P<number>\d+)(?P<size>[KMGT])?(?P<binary>i)?|(?P<word>true
 """Of a setting, as the table's owner wrote it: ClickHouse keeps `true`, `'1000'` and `'10Ki'`."""
 _KEEPS = re.compile(r"\b(?:TO\s+(?:DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
 """What a TTL may do to rows instead of deleting them."""
-
+_PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
+_TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")
+_VIEW_HEAD = re.compile(rf"CREATE MATERIALIZED VIEW\s+{_PART}\.{_PART}")
 
 KEPT_SETTING = "finished_mutations_to_keep"
 _KEPT = 100
@@ -170,6 +173,24 @@ def columns_of(create: str) -> frozenset[str]:
     items = split_items(create[at + 1 :]) if at >= 0 else ()
     found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
     return frozenset(unquoted(match[0]) for match in found if match)
+
+
+def view_target(database: str, name: str, uuid: str, create: str) -> tuple[str, str]:
+    """Return database and name of the table after TO, or of the view's own, named after it.
+
+    Args:
+        database: of the view.
+        name: of the view.
+        uuid: system.tables.uuid; empty, or of zeros, where its database gives none.
+        create: system.tables.create_table_query.
+    """
+    head = _VIEW_HEAD.match(create)
+    to = None if head is None else _TO.match(create, head.end())
+    if to is not None:
+        return unquoted(to[1]), unquoted(to[2])
+    if uuid.strip("0-"):
+        return database, f".inner_id.{uuid}"
+    return database, f".inner.{name}"
 
 
 def split_items(text: str) -> Iterator[str]:
