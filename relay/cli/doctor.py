@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -12,24 +12,19 @@ from rich.table import Table
 
 from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
+from relay.config.settings import Settings
 from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
 from relay.operate.doctor.examine import ExaminationScope
-from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
+from relay.operate.doctor.findings import EXIT_WARNINGS, Finding, Severity, exit_status, worst_first
+from relay.operate.doctor.grants import Role
 from relay.operate.doctor.judge import rights
+from relay.operate.doctor.judge.sample import OfTable
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
 from relay.program.json_output import print_json
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.grants import Role
-    from relay.operate.doctor.judge.sample import OfTable
 
 _HOUR = 3600.0
 _ALIKE = 10  # lines of findings that differ in the table or topic alone

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from relay.errors import ConfigError
 from relay.program.command import OTHER_PATH
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refuse_unwritable(path: Path) -> None:

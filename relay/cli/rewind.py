@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from relay.cli.options import config_argument, run_option, settings_of, within_o
 from relay.cli.output import rewind as output_rewind
 from relay.errors import NEW_APP
 from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
@@ -24,11 +25,6 @@ from relay.program.command import chosen_pipeline
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import print_lines
 from relay.program.spelling import did_you_mean_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.operate.rewind.plan import PartitionPositions
 
 EARLIEST = "earliest"
 
@@ -134,17 +130,13 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
     within_one_cluster(settings, "rewind", NEW_APP)
     column = settings.loader.block_column
     consent = RewindConsent(frozenset(keep), despite_views, despite_replays, despite_missing)
-
-    def author() -> RewindAuthor:
-        return RewindAuthor("rewind", time.time_ns() // 1_000_000, why)
-
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
         request = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)
             request = RewindRequest(offsets, table, consent)
         if do:
-            result = steps.rewind(servers, request, column, author)
+            result = steps.rewind(servers, request, column, lambda: _author(why))
             print_lines(output_rewind.describe_result(result, as_json=as_json))
             return
         positions = servers.look({} if request is None else request.offsets)
@@ -186,3 +178,7 @@ def _offsets(
     if partition >= positions.partitions():
         raise click.UsageError(f"there is no source partition {partition}")
     return {partition: offsets[partition]} if partition in offsets else {}
+
+
+def _author(why: str) -> RewindAuthor:
+    return RewindAuthor("rewind", time.time_ns() // 1_000_000, why)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from relay import log
 from relay.cli.options import config_argument, pipelines_of
+from relay.config.pipelines import Pipeline
 from relay.process import loop as relay_run
 from relay.process import several
 from relay.program.command import chosen_pipeline, log_format_option
 from relay.program.config_argument import ConfiguredCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.config.pipelines import Pipeline
 
 
 @click.command(cls=ConfiguredCommand)

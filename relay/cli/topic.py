@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from relay.cli.options import config_argument, pipelines_of
+from relay.config.pipelines import Pipeline
 from relay.operate.source_topic.create import create as create_topic
-from relay.operate.source_topic.plan import Wanted
+from relay.operate.source_topic.plan import Decided, Wanted
 from relay.program.command import WholeGroup
 from relay.program.json_output import print_json
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.pipelines import Pipeline
-    from relay.operate.source_topic.plan import Decided
 
 
 @click.group(cls=WholeGroup)

@@ -8,14 +8,11 @@ that keeps to one server for one client is not noticed so.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.replicas import connected, own_pool
-
-if TYPE_CHECKING:
-    from relay.config.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 
 CONNECTIONS = 8
 """With two servers drawn at random, all of them reach the same one in 1 of 128 cases."""

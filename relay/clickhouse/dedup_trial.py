@@ -11,15 +11,13 @@ import contextlib
 import io
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
+from clickhouse_connect.driver.client import Client
 
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import quoted
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 ROWS = 2
 """In each INSERT; with one, a merging engine would be hard to tell from deduplication."""

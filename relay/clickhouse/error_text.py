@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from urllib3 import exceptions
 from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError
 
 from relay.config.server_settings import native_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ASKED = "asked_server"
 """Attribute of the connections' errors: the address that gave no answer."""

@@ -10,18 +10,15 @@ masked and no merge took away yet.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from clickhouse_connect.driver.client import Client
 
 from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.statement_settings import FREE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
-    from clickhouse_connect.driver.client import Client
-
-    Ask = Callable[..., list[Sequence[Any]] | None]
+Ask = Callable[..., list[Sequence[Any]] | None]
 
 PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
 """A SELECT without a condition of its own, of a table that is quoted; its answer is a plan."""

@@ -9,20 +9,17 @@ the lines about its body for one without: a lost connection would read as an emp
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 
 from relay.clickhouse.error_text import note_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from urllib3 import BaseHTTPResponse, PoolManager
 
 T = TypeVar("T")
 URL_BYTES = 20_000

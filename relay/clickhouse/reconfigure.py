@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.query import QueryResult
 
 from relay.clickhouse.errors import About, about
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clickhouse_connect.driver.query import QueryResult
 
 _NAMED = re.compile(r"Unknown setting '?(\w+)|Setting '?(\w+)'? is neither")
 

@@ -10,28 +10,22 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
-from urllib3 import PoolManager
+from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError
 
 from relay.clickhouse.errors import OF_ONE_REPLICA
 from relay.clickhouse.http_pool import Trust, new_pool, pool
 from relay.clickhouse.reconfigure import renewing
 from relay.clickhouse.statement_settings import send_always
-from relay.config.server_settings import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from urllib3 import BaseHTTPResponse
-
-    from relay.config.server_settings import ClickHouse
+from relay.config.server_settings import Address, ClickHouse
 
 # The client logs a stack trace beside each exception that it raises, its connections each try; the
 # exception says it all, and whoever gets it says where.

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING
 
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.httpclient import HttpClient
 from clickhouse_connect.driver.models import SettingDef
 
 from relay.clickhouse.quoting import literal, readable_user
 from relay.errors import Refused
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-    from clickhouse_connect.driver.httpclient import HttpClient
 
 EVERYWHERE: Mapping[str, object] = {
     # What a profile may set to cut a result short, without an error.

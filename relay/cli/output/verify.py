@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from relay.cli.output.status import clock
+from relay.operate.verify.anomaly_order import DatedAnomaly
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge import beginning
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.program.json_output import print_json
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.operate.verify.anomaly_order import DatedAnomaly
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.judge.anomaly import Anomaly
-
 
 _FEW = 10
 """So many anomalies need no summary by table."""

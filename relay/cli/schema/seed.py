@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from google.protobuf.descriptor import Descriptor
 
 from relay import names
 from relay.cli.options import config_argument, run_option, settings_of
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.kafka.admin import REQUEST_SECONDS
 from relay.kafka.errors import answered
 from relay.kafka.topics import Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import print_json
+from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.protoc import commented_row
 from relay.schema.registry import Registry, Versions, read_to_its_end
 from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from google.protobuf.descriptor import Descriptor
-
-    from relay.config.settings import Settings
-    from relay.records_pb2 import TableSchema
-
 
 _OVERTAKEN = (
     "another process wrote them meanwhile, and others of these tables may be written: look with "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -17,6 +17,7 @@ from relay.cli.output import verify as output_verify
 from relay.cli.verify import several as verify_several
 from relay.cli.verify.follow import Outlets, follow
 from relay.cli.verify.once import once
+from relay.config.settings import Settings
 from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce, RelayError
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps, next_steps
@@ -26,11 +27,6 @@ from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
 from relay.program.supervision import worst
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from relay.config.settings import Settings
 
 _KEEP = (
     "do not restart anything yet: keep the records of journal and source topic (raise their "

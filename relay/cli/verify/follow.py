@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
+from relay.config.settings import Settings
 from relay.operate.page.recent_activity import Trail
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import Page
 from relay.operate.page.samples import Samples
 from relay.operate.page.verifier_metrics import VerifierMetrics
 from relay.operate.verify import rounds
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.progress import AuditProgress
+from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.webhook import Webhook
 from relay.operate.view import ask
 from relay.program.serving import Serving
 from relay.program.waiting import stopped_by_signal
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.rounds import Keep
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +48,7 @@ def follow(
     say: Callable[[Anomaly], None],
     outlets: Outlets,
     stop: threading.Event | None = None,
-    keep: Keep = lambda *_: None,
+    keep: Callable[[int, int, Commit], None] = lambda *_: None,
 ) -> None:
     """Run until SIGTERM or Ctrl-C.
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
 import click
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify import rounds
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.deep import Deep
-from relay.operate.verify.judge.beginning import beginnings
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.beginning import LedgerReach, beginnings
+from relay.operate.verify.read.journal import Reader
 from relay.operate.view.clickhouse_state import LandedBlocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.beginning import LedgerReach
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.rounds import Keep
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 
 def once(
@@ -32,7 +26,7 @@ def once(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    note: Keep = lambda *_: None,
+    note: Callable[[int, int, Commit], None] = lambda *_: None,
     *,
     deep: bool,
     removed: Collection[str] = (),

@@ -8,27 +8,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from relay.cli.output import verify
 from relay.cli.verify.follow import Outlets
 from relay.cli.verify.follow import follow as follow_one
 from relay.cli.verify.once import once
+from relay.config.pipelines import Pipeline
 from relay.errors import RelayError
 from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.verify.webhook import Webhook
 from relay.program.command import show_error
 from relay.program.serving import behind
 from relay.program.waiting import stopped_by_signal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from relay.config.pipelines import Pipeline
-    from relay.operate.verify.judge.anomaly import Anomaly
 
 AGAIN_SECONDS = 10.0
 """Before the audit of one that ended, as without a journal yet, is begun anew."""

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.message_packing import random_ends
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.produce.row_producer import RowProducer
+from relay.produce.row_producer import RowProducer
 
 SECONDS = 20.0  # for all rows
 GATE = 0.6  # of all rows

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     NewTopic,
 )
+from rich.console import Console
 
 from relay.config import kafka_clients, settings_file
+from relay.config.settings import Settings
 from relay.dev import clickhouse
 from relay.dev import stack as servers
 from relay.dev.demo import data, show
@@ -28,18 +32,9 @@ from relay.dev.demo.programs import Program
 from relay.dev.demo.show import Bars
 from relay.dev.demo.transfer import STOP_SECONDS, Demo, differences
 from relay.dev.demo.watch import JournalWatch, Warehouse
+from relay.dev.stack import Stack
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.produce.row_producer import RowProducer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import pyarrow as pa
-    from rich.console import Console
-
-    from relay.config.settings import Settings
-    from relay.dev.stack import Stack
 
 FILE = "relay.toml"
 PARTITIONS = 4

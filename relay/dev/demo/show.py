@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import pyarrow as pa
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from relay.dev.demo.compare import Difference
 from relay.dev.demo.data import DATABASE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.console import Console
-
-    from relay.dev.demo.compare import Difference
 
 QUESTION = "Which ten routes had the worst mean arrival delay in 2013? (at least {least} flights)"
 ANSWER = f"""

@@ -7,20 +7,17 @@ Receives the running system, gives counts by table. Only looks: reads the journa
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import clickhouse_connect
+import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.dev.demo.data import DATABASE, TABLES
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.config.settings import Settings
 
 POLL_RECORDS = 500
 
