@@ -93,13 +93,9 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document.
+    """A document; its path is from ROOT, its group a key of GROUPS.
 
-    Attributes:
-        name: what `relay docs NAME` calls it.
-        path: from ROOT, with slashes.
-        group: key of GROUPS.
-        text: Markdown; None where the file is in the repository alone and this is none.
+    The text is None if only the repository has the file, and the installed package has not.
     """
 
     name: str
@@ -242,9 +238,7 @@ def _print(document: Document, *, as_json: bool) -> None:
 def for_terminal(text: str, path: str) -> str:
     """Return Markdown whose links between documents name the command that prints the target.
 
-    Args:
-        text: Markdown.
-        path: of the document, from ROOT, from which its links count.
+    Links count from the document, which is at `path` from ROOT.
     """
     names = {ROOT / target: name_of(target) for group in GROUPS.values() for target in group}
 

@@ -46,12 +46,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def copy_tree(source: Path, target: Path, without: str) -> None:
-    """Copy a directory's files, over those of the same name.
-
-    Args:
-        source: the directory.
-        target: made with its parents where it is missing.
-        without: pattern of names that are left out.
+    """Copy a directory's files, but those of the pattern `without`, over those of the same name.
 
     Raises:
         ConfigError: the directory, or a file in it, cannot be written.

@@ -1,8 +1,9 @@
 """Tries whether ClickHouse drops an INSERT that is repeated under its token.
 
 Receives a client, makes tables of its own, inserts twice as the loader does, gives how many rows
-are there then. Only this holds for every version and every user's profile: which setting decides
-about INSERT … SELECT, and what its default means, has changed three times.
+are there then; each function raises ClickHouseError where the server refuses or does not answer.
+Only a trial holds for every version and every user's profile: which setting decides about INSERT …
+SELECT, and what its default means, has changed three times.
 """
 
 from __future__ import annotations
@@ -52,11 +53,7 @@ class Copies(NamedTuple):
 
 
 def lasting(client: Client, database: str) -> TrialTables:
-    """Return the loader's own table, made where it is not there; its rows expire.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
-    """
+    """Return the loader's own table, made where it is not there; its rows expire."""
     name = f"{quoted(database)}.{TABLE}"
     if not int(str(client.command(f"EXISTS TABLE {name}"))):
         client.command(
@@ -75,9 +72,6 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
         database: to make them in; made where it is not there.
         engine: as in CREATE TABLE; {path} in it becomes the table's own.
         settings: of both tables, as in CREATE TABLE.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
     """
     stem = f"{TABLE}_{uuid.uuid4().hex}"
     place = quoted(database)
@@ -102,11 +96,7 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
 
 
 def tried(client: Client, made: TrialTables) -> Copies:
-    """Insert the same rows twice under one token, with the loader's statement and settings.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
-    """
+    """Insert the same rows twice under one token, with the loader's statement and settings."""
     token = f"trial {uuid.uuid4().hex}"
     sent = known(deduplicated(token, ROWS), client.server_settings)
     # The loader's statement asks the ledger in its WHERE; this asks what is always so.

@@ -28,11 +28,7 @@ class ServerReplacedError(OperationalError):
 
 
 class RenewingClient(HttpClient):
-    """One of it, once `again` is set.
-
-    Attributes:
-        again: makes another, as this one was made.
-    """
+    """A client that adopts what the client which `again` makes has learnt from the server."""
 
     again: Callable[[], HttpClient] | None = None
     _forgotten: frozenset[str] = frozenset()
@@ -69,7 +65,7 @@ class RenewingClient(HttpClient):
             raise
 
     def _renewed(self, error: ClickHouseError) -> bool:
-        """Learn again what the server knows; whether the error was for what it knew before."""
+        """Read the server's settings again if it does not know one any more; return whether."""
         name = unknown_setting(str(error))
         if self.again is None or not (name in self.server_settings or name in self.params):
             return False
@@ -121,12 +117,7 @@ def unknown_setting(text: str) -> str:
 
 
 def renewing(client: HttpClient, again: Callable[[], HttpClient]) -> RenewingClient:
-    """Make a client renew itself.
-
-    Args:
-        client: as clickhouse_connect.get_client made it.
-        again: makes another of the same server.
-    """
+    """Make a client renew itself by others of the same server, which `again` makes."""
     client.__class__ = RenewingClient
     assert isinstance(client, RenewingClient)
     client.again = again

@@ -187,17 +187,13 @@ def _flat(text: str) -> str:
 def target(text: str, database: str) -> tuple[str, str]:
     """Return database and name of the table that a statement changes; two empty texts: none.
 
-    ALTER TABLE, DELETE, UPDATE and OPTIMIZE change one.
-
-    Args:
-        text: of the statement.
-        database: in which it ran.
+    ALTER TABLE, DELETE, UPDATE and OPTIMIZE change one. `database` is that in which it ran.
     """
-    found = _TARGET.match(_flat(text))
-    if found is None:
+    match = _TARGET.match(_flat(text))
+    if match is None:
         return "", ""
-    of, name = (unquoted(text[slice(*found.span(group))], '`"') for group in (1, 2))
-    return of or database, name
+    named, table = (unquoted(text[slice(*match.span(group))], '`"') for group in (1, 2))
+    return named or database, table
 
 
 def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:

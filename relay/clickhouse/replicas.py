@@ -204,12 +204,7 @@ def reading(clickhouse: ClickHouse) -> dict[str, Any]:
 
 
 def writing(clickhouse: ClickHouse, seconds: float) -> dict[str, Any]:
-    """Return settings of all statements of a client that writes.
-
-    Args:
-        clickhouse: says how many replicas make a quorum.
-        seconds: how long a statement may wait for them.
-    """
+    """Return settings of a client that writes, which waits so many seconds for a quorum."""
     if clickhouse.insert_quorum is None:
         return {}
     return {

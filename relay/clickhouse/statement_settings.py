@@ -87,11 +87,7 @@ _KNOWN = "SELECT name, value, toInt64(readonly) FROM system.settings"
 
 
 def send_always(client: HttpClient, user: str) -> None:
-    """Have a client send them, as far as the server knows them and lets its user set them.
-
-    Args:
-        client: of the server.
-        user: that asks, for the advice.
+    """Have a user's client send them, as far as the server knows them and lets the user set them.
 
     Raises:
         ClickHouseError: the profile does not let this user see them all.

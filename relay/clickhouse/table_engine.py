@@ -1,7 +1,7 @@
 """Read what a table's definition says of its rows: its engine, its TTLs, its settings; pure.
 
-Receives `engine`, `engine_full` and `create_table_query` of system.tables; gives the window of
-deduplication tokens, whether rows are merged, which rows expire, the columns, and where a
+Receives `engine`, `engine_full` and `create_table_query` (`create`) of system.tables; gives the
+window of deduplication tokens, whether rows are merged, which rows expire, the columns, and where a
 materialized view writes. The loader, which decides by it, the verifier, which judges by it, and the
 doctor, which warns, read it here.
 """
@@ -152,23 +152,14 @@ def deletes_rows(rule: str) -> bool:
 
 
 def has_ttl(create: str, column: str) -> bool:
-    """Return whether a column's own definition has a TTL, which empties the column.
-
-    Args:
-        create: system.tables.create_table_query.
-        column: the column's name.
-    """
+    """Return whether a column's own definition has a TTL, which empties the column."""
     at = create.find(f"{quoted(column)} ")
     return at >= 0 and _TTL.search(_blanked(next(split_items(create[at:])))) is not None
 
 
 @lru_cache(2_048)  # a loader looks every few seconds at definitions that seldom change
 def columns_of(create: str) -> frozenset[str]:
-    """Return the names of all columns that a definition has; none where it is not shown.
-
-    Args:
-        create: system.tables.create_table_query.
-    """
+    """Return the names of all columns that a definition has; none where it is not shown."""
     at = _blanked(create).find("(")
     items = split_items(create[at + 1 :]) if at >= 0 else ()
     found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
@@ -178,11 +169,7 @@ def columns_of(create: str) -> frozenset[str]:
 def view_target(database: str, name: str, uuid: str, create: str) -> tuple[str, str]:
     """Return database and name of the table after TO, or of the view's own, named after it.
 
-    Args:
-        database: of the view.
-        name: of the view.
-        uuid: system.tables.uuid; empty, or of zeros, where its database gives none.
-        create: system.tables.create_table_query.
+    The view's UUID is empty, or of zeros, where its database gives none.
     """
     head = _VIEW_HEAD.match(create)
     to = None if head is None else _TO.match(create, head.end())

@@ -46,11 +46,7 @@ def spawn(
 ) -> int:
     """Start a server in a session of its own; return its pid.
 
-    Args:
-        directory: of the stack; absolute, and named in `command`.
-        name: of the server.
-        command: program and arguments.
-        environment: added to this process's.
+    The stack's directory is absolute, and named in `command`.
     """
     pid_path, log_path = pid_file(directory, name), log_file(directory, name)
     for path in (pid_path, log_path):
@@ -125,12 +121,9 @@ def find(directory: Path, name: str) -> psutil.Process | None:
 
 
 def end(directory: Path, name: str, *, kill: bool = False) -> bool:
-    """End server `name` and wait until it is gone; False if it did not run.
+    """End server `name` and wait until it is gone; return False if it did not run.
 
-    Args:
-        directory: of the stack.
-        name: of the server.
-        kill: SIGKILL at once, as a crash; else SIGTERM, and SIGKILL after 30 s.
+    It gets SIGTERM, and SIGKILL after 30 s; `kill`: SIGKILL at once, as in a crash.
     """
     process = find(directory, name)
     if process is None:

@@ -52,12 +52,7 @@ def is_blank(text: str) -> bool:
 
 
 class Session:
-    """One session with the server.
-
-    Args:
-        reached: address, user and password.
-        output: ClickHouse's name of the format in which rows come.
-    """
+    """One session with the server; `output`: ClickHouse's name of the format of rows."""
 
     def __init__(self, reached: ClickHouse, output: str = PEOPLE) -> None:
         self._url = reached.url
@@ -95,7 +90,7 @@ class Session:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """What fails here is the server's."""
+        """Raise Unavailable for errors of the connection."""
         try:
             yield
         except (OSError, HTTPException) as error:

@@ -45,13 +45,7 @@ _TABLE = (
 
 
 def screen_parts(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
-    """Yield the parts of the screen, from the top.
-
-    Args:
-        screen: to be shown.
-        width: of the terminal.
-        every: tables at rest as well, and all that is known of partitions.
-    """
+    """Yield the parts of the screen; `every`: with tables at rest and all of partitions."""
     yield from _top(screen)
     if screen.partitions:
         rows = [list(_partition(row)) for row in screen.partitions]

@@ -82,14 +82,9 @@ def tell(dated: DatedAnomaly, *, as_json: bool) -> None:
 def conclude(
     audit: Audit, seconds: float, pipeline: str = "", *, as_json: bool, hidden: int = 0
 ) -> None:
-    """Print what people acknowledged, and how much was audited.
+    """Print what people acknowledged, and how much the audit of so many seconds judged.
 
-    Args:
-        audit: that has ended.
-        seconds: that it took.
-        pipeline: its name; empty if the file has only one.
-        as_json: print objects, for programs.
-        hidden: number of anomalies that were not shown one by one.
+    `hidden` anomalies were not shown one by one.
     """
     named = {"pipeline": pipeline} if pipeline else {}
     before = f"{pipeline}: " if pipeline else ""

@@ -50,16 +50,9 @@ def follow(
     stop: threading.Event | None = None,
     keep: Callable[[int, int, Commit], None] = lambda *_: None,
 ) -> None:
-    """Run until SIGTERM or Ctrl-C.
+    """Audit what a new reader reads until SIGTERM or Ctrl-C, or until `stop` is set.
 
-    Args:
-        settings: of the app.
-        reader: not started yet.
-        audit: gets all that is read.
-        say: prints an anomaly.
-        outlets: where else anomalies are reported.
-        stop: that ends it instead of a signal.
-        keep: gets partition, offset and record before they are judged.
+    `keep` gets partition, offset and record before they are judged.
 
     Raises:
         ConfigError: the app has no journal any more; one of `outlets` cannot be used.

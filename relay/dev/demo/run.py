@@ -61,12 +61,7 @@ master = "local[2]"
 def run(directory: Path, rows: int | None, seed: int, console: Console, *, keep: bool) -> bool:
     """Run the demo; return whether every row arrived exactly once.
 
-    Args:
-        directory: for data and logs.
-        rows: about how many are sent; None: all.
-        seed: of message sizes and order.
-        console: for progress and results.
-        keep: leave the servers running.
+    About `rows` rows are sent; None: all. `keep` leaves the servers running.
 
     Raises:
         RelayError: the demo could not begin: Java or a server is missing, a wrong directory.

@@ -40,12 +40,7 @@ class RowCounts(NamedTuple):
 
 
 class Bars:
-    """Three bars: sent, in blocks, in ClickHouse.
-
-    Args:
-        console: to draw on.
-        total: rows.
-    """
+    """Three bars: rows sent, in blocks, in ClickHouse, of a total."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.progress = Progress(

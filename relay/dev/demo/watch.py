@@ -23,12 +23,7 @@ POLL_RECORDS = 500
 
 
 class JournalWatch:
-    """Follows the journal from its beginning.
-
-    Args:
-        settings: of the app; its journal must be there.
-        partitions: of the journal.
-    """
+    """Follows the app's journal, which must exist, from its beginning."""
 
     def __init__(self, settings: Settings, partitions: int) -> None:
         self._consumer = Consumer(kafka_clients.reader(settings.kafka))
@@ -59,11 +54,7 @@ class JournalWatch:
 
 
 class Warehouse:
-    """The demo's tables in ClickHouse.
-
-    Args:
-        settings: of the app.
-    """
+    """The demo's tables in ClickHouse."""
 
     def __init__(self, settings: Settings) -> None:
         self._app = settings.app
