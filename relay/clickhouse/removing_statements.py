@@ -107,7 +107,7 @@ def _removes(command: str, block_column: str, *, ttl_only_moves: bool, stamped: 
         takes_value = column[1].upper() not in {"MODIFY", "ALTER"} or _TTL.search(flat)
         return block_column in column.groups() and bool(takes_value)
     if ttl := _RULES.match(flat):
-        return any(map(deletes_rows, _items(command[ttl.end() :])))
+        return any(map(deletes_rows, _split(command[ttl.end() :])))
     if _MATERIALIZES.match(flat):
         return not ttl_only_moves
     return _REMOVES.match(flat) is not None and not _NO_ROWS.fullmatch(command)
@@ -118,7 +118,7 @@ def _commands(text: str) -> Iterator[str]:
     flat = _flat(text)
     settings, alter = _SETTINGS.search(flat), _ALTER.match(flat)
     command = ""
-    for item in _items(text[alter.end() if alter else 0 : settings.start() if settings else None]):
+    for item in _split(text[alter.end() if alter else 0 : settings.start() if settings else None]):
         if command and _COMMAND.match(_flat(item)):
             yield _unwrapped(command)
             command = item
@@ -145,18 +145,14 @@ def _only(command: str, block_column: str) -> Blocks:
 def _assigned(command: str) -> set[str]:
     """The columns that an UPDATE sets."""
     where = _WHERE.search(_flat(command))
-    found = map(_ASSIGNED.match, _items(command[: where.start() if where else None]))
+    found = map(_ASSIGNED.match, _split(command[: where.start() if where else None]))
     return {match[1] for match in found if match}
 
 
-def _items(text: str) -> Iterator[str]:
-    return _split(text, _COMMA)
-
-
-def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:
-    """The parts of a text between what is outside of brackets."""
+def _split(text: str, separator: re.Pattern[str] = _COMMA) -> Iterator[str]:
+    """Yield the parts of a text between separators outside of brackets."""
     begin = 0
-    for match in at.finditer(_flat(text)):
+    for match in separator.finditer(_flat(text)):
         yield text[begin : match.start()]
         begin = match.end()
     yield text[begin:]

@@ -70,7 +70,7 @@ EVERYWHERE: Mapping[str, object] = {
 }
 """One that the server does not know is left out."""
 
-_TOLD = frozenset({
+_HARMLESS = frozenset({
     # With these no answer is another one; the server says what it does not answer.
     "max_rows_to_group_by",
     "force_primary_key",
@@ -96,13 +96,20 @@ def send_always(client: HttpClient, user: str) -> None:
     if not client.server_settings.keys() >= set(_CUTTING):
         # The profile has cut the answer from which the client knows the server's settings.
         client.params.update({name: str(EVERYWHERE[name]) for name in _CUTTING})
-        found = client.query(_KNOWN).result_rows
-        client.server_settings = {one.name: one for one in starmap(SettingDef, found)}
+        settings = starmap(SettingDef, client.query(_KNOWN).result_rows)
+        client.server_settings = {setting.name: setting for setting in settings}
     for name, value in EVERYWHERE.items():
         if may_set(client, name):
             client.set_client_setting(name, value)
-    if fixed := _fixed_otherwise(client):
-        found = ", ".join(f"{name} = {client.server_settings[name].value}" for name in fixed)
+    known = client.server_settings
+    fixed = [
+        name
+        for name, value in EVERYWHERE.items()
+        if name in known and not may_set(client, name) and name not in _HARMLESS
+        if known[name].value != str(value)
+    ]
+    if fixed:
+        found = ", ".join(f"{name} = {known[name].value}" for name in fixed)
         wanted = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
         raise Refused(
             f"the profile of ClickHouse's user {user} sets {found}, which this user may not change:"
@@ -110,17 +117,6 @@ def send_always(client: HttpClient, user: str) -> None:
             f"ALTER USER {readable_user(user)} MODIFY SETTINGS {wanted}; of a user in users.xml, "
             "change the profile",
         )
-
-
-def _fixed_otherwise(client: HttpClient) -> list[str]:
-    """Return the settings that the user may not set, and that have another value."""
-    known = client.server_settings
-    return [
-        name
-        for name, value in EVERYWHERE.items()
-        if name in known and not may_set(client, name) and name not in _TOLD
-        if known[name].value != str(value)
-    ]
 
 
 FEW_ROWS: Mapping[str, object] = {

@@ -124,10 +124,10 @@ def list_dead(
     relay dead ls --kind does-not-fit --json | jq .reason
     relay dead ls --summary
     """
+    tables: set[str] = set()
     with contextlib.closing(DeadReader(settings_of(config_file), incomplete=True)) as reader:
         marks = _shown_marks(reader)
-        letters = _NamedTables(reader.letters())
-        chosen = filter(Selection(**wanted).means, letters)
+        chosen = filter(Selection(**wanted).means, _note_tables(reader.letters(), tables))
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
@@ -138,7 +138,7 @@ def list_dead(
             print_lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
-    _warn_of_unknown(wanted["table"], letters.tables)
+    _warn_of_unknown(wanted["table"], tables)
 
 
 def _warn_of_unknown(table: str | None, tables: Collection[str]) -> None:
@@ -147,17 +147,11 @@ def _warn_of_unknown(table: str | None, tables: Collection[str]) -> None:
         click.echo(f"no dead letter names table {table}{hint}", err=True)
 
 
-class _NamedTables:
-    """Dead letters, and which tables those that went through name."""
-
-    def __init__(self, letters: Iterable[DeadLetter]) -> None:
-        self._letters = letters
-        self.tables: set[str] = set()
-
-    def __iter__(self) -> Iterator[DeadLetter]:
-        for letter in self._letters:
-            self.tables.add(letter.table)
-            yield letter
+def _note_tables(letters: Iterable[DeadLetter], tables: set[str]) -> Iterator[DeadLetter]:
+    """Yield the dead letters; add to `tables` those that they name."""
+    for letter in letters:
+        tables.add(letter.table)
+        yield letter
 
 
 def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
@@ -301,12 +295,12 @@ def replay(
         "again yourself"
     )
     within_one_cluster(settings, "dead replay", step)
-    tally = ReplayTally()
+    tally, tables = ReplayTally(), set[str]()
     with contextlib.ExitStack() as stack:
         reader = DeadReader(settings, incomplete=despite_replays)
         stack.callback(reader.close)
         _warn_of_no_marks(settings, reader)
-        letters = _NamedTables(reader.letters(places))
+        letters = _note_tables(reader.letters(places), tables)
         chosen = filter(Selection(**wanted).means, letters)
         if as_table:
             _warn_of_unregistered(settings, as_table)
@@ -327,7 +321,7 @@ def replay(
         else:
             for _ in _counted(map(partial(decide, marks=reader.marks()), chosen), tally):
                 pass
-    _warn_of_unknown(wanted["table"], letters.tables)
+    _warn_of_unknown(wanted["table"], tables)
     if as_json:
         print_json(output_dead.tally_as_json(tally, settings.source.topic, done=run))
     else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ from relay.errors import ConfigError
 
 _PROMPT, _MORE = "clickhouse> ", "       ...> "
 _WORDS_OF_END = frozenset({"exit", "quit", "\\q"})
+_write = partial(click.echo, nl=False)
 
 
 @click.command()
@@ -44,21 +47,19 @@ def sql(directory: Path, statement: str | None, output: str | None, *, as_json: 
     """
     if as_json and output:
         raise ConfigError("--json and --format were both given", "give only one of them")
-    found = stack.status(directory)
-    if found is None:
+    running = stack.status(directory)
+    if running is None:
         raise ConfigError(
             f"no stack in {directory}", "start one with `relay dev up`, or name its --directory"
         )
-    session = Session(found.clickhouse, output or (PROGRAMS if as_json else PEOPLE))
-    try:
+    session = Session(running.clickhouse, output or (PROGRAMS if as_json else PEOPLE))
+    with contextlib.closing(session):
         if statement is None and sys.stdin.isatty():
             _talk(session)
         else:
-            whole, rest = split(sys.stdin.read() if statement is None else statement)
-            for one in [*whole, *([] if is_blank(rest) else [rest])]:
-                session.ask(one, _write)
-    finally:
-        session.close()
+            statements, rest = split(sys.stdin.read() if statement is None else statement)
+            for text in [*statements, *([] if is_blank(rest) else [rest])]:
+                session.ask(text, _write)
 
 
 def _talk(session: Session) -> None:
@@ -72,7 +73,7 @@ def _talk(session: Session) -> None:
 
 
 def _typed() -> Iterator[str]:
-    """Statements as they are typed, until the end of the input."""
+    """Yield statements as they are typed, until the end of the input."""
     text = ""
     while True:
         try:
@@ -86,9 +87,5 @@ def _typed() -> Iterator[str]:
             return
         if not text.strip() and line.strip().rstrip(";") in _WORDS_OF_END:
             return
-        whole, text = split(f"{text}{line}\n")
-        yield from whole
-
-
-def _write(some: bytes) -> None:
-    click.echo(some, nl=False)
+        statements, text = split(f"{text}{line}\n")
+        yield from statements

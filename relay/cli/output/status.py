@@ -76,14 +76,8 @@ def _top(screen: Screen) -> Iterator[str]:
     if facts.ledger.problem:
         yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
     elif not facts.ledger.there and not facts.ledger.lost:
-        yield _without_ledger(journal=facts.journal)
-
-
-def _without_ledger(*, journal: bool) -> str:
-    if not journal:
-        return "no ledger yet: no loader has run"
-    lost = "no loader has run yet, or it was lost (relay docs backup)"
-    return f"no ledger in loader.database: {lost}"
+        lost = "in loader.database: no loader has run yet, or it was lost (relay docs backup)"
+        yield f"no ledger {lost if facts.journal else 'yet: no loader has run'}"
 
 
 def _partition(row: PartitionRow) -> Iterator[str]:

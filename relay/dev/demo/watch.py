@@ -40,17 +40,15 @@ class JournalWatch:
         while records := self._consumer.consume(POLL_RECORDS, timeout=0.05):
             for record in records:
                 if record.error() is None:
-                    self._take(Commit.FromString(record.value() or b""))
+                    commit = Commit.FromString(record.value() or b"")
+                    for block in commit.blocks:
+                        self.rows[block.table] += block.rows
+                        self.blocks[block.table] += 1
+                    self.dead += sum(letters.messages for letters in commit.dead)
 
     def close(self) -> None:
         """Let go of the reader."""
         self._consumer.close()
-
-    def _take(self, commit: Commit) -> None:
-        for block in commit.blocks:
-            self.rows[block.table] += block.rows
-            self.blocks[block.table] += 1
-        self.dead += sum(letters.messages for letters in commit.dead)
 
 
 class Warehouse:
