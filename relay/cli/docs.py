@@ -137,7 +137,7 @@ def _text(path: str) -> str | None:
 
 
 def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [found.name for found in documents() if found.name.startswith(incomplete)]
+    return [document.name for document in documents() if document.name.startswith(incomplete)]
 
 
 @click.command()
@@ -161,13 +161,13 @@ def docs(name: str | None, *, as_json: bool) -> None:
         _print(_section(document, anchor) if anchor else document, as_json=as_json)
     elif as_json:
         fields = ("name", "group", "path", "summary")
-        print_json([{key: getattr(each, key) for key in fields} for each in listed], indent=2)
+        print_json([{key: getattr(entry, key) for key in fields} for entry in listed], indent=2)
     else:
-        width = max(len(each.name) for each in listed)
+        width = max(len(entry.name) for entry in listed)
         for number, (group, members) in enumerate(groupby(listed, attrgetter("group"))):
             click.echo(f"\n{group}" if number else group)
-            for each in members:
-                click.echo(f"  {each.name:{width}}  {each.summary}")
+            for entry in members:
+                click.echo(f"  {entry.name:{width}}  {entry.summary}")
 
 
 def _find(listed: list[Document], name: str) -> Document:
@@ -201,9 +201,9 @@ def _section(document: Document, anchor: str) -> Document:
             ends = (end for end, above, _ in headings[number + 1 :] if above <= level)
             lines = (document.text or "").splitlines(keepends=True)
             return replace(document, text="".join(lines[line : next(ends, None)]))
-    known = ", ".join(anchor_of(title) for _, level, title in headings if level > 1)
+    anchors = ", ".join(anchor_of(title) for _, level, title in headings if level > 1)
     raise ConfigError(
-        f"the document {document.name!r} has no section {anchor!r}", f"name one of {known}"
+        f"the document {document.name!r} has no section {anchor!r}", f"name one of {anchors}"
     )
 
 

@@ -191,9 +191,9 @@ def _print_grants(
     *,
     as_json: bool,
 ) -> None:
-    known = [role.name for role in roles]
-    if unknown := [name for name in only if name not in known]:
-        raise click.UsageError(f"there is no role {unknown[0]!r}; name one of {', '.join(known)}")
+    names = [role.name for role in roles]
+    if unknown := [name for name in only if name not in names]:
+        raise click.UsageError(f"there is no role {unknown[0]!r}; name one of {', '.join(names)}")
     for role in roles:
         if only and role.name not in only:
             continue
@@ -227,16 +227,16 @@ def _print_sample(sampled: Sequence[OfTable], pipeline: str, *, as_json: bool) -
         for table in sampled:
             print_json({"sample": table.as_json(), **_which(pipeline)})
         return
-    shown = Table("table", "good", "bad", "messages, reason, and the place of one", show_lines=True)
-    shown.columns[0].no_wrap = True
+    view = Table("table", "good", "bad", "messages, reason, and the place of one", show_lines=True)
+    view.columns[0].no_wrap = True
     for table in sampled:
         problems = "\n".join(
             f"{problem.count:,}: {problem.reason} ({problem.partition}:{problem.offset})"
             for problem in table.largest()
         )
         name = table.table or "(none)"
-        shown.add_row(name, f"{table.good:,}", f"{table.bad:,}", escape(problems))
-    console_of(_WIDTH).print(shown)
+        view.add_row(name, f"{table.good:,}", f"{table.bad:,}", escape(problems))
+    console_of(_WIDTH).print(view)
 
 
 def _print(findings: Sequence[Finding]) -> None:

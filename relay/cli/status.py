@@ -132,9 +132,9 @@ class ScreenStyle:
         chosen = view_status.of_tables(screen, self.tables) if self.tables else screen
         parts = output_status.screen_parts(chosen, self.console.width, every=self.every)
         print_parts(self.console, parts)
-        known = {row.table for row in screen.tables}
-        for table in sorted(set(self.tables) - known):
-            hint = did_you_mean_table(table, known)
+        names = {row.table for row in screen.tables}
+        for table in sorted(set(self.tables) - names):
+            hint = did_you_mean_table(table, names)
             click.echo(f"no table {table} in the journal that was read, nor in the ledger{hint}")
 
 

@@ -74,24 +74,24 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
         settings: of both tables, as in CREATE TABLE.
     """
     stem = f"{TABLE}_{uuid.uuid4().hex}"
-    place = quoted(database)
-    made = TrialTables(f"{place}.{stem}", f"{place}.{stem}_behind")
-    view = f"{place}.{stem}_view"
-    client.command(f"CREATE DATABASE IF NOT EXISTS {place}")
+    prefix = quoted(database)
+    tables = TrialTables(f"{prefix}.{stem}", f"{prefix}.{stem}_behind")
+    view = f"{prefix}.{stem}_view"
+    client.command(f"CREATE DATABASE IF NOT EXISTS {prefix}")
     try:
-        for name in made:
+        for name in tables:
             path = f"/relay/{name.rpartition('.')[2]}"
             client.command(
                 f"CREATE TABLE {name} ({_COLUMNS}) ENGINE = {engine.replace('{path}', path)} "
                 f"ORDER BY token SETTINGS {settings}"
             )
         client.command(
-            f"CREATE MATERIALIZED VIEW {view} TO {made.behind} "  # noqa: S608 - quoted
-            f"AS SELECT token FROM {made.table}"
+            f"CREATE MATERIALIZED VIEW {view} TO {tables.behind} "  # noqa: S608 - quoted
+            f"AS SELECT token FROM {tables.table}"
         )
-        yield made
+        yield tables
     finally:
-        for name in (view, *made):
+        for name in (view, *tables):
             client.command(f"DROP TABLE IF EXISTS {name}")
 
 

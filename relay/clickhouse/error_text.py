@@ -44,8 +44,8 @@ def unanswered(error: BaseException) -> str | None:
 
 def error_line(error: BaseException, doing: str) -> str:
     """Return an error's text on one line: of a silent server that first, then what was done."""
-    said = unanswered(error)
-    return f"{doing}: {answer_line(str(error))}" if said is None else f"{said} ({doing})"
+    silence = unanswered(error)
+    return f"{doing}: {answer_line(str(error))}" if silence is None else f"{silence} ({doing})"
 
 
 def answer_line(text: str) -> str:

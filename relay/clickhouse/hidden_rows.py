@@ -66,8 +66,10 @@ def _plan(client: Client, table: str) -> list[str]:
 def condition(plan: Iterable[str]) -> str:
     """Return the filter in the plan of a SELECT without WHERE; empty: there is none."""
     lines = [line for line in plan if _FILTER.search(line)]
-    found = [match[1] for line in lines if (match := _CONDITION.search(line))]
-    return found[0] if found else "(a condition that the server does not show)" if lines else ""
+    conditions = [match[1] for line in lines if (match := _CONDITION.search(line))]
+    if conditions:
+        return conditions[0]
+    return "(a condition that the server does not show)" if lines else ""
 
 
 def unmasked(ask: Ask) -> str:

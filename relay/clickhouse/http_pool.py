@@ -84,16 +84,16 @@ def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
 
 
 def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
-    given = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
-    made: PoolManager = get_pool_manager(
-        ca_cert=given["ca"],
-        client_cert=given["certificate"],
-        client_cert_key=given["key"],
+    files = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
+    manager: PoolManager = get_pool_manager(
+        ca_cert=files["ca"],
+        client_cert=files["certificate"],
+        client_cert_key=files["key"],
         http_proxy=over if scheme == "http" else None,
         https_proxy=over if scheme == "https" else None,
     )
-    made.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
-    return made
+    manager.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
+    return manager
 
 
 def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
@@ -103,13 +103,13 @@ def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]
 
 def in_lists(values: Iterable[T], length: Callable[[T], int], most: int) -> Iterator[list[T]]:
     """Yield the values in lists of so many bytes at most; one that takes more is alone."""
-    some: list[T] = []
+    batch: list[T] = []
     size = 0
     for value in values:
-        if some and size + length(value) > most:
-            yield some
-            some, size = [], 0
-        some.append(value)
+        if batch and size + length(value) > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(value)
         size += length(value)
-    if some:
-        yield some
+    if batch:
+        yield batch

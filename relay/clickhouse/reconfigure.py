@@ -90,11 +90,11 @@ class RenewingClient(HttpClient):
 
     def _known(self, named: dict[str, Any]) -> dict[str, Any]:
         """The arguments without settings that the server has forgotten since somebody looked."""
-        given = named.get("settings")
-        if not given or self._forgotten.isdisjoint(given):
+        settings = named.get("settings")
+        if not settings or self._forgotten.isdisjoint(settings):
             return named
-        left = {name: value for name, value in given.items() if name not in self._forgotten}
-        return {**named, "settings": left}
+        known = {name: value for name, value in settings.items() if name not in self._forgotten}
+        return {**named, "settings": known}
 
     def _replaced(self, error: ClickHouseError) -> ServerReplacedError:
         name = unknown_setting(str(error))

@@ -145,8 +145,8 @@ def _only(command: str, block_column: str) -> Blocks:
 def _assigned(command: str) -> set[str]:
     """The columns that an UPDATE sets."""
     where = _WHERE.search(_flat(command))
-    found = map(_ASSIGNED.match, _split(command[: where.start() if where else None]))
-    return {match[1] for match in found if match}
+    matches = map(_ASSIGNED.match, _split(command[: where.start() if where else None]))
+    return {match[1] for match in matches if match}
 
 
 def _split(text: str, separator: re.Pattern[str] = _COMMA) -> Iterator[str]:
@@ -172,12 +172,12 @@ def _unwrapped(text: str) -> str:
 def _flat(text: str) -> str:
     """The same text, of the same length, with nothing in its brackets, strings and names."""
     bare = _TEXT.sub(lambda match: (" " if match["comment"] else "x") * len(match[0]), text)
-    found, depth = [], 0
+    signs, depth = [], 0
     for sign in bare:
         depth -= sign in ")]" and depth > 0
-        found.append("x" if depth else sign)
+        signs.append("x" if depth else sign)
         depth += sign in "(["
-    return "".join(found)
+    return "".join(signs)
 
 
 def target(text: str, database: str) -> tuple[str, str]:

@@ -53,26 +53,26 @@ class ReplicaPool(PoolManager):
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
         """Send the request as PoolManager does."""
-        at = self._at
-        scheme, netloc = self._netlocs[at]
-        there = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
+        index = self._at
+        scheme, netloc = self._netlocs[index]
+        address = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
         try:
-            answer = self._pools[at].urlopen(method, there, *more, **named)
+            answer = self._pools[index].urlopen(method, address, *more, **named)
         except HTTPError:
-            self._leave(at)
+            self._leave(index)
             raise
         if int(answer.headers.get(_CODE, 0)) in OF_ONE_REPLICA:
-            self._leave(at)
+            self._leave(index)
         return answer
 
-    def _leave(self, at: int) -> None:
+    def _leave(self, index: int) -> None:
         """On to the next, unless another thread has gone there already."""
         if len(self._pools) == 1:  # a balancer, that chooses for each connection: so make new ones
-            self._pools[at].clear()
+            self._pools[index].clear()
             return
         with self._moving:
-            if self._at == at:
-                self._at = (at + 1) % len(self._pools)
+            if self._at == index:
+                self._at = (index + 1) % len(self._pools)
 
 
 class OneServer(PoolManager):
@@ -116,9 +116,9 @@ def pool_of(clickhouse: ClickHouse) -> PoolManager:
 
 def pin(clickhouse: ClickHouse) -> None:
     """Take an answer of another server than the one of now for an error, from now on."""
-    found = pool_of(clickhouse)
-    if isinstance(found, OneServer):
-        found.pinned = True
+    connections = pool_of(clickhouse)
+    if isinstance(connections, OneServer):
+        connections.pinned = True
 
 
 def own_pool(clickhouse: ClickHouse) -> PoolManager:

@@ -109,12 +109,12 @@ def send_always(client: HttpClient, user: str) -> None:
         if known[name].value != str(value)
     ]
     if fixed:
-        found = ", ".join(f"{name} = {known[name].value}" for name in fixed)
-        wanted = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
+        actual = ", ".join(f"{name} = {known[name].value}" for name in fixed)
+        needed = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
         raise Refused(
-            f"the profile of ClickHouse's user {user} sets {found}, which this user may not change:"
-            " with it the server answers otherwise, without an error",
-            f"ALTER USER {readable_user(user)} MODIFY SETTINGS {wanted}; of a user in users.xml, "
+            f"the profile of ClickHouse's user {user} sets {actual}, which this user may not "
+            "change: with it the server answers otherwise, without an error",
+            f"ALTER USER {readable_user(user)} MODIFY SETTINGS {needed}; of a user in users.xml, "
             "change the profile",
         )
 

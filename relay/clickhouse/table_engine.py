@@ -153,17 +153,17 @@ def deletes_rows(rule: str) -> bool:
 
 def has_ttl(create: str, column: str) -> bool:
     """Return whether a column's own definition has a TTL, which empties the column."""
-    at = create.find(f"{quoted(column)} ")
-    return at >= 0 and _TTL.search(_blanked(next(split_items(create[at:])))) is not None
+    begin = create.find(f"{quoted(column)} ")
+    return begin >= 0 and _TTL.search(_blanked(next(split_items(create[begin:])))) is not None
 
 
 @lru_cache(2_048)  # a loader looks every few seconds at definitions that seldom change
 def columns_of(create: str) -> frozenset[str]:
     """Return the names of all columns that a definition has; none where it is not shown."""
-    at = _blanked(create).find("(")
-    items = split_items(create[at + 1 :]) if at >= 0 else ()
-    found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
-    return frozenset(unquoted(match[0]) for match in found if match)
+    begin = _blanked(create).find("(")
+    items = split_items(create[begin + 1 :]) if begin >= 0 else ()
+    matches = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
+    return frozenset(unquoted(match[0]) for match in matches if match)
 
 
 def view_target(database: str, name: str, uuid: str, create: str) -> tuple[str, str]:

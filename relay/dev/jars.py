@@ -64,19 +64,19 @@ def resolve(coordinate: str, progress: Progress) -> list[Path]:
 def _cached(name: str, coordinates: Sequence[str], progress: Progress) -> list[Path]:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "block-relay"
     target = root / name
-    found = verified(target)
-    if found is not None:
-        return found
+    jars = verified(target)
+    if jars is not None:
+        return jars
     root.mkdir(parents=True, exist_ok=True)
     with _lock(root / "jars.lock", progress):
-        found = verified(target)  # whoever held the lock may have fetched them
-        if found is None:
+        jars = verified(target)  # whoever held the lock may have fetched them
+        if jars is None:
             progress(f"fetching {', '.join(coordinates)} (first time only, about a minute)")
             _fetch(root, target, coordinates)
-            found = verified(target)
-    if found is None:
+            jars = verified(target)
+    if jars is None:
         raise MissingTool(f"{target} changed while it was read", "run it again")
-    return found
+    return jars
 
 
 def verified(directory: Path) -> list[Path] | None:
@@ -140,8 +140,8 @@ def _ivy(cache: Path, into: Path, coordinates: Sequence[str]) -> None:
     except subprocess.TimeoutExpired as error:
         raise MissingTool(f"Ivy did not end within {_FETCH_SECONDS} s", _OFFLINE) from error
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-        raise MissingTool(f"Ivy could not fetch {', '.join(coordinates)}:\n{said}", _OFFLINE)
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+        raise MissingTool(f"Ivy could not fetch {', '.join(coordinates)}:\n{output}", _OFFLINE)
 
 
 def _ivy_module(coordinates: Sequence[str]) -> str:

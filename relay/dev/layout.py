@@ -83,24 +83,24 @@ def decide(
     Raises:
         ConfigError: another number of brokers than the data is for.
     """
-    known = read(directory)
-    if known is None:
+    old = read(directory)
+    if old is None:
         return _choose(brokers or 1, kafka_port, clickhouse_port, clickhouse_tcp_port), True
-    count = len(known.kafka_ports)
+    count = len(old.kafka_ports)
     if brokers is not None and brokers != count:
         raise ConfigError(
             f"{directory} holds a cluster of {count}, not of {brokers}",
             "use another --directory, or remove this one",
         )
-    wanted = replace(
-        known,
-        kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else known.kafka_ports,
-        clickhouse_port=clickhouse_port or known.clickhouse_port,
+    new = replace(
+        old,
+        kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else old.kafka_ports,
+        clickhouse_port=clickhouse_port or old.clickhouse_port,
         clickhouse_tcp_port=clickhouse_tcp_port
-        or known.clickhouse_tcp_port
-        or free_ports(1, {*known.kafka_ports, *known.controller_ports, known.clickhouse_port})[0],
+        or old.clickhouse_tcp_port
+        or free_ports(1, {*old.kafka_ports, *old.controller_ports, old.clickhouse_port})[0],
     )
-    return wanted, wanted != known
+    return new, new != old
 
 
 def write(directory: Path, layout: Layout) -> None:

@@ -333,14 +333,14 @@ def replay(
 def _too_large(settings: Settings, refused: Mapping[RecordPlace, int]) -> Refused:
     """The error that ends a replay which sent all others: what these letters' messages need."""
     topic = settings.source.topic
-    place, most = max(refused.items(), key=operator.itemgetter(1))
-    raising = set_topic(settings.kafka, topic, max_message_bytes=most)
+    place, largest = max(refused.items(), key=operator.itemgetter(1))
+    raising = set_topic(settings.kafka, topic, max_message_bytes=largest)
     of_client = int(kafka_clients.producer(settings)["message.max.bytes"])
-    if most > of_client:
+    if largest > of_client:
         raising += f"; and message.max.bytes in [kafka.client], which is {of_client:,}"
     return Refused(
         f"topic {topic} refused {several(len(refused), 'message')} as too large; the largest, of "
-        f"dead letter {place}, needs {most:,} bytes",
+        f"dead letter {place}, needs {largest:,} bytes",
         f"raise its limit ({raising}), or set compression.type in [kafka.client] to that of the "
         "message's producer; then run it again: messages that were sent are marked, and are not "
         "sent twice",

@@ -55,7 +55,7 @@ def up(
     Prints the lines of a configuration file that reach the servers. ClickHouse has a random
     password, which is in a file of the directory. Look at rows with `relay dev sql`.
     """
-    found = stack.up(
+    running = stack.up(
         directory,
         brokers=brokers,
         kafka_port=kafka_port,
@@ -64,9 +64,9 @@ def up(
         progress=lambda line: click.echo(line, err=True),
     )
     if as_json:
-        print_json(_plain(found), indent=1)
+        print_json(_plain(running), indent=1)
         return
-    click.echo(found.config_hint, nl=False)
+    click.echo(running.config_hint, nl=False)
     click.echo("write a configuration with: relay config init relay.toml --short", err=True)
     click.echo("look at rows with: relay dev sql", err=True)
 
@@ -76,21 +76,21 @@ def up(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(directory: Path, *, as_json: bool) -> None:
     """Show which servers run; the exit status is 0 if all do, else 1."""
-    found = stack.status(directory)
+    running = stack.status(directory)
     if as_json:
-        print_json(None if found is None else _plain(found), indent=1)
-    elif found is None:
+        print_json(None if running is None else _plain(running), indent=1)
+    elif running is None:
         click.echo(f"no stack in {directory}; start one with: relay dev up")
     else:
-        for index, pid in enumerate(found.broker_pids):
-            address = found.bootstrap.split(",")[index]
+        for index, pid in enumerate(running.broker_pids):
+            address = running.bootstrap.split(",")[index]
             click.echo(f"broker-{index}    {_state(pid)}  {address}")
         click.echo(
-            f"clickhouse  {_state(found.clickhouse_pid)}  {found.clickhouse.url}  "
-            f"native protocol {HOST}:{found.clickhouse_tcp_port}  user {found.clickhouse.user}"
+            f"clickhouse  {_state(running.clickhouse_pid)}  {running.clickhouse.url}  "
+            f"native protocol {HOST}:{running.clickhouse_tcp_port}  user {running.clickhouse.user}"
         )
-        click.echo(f"    its password: {found.clickhouse.password_file}")
-    if found is None or not found.complete:
+        click.echo(f"    its password: {running.clickhouse.password_file}")
+    if running is None or not running.complete:
         raise click.exceptions.Exit(1)
 
 
@@ -109,15 +109,15 @@ def _state(pid: int | None) -> str:
     return "down".ljust(12) if pid is None else f"pid {pid}".ljust(12)
 
 
-def _plain(found: Stack) -> dict[str, object]:
+def _plain(running: Stack) -> dict[str, object]:
     return {
-        "directory": str(found.directory),
-        "bootstrap": found.bootstrap,
-        "clickhouse_url": found.clickhouse.url,
-        "clickhouse_tcp_port": found.clickhouse_tcp_port,
-        "clickhouse_user": found.clickhouse.user,
-        "clickhouse_password_file": str(found.clickhouse.password_file),
-        "broker_pids": found.broker_pids,
-        "clickhouse_pid": found.clickhouse_pid,
-        "complete": found.complete,
+        "directory": str(running.directory),
+        "bootstrap": running.bootstrap,
+        "clickhouse_url": running.clickhouse.url,
+        "clickhouse_tcp_port": running.clickhouse_tcp_port,
+        "clickhouse_user": running.clickhouse.user,
+        "clickhouse_password_file": str(running.clickhouse.password_file),
+        "broker_pids": running.broker_pids,
+        "clickhouse_pid": running.clickhouse_pid,
+        "complete": running.complete,
     }

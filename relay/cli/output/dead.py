@@ -145,7 +145,7 @@ def letter_as_json(
 
 
 def describe_letter(
-    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, most: int
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, limit: int
 ) -> Iterator[str]:
     """Yield one dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
@@ -165,7 +165,7 @@ def describe_letter(
             yield f"  {shown_header(name)}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
     yield f"value        {size if letter.whole else 'only in the source topic'}"
-    for line in inspect.hexdump(letter.value or b"", most):
+    for line in inspect.hexdump(letter.value or b"", limit):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"
     for number, row in enumerate(rows.rows, 1):

@@ -173,9 +173,9 @@ def _lines(course: Course, position: PartitionPositions) -> Iterator[str]:
             f"    {table or '(no table)'} from {start:,}: {len(mine):,} blocks, {of_rows:,} rows "
             "replaced"
         )
-    shown = [block.id for block in blocks[:_SHOWN]]
+    ids = [block.id for block in blocks[:_SHOWN]]
     more = f" and {len(blocks) - _SHOWN:,} more" if len(blocks) > _SHOWN else ""
-    yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(shown)}{more}"
+    yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(ids)}{more}"
     if dead:
         yield (
             f"    {dead:,} dead letters among these messages are read again, and may be written "

@@ -69,8 +69,8 @@ def _top(screen: Screen) -> Iterator[str]:
     members = facts.group.members
     yield f"group {facts.group.state}, {several(len(members), 'member')}"
     for member in members:
-        held = ", ".join(map(str, member.partitions)) or "none"
-        yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+        partitions = ", ".join(map(str, member.partitions)) or "none"
+        yield f"  {escape(member.name)}  {member.host}  partitions {partitions}"
     for trouble in screen.troubles:
         yield f"[red]{escape(trouble.text)}[/red]"
     if facts.ledger.problem:
@@ -123,9 +123,9 @@ def _table(row: StatusTableRow) -> Iterator[str]:
 
 def _parked(screen: Screen) -> Iterator[str]:
     parked = screen.facts.ledger.parked
-    for one in parked[:_SHOWN]:
-        why = escape(one.reason)  # whole: which row and value it is stands at its end
-        yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
+    for block in parked[:_SHOWN]:
+        why = escape(block.reason)  # whole: which row and value it is stands at its end
+        yield f"[yellow]parked[/yellow] {escape(block.id)}  {block.rows:,} rows  {why}"
     more = sum(row.parked_blocks or 0 for row in screen.tables) - len(parked[:_SHOWN])
     if more > 0:
         yield f"and {more:,} more: loader parked ls"

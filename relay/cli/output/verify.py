@@ -138,8 +138,8 @@ def _print_by_table(audit: Audit, before: str) -> None:
     for anomaly in audit.anomalies:
         counts.setdefault(anomaly.table, Counter())[anomaly.kind.value] += 1
     for table, kinds in sorted(counts.items()):
-        each = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        click.echo(f"anomalies: {before}{table or 'of no one table'}: {each}", err=True)
+        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        click.echo(f"anomalies: {before}{table or 'of no one table'}: {counted}", err=True)
 
 
 def _totals(audit: Audit) -> dict[str, int]:

@@ -193,11 +193,11 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
         f"{table}, version {described['version']}, since {described['since']}, "
         f"table {described['uuid'] or 'without UUID'}"
     )
-    shown = Table("field", "column", "type", "")
+    view = Table("field", "column", "type", "")
     for column in described["columns"]:
         state = "dropped or changed: reserved" if column["dropped"] else column["default_kind"]
-        shown.add_row(str(column["number"]), column["name"], column["type"], state)
-    console_of(_WIDTH).print(shown)
+        view.add_row(str(column["number"]), column["name"], column["type"], state)
+    console_of(_WIDTH).print(view)
     for problem in described["problems"]:
         click.echo(f"! {problem}")
 

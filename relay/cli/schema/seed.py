@@ -74,20 +74,20 @@ def seed(
         raise click.UsageError("Give --from-app, or name .proto files; not both.")
     settings = settings_of(config_file)
     if old:
-        wanted = _read_app(settings, old)
+        schemas = _read_app(settings, old)
     else:
-        wanted = of_files([(str(path), _read_file(settings, path)) for path in files])
+        schemas = of_files([(str(path), _read_file(settings, path)) for path in files])
     existing = _read_own(settings)
-    missing = lacking(wanted, existing)
-    if warning := left_out(wanted, existing, _tables_with_blocks(settings)):
+    missing = lacking(schemas, existing)
+    if warning := left_out(schemas, existing, _tables_with_blocks(settings)):
         click.echo(warning, err=True)
     if do and missing:
-        _write(settings, wanted, missing)
+        _write(settings, schemas, missing)
     written = {schema.table for schema in missing}
-    for table, schema in {schema.table: schema for schema in wanted}.items():
+    for table, schema in {schema.table: schema for schema in schemas}.items():
         outcome = ("written" if do else "would be written") if table in written else "there"
         _print(schema, outcome, as_json=as_json)
-    if not wanted:
+    if not schemas:
         click.echo(f"no table has a schema in app {old}", err=True)
     elif written and not do:
         click.echo("nothing was written; --run does it", err=True)
@@ -141,11 +141,11 @@ def _tables_with_blocks(settings: Settings) -> set[str]:
     return {table for topic in listed if (table := names.table_of_topic(settings.app, topic))}
 
 
-def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[TableSchema]) -> None:
+def _write(settings: Settings, schemas: Sequence[TableSchema], missing: list[TableSchema]) -> None:
     Topics(settings).ensure_by_key(names.schemas_topic(settings.app))
     with contextlib.closing(Registry(settings.kafka, settings.app, anew=True)) as registry:
         registry.propose(*missing)
-        lacking(wanted, registry.versions, _OVERTAKEN)
+        lacking(schemas, registry.versions, _OVERTAKEN)
 
 
 def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:

@@ -134,11 +134,11 @@ def verify(  # noqa: PLR0913 - one for each option
         audits = verify_several.once_each(
             pipelines, few, deep=deep, removed=removed, as_json=as_json
         )
-    _say_if_unknown(removed, {table for one in audits for table in one.totals.rows_by_table})
+    _warn_of_unknown(removed, {table for audit in audits for table in audit.totals.rows_by_table})
     _judge(audits)
 
 
-def _say_if_unknown(removed: Collection[str], tables: Collection[str]) -> None:
+def _warn_of_unknown(removed: Collection[str], tables: Collection[str]) -> None:
     for table in sorted({*removed} - {*tables}):
         hint = did_you_mean_table(table, tables)
         text = f"--removed {table}: the journal that was read has no block of it{hint}"
@@ -150,20 +150,20 @@ def _judge(audits: Sequence[Audit]) -> None:
     errors = [error for audit in audits for error in audit.errors]
     history = [one for audit in audits for one in audit.history]
     lost = list(gaps(history))
-    found = [anomaly for audit in audits for anomaly in audit.anomalies]
-    anomalies = ""
-    if found:
-        anomalies = f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}"
+    anomalies = [anomaly for audit in audits for anomaly in audit.anomalies]
+    summary = ""
+    if anomalies:
+        summary = f"{several(len(anomalies), 'anomaly', 'anomalies')}; the first: {anomalies[0]}"
     if lost:
         more = f" (and {several(len(lost) - 1, 'more gap')})" if len(lost) > 1 else ""
-        steps = [_KEEP] if found else []
+        steps = [_KEEP] if anomalies else []
         raise ContractBroken(
-            "; ".join(filter(None, [f"{lost[0]}{more}", anomalies])),
+            "; ".join(filter(None, [f"{lost[0]}{more}", summary])),
             ". ".join([*steps, *next_steps(history), _LONGER]),
             page=ErrorPage.GAP,
         )
-    if found:
-        raise NotExactlyOnce(anomalies, _KEEP)
+    if anomalies:
+        raise NotExactlyOnce(summary, _KEEP)
     if errors:
         status = worst(error.exit_code for error in errors)
         raise next(error for error in errors if error.exit_code == status)

@@ -69,9 +69,9 @@ def compare(sent: Hashes, received: Hashes) -> Difference:
 
 
 def _counts(keys: Hashes, values: Hashes) -> npt.NDArray[np.int64]:
-    found, times = np.unique(values, return_counts=True)
+    unique, times = np.unique(values, return_counts=True)
     counts = np.zeros(len(keys), np.int64)
-    counts[np.searchsorted(keys, found)] = times
+    counts[np.searchsorted(keys, unique)] = times
     return counts
 
 

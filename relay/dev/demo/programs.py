@@ -98,8 +98,8 @@ class Program:
             self.kill()
             return None
         self._process = None
-        _, left = psutil.wait_procs(below, timeout=5)
-        for process in left:
+        _, alive = psutil.wait_procs(below, timeout=5)
+        for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         return status

@@ -91,8 +91,8 @@ def run(directory: Path, rows: int | None, seed: int, console: Console, *, keep:
                     arrived = False
                 demo.stop()
                 demo.look()  # what the last transaction of a relay showed
-            found = differences(demo.warehouse, sent)
-            console.print(show.results(found, dict(demo.journal.blocks)))
+            compared = differences(demo.warehouse, sent)
+            console.print(show.results(compared, dict(demo.journal.blocks)))
             least = 100 if rows is None else 10
             console.print(show.answer(demo.warehouse.rows(show.ANSWER.format(least=least)), least))
             if demo.journal.dead:
@@ -100,7 +100,7 @@ def run(directory: Path, rows: int | None, seed: int, console: Console, *, keep:
         if keep:
             _how_to_reach(stack, file, console)
             leave_up = True
-        return arrived and not demo.journal.dead and all(d.none for d in found.values())
+        return arrived and not demo.journal.dead and all(d.none for d in compared.values())
 
 
 def _ignore_signals(cleanup: contextlib.ExitStack) -> None:
