@@ -65,15 +65,14 @@ def _cached(name: str, coordinates: Sequence[str], progress: Progress) -> list[P
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "block-relay"
     target = root / name
     jars = verified(target)
-    if jars is not None:
-        return jars
-    root.mkdir(parents=True, exist_ok=True)
-    with _lock(root / "jars.lock", progress):
-        jars = verified(target)  # whoever held the lock may have fetched them
-        if jars is None:
-            progress(f"fetching {', '.join(coordinates)} (first time only, about a minute)")
-            _fetch(root, target, coordinates)
-            jars = verified(target)
+    if jars is None:
+        root.mkdir(parents=True, exist_ok=True)
+        with _lock(root / "jars.lock", progress):
+            jars = verified(target)  # whoever held the lock may have fetched them
+            if jars is None:
+                progress(f"fetching {', '.join(coordinates)} (first time only, about a minute)")
+                _fetch(root, target, coordinates)
+                jars = verified(target)
     if jars is None:
         raise MissingTool(f"{target} changed while it was read", "run it again")
     return jars

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from relay import names
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
@@ -133,7 +132,8 @@ def list_dead(
             if as_json:
                 print_lines(map(output_dead.group_as_json, groups))
             else:
-                _print(lambda width: output_dead.group_table(list(groups), width))
+                console = console_of(_RECORDS_WIDTH)
+                print_parts(console, output_dead.group_table(list(groups), console.width))
         elif as_json:
             print_lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
@@ -152,12 +152,6 @@ def _note_tables(letters: Iterable[DeadLetter], tables: set[str]) -> Iterator[De
     for letter in letters:
         tables.add(letter.table)
         yield letter
-
-
-def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
-    """What there is for the width of the terminal."""
-    console = console_of(_RECORDS_WIDTH)
-    print_parts(console, parts(console.width))
 
 
 def _print_table(
@@ -181,7 +175,8 @@ def _print_table(
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    _print(lambda width: output_dead.letter_table(shown, marks, width))
+    console = console_of(_RECORDS_WIDTH)
+    print_parts(console, output_dead.letter_table(shown, marks, console.width))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 
