@@ -171,11 +171,7 @@ def docs(name: str | None, *, as_json: bool) -> None:
 
 
 def _find(listed: list[Document], name: str) -> Document:
-    """Return the document of this name.
-
-    Raises:
-        ConfigError: there is none, or its file is in the repository alone.
-    """
+    """Return the document of this name, of those that the package has."""
     by_name = {document.name: document for document in listed}
     document = by_name.get(name.lower().removesuffix(".md"))
     if document is None:
@@ -190,11 +186,7 @@ def _find(listed: list[Document], name: str) -> Document:
 
 
 def _section(document: Document, anchor: str) -> Document:
-    """Return the document cut to one section, with those below it.
-
-    Raises:
-        ConfigError: it has no such section.
-    """
+    """Return the document cut to one section, with those below it."""
     headings = list(headings_of(document.text or ""))
     for number, (line, level, title) in enumerate(headings):
         if anchor_of(title) == anchor.lower():

@@ -34,11 +34,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, or write it anew.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Write a file, or write it anew; raise ConfigError if it cannot be written."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -48,8 +44,7 @@ def write_file(path: Path, data: bytes) -> None:
 def copy_tree(source: Path, target: Path, without: str) -> None:
     """Copy a directory's files, but those of the pattern `without`, over those of the same name.
 
-    Raises:
-        ConfigError: the directory, or a file in it, cannot be written.
+    Raises ConfigError if the directory, or a file in it, cannot be written.
     """
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(without), dirs_exist_ok=True)

@@ -38,20 +38,12 @@ def run_option(text: str) -> Callable[[F], F]:
 
 
 def settings_of(config_file: Path, overrides: Mapping[str, object] | None = None) -> Settings:
-    """Return the settings of the file's one app, or of the pipeline that --pipeline names.
-
-    Raises:
-        ConfigError: as relay.config.settings_file.load.
-    """
+    """Return settings of the one app, or of --pipeline's; raise as settings_file.load does."""
     return settings_file.load(config_file, overrides, chosen_pipeline())
 
 
 def within_one_cluster(settings: Settings, command: str, step: str) -> None:
-    """Refuse a command whose one transaction would have to cover another cluster, too.
-
-    Raises:
-        ConfigError: the source is in another cluster than the journal.
-    """
+    """Raise ConfigError where one transaction would have to cover the source's cluster, too."""
     if settings.crosses:
         raise ConfigError(
             f"`relay {command}` does not work if source.kafka names another cluster, because no "
@@ -63,9 +55,5 @@ def within_one_cluster(settings: Settings, command: str, step: str) -> None:
 def pipelines_of(
     config_file: Path, overrides: Mapping[str, object] | None = None
 ) -> tuple[Pipeline, ...]:
-    """Return all of the file, or the one that --pipeline names.
-
-    Raises:
-        ConfigError: as relay.config.pipelines.
-    """
+    """Return all pipelines of the file, or --pipeline's; raise as settings_file.pipelines does."""
     return settings_file.pipelines(config_file, overrides, chosen_pipeline())

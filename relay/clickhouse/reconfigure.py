@@ -34,11 +34,7 @@ class RenewingClient(HttpClient):
     _forgotten: frozenset[str] = frozenset()
 
     def query(self, query: str | None = None, *more: Any, **named: Any) -> QueryResult:
-        """Query as HttpClient does.
-
-        Raises:
-            ServerReplacedError: the server is another one, twice in a row.
-        """
+        """Query as HttpClient does; raise ServerReplacedError where the server changes twice."""
         try:
             return super().query(query, *more, **self._known(named))
         except ClickHouseError as error:
@@ -54,8 +50,7 @@ class RenewingClient(HttpClient):
     def command(self, cmd: str, *more: Any, **named: Any) -> Any:
         """Run a command as HttpClient does.
 
-        Raises:
-            ServerReplacedError: the server is another one; nothing was carried out.
+        Raises ServerReplacedError where the server is another one; nothing was carried out.
         """
         try:
             return super().command(cmd, *more, **self._known(named))

@@ -89,11 +89,7 @@ class OneServer(PoolManager):
         self.pinned = False
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
-        """Send the request as PoolManager does.
-
-        Raises:
-            HTTPError: as the pool; or another server answered.
-        """
+        """Send the request as PoolManager does; HTTPError also says that another one answered."""
         answer = self._pool.urlopen(method, url, *more, **named)
         server = answer.headers.get(_SERVER, "")
         if not self._server or not self.pinned:

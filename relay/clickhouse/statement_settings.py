@@ -138,11 +138,7 @@ FREE = (
 
 
 def free_of(client: Client, wanted: Mapping[str, object]) -> Mapping[str, object]:
-    """Return those settings that the server knows and lets the client's user set to anything.
-
-    Raises:
-        ClickHouseError: the server did not answer.
-    """
+    """Return those settings that the server knows and lets the client's user set to anything."""
     free = client.query(FREE, parameters={"names": sorted(wanted)}).result_rows
     return {name: wanted[name] for (name,) in free}
 

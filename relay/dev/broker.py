@@ -90,11 +90,7 @@ def launch(directory: Path, index: int, plan: Layout) -> int:
 
 
 def await_ready(directory: Path, index: int, plan: Layout) -> None:
-    """Wait until the broker is listed as alive by the cluster.
-
-    Raises:
-        Unavailable: it ended or did not answer; with the tail of its log.
-    """
+    """Wait until the cluster lists the broker as alive; raise as process.await_ready does."""
     admin: list[AdminClient] = []
     address = f"{HOST}:{plan.kafka_ports[index]}"
 
@@ -170,11 +166,7 @@ def _write_settings(directory: Path, index: int, plan: Layout) -> Path:
 
 
 def _format(settings: Path, cluster_id: str) -> None:
-    """Write the identity of a new, empty data directory.
-
-    Raises:
-        Unavailable: Kafka's tool refused; with what it said.
-    """
+    """Write the identity of a new, empty data directory."""
     haste = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # it runs for a second
     command = [*_java("-Xmx128m", *haste), "kafka.tools.StorageTool", "format"]
     # One id in 64 begins with "-", which the tool would take for an option of its own.

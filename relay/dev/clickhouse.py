@@ -32,11 +32,7 @@ _READY_SECONDS = 180.0
 
 
 def require() -> None:
-    """Check that the installed package holds a server.
-
-    Raises:
-        MissingTool: chdb-core is not installed, or is older than the server in it.
-    """
+    """Raise MissingTool unless chdb-core is installed, and as new as the server in it."""
     try:
         installed = version(_PACKAGE)
     except PackageNotFoundError as error:
@@ -72,11 +68,7 @@ def toml(reached: ClickHouse) -> str:
 
 
 def launch(directory: Path, plan: Layout) -> int:
-    """Start the server without waiting for it; return its pid.
-
-    Raises:
-        Unavailable: another process has one of its ports.
-    """
+    """Start the server without waiting; return its pid. Raises Unavailable if a port is taken."""
     for port, option in (
         (plan.clickhouse_port, "--clickhouse-port"),
         (plan.clickhouse_tcp_port, "--clickhouse-tcp-port"),
@@ -94,11 +86,7 @@ def launch(directory: Path, plan: Layout) -> int:
 
 
 def await_ready(directory: Path, plan: Layout) -> None:
-    """Wait until the server answers.
-
-    Raises:
-        Unavailable: it ended, or does not answer within a minute; with its log's tail.
-    """
+    """Wait until the server answers; raise as process.await_ready does."""
     process.await_ready(directory, NAME, lambda: _pings(plan.clickhouse_url), _READY_SECONDS)
 
 

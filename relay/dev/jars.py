@@ -52,11 +52,7 @@ def classpath(progress: Progress) -> list[Path]:
 
 
 def resolve(coordinate: str, progress: Progress) -> list[Path]:
-    """Return the jars of one `group:artifact:version` and of what it depends on.
-
-    Raises:
-        MissingTool: no Java, no pyspark, or the jars cannot be fetched.
-    """
+    """Return the jars of one `group:artifact:version` with its dependencies; raise as classpath."""
     _, artifact, version = coordinate.split(":")
     return _cached(f"jars-{artifact}-{version}", (coordinate,), progress)
 
@@ -166,11 +162,7 @@ def _ivy_jar() -> Path:
 
 
 def _write_manifest(directory: Path) -> None:
-    """Hashes of all jars, each first read to its end as the archive that it should be.
-
-    Raises:
-        MissingTool: a jar is damaged, or there is none.
-    """
+    """Write the hashes of all jars, each first read to its end as the archive it should be."""
     manifest: dict[str, str] = {}
     for jar in sorted(directory.glob("*.jar")):
         try:

@@ -48,11 +48,7 @@ class Layout:
 
 
 def read(directory: Path) -> Layout | None:
-    """Return what the directory remembers, or None if no stack was ever there.
-
-    Raises:
-        ConfigError: the file is damaged.
-    """
+    """Return what the directory remembers; None: no stack was there. Damage is a ConfigError."""
     path = directory / _FILE
     try:
         return Layout(**json.loads(path.read_text(encoding="utf-8")))

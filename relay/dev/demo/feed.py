@@ -52,11 +52,7 @@ class Feed:
         self._thread.start()
 
     def delivered(self) -> dict[str, int]:
-        """Return rows acknowledged, by table.
-
-        Raises:
-            Exception: whatever ended the thread.
-        """
+        """Return rows acknowledged, by table; raise the error that ended the thread."""
         if self._problem is not None:
             raise self._problem
         return {table: self._producer.delivered().get(table, 0) for table in self.total}

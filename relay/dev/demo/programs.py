@@ -50,11 +50,7 @@ class Program:
             )
 
     def check(self) -> None:
-        """Raise if it ended by itself.
-
-        Raises:
-            NotExactlyOnce: with its exit status and the end of its log.
-        """
+        """Raise NotExactlyOnce, with exit status and end of the log, if it ended by itself."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
             self._process = None
@@ -83,11 +79,7 @@ class Program:
         return len(frozen)
 
     def stop(self, seconds: float) -> int | None:
-        """Send SIGTERM, and kill what has not ended then.
-
-        Returns:
-            Its exit status; None if it did not run or had to be killed.
-        """
+        """Send SIGTERM, then SIGKILL; return its status, None if it did not run or was killed."""
         if self._process is None:
             return None
         below = _family(self._process)
