@@ -206,8 +206,7 @@ def _place(key: str) -> tuple[int, ...]:
 def example(values: Mapping[str, object] | None = None) -> str:
     """Return a configuration file as text: what has no default filled in, the rest commented out.
 
-    Args:
-        values: by dotted key, instead of the examples and defaults.
+    Values, by dotted key, replace examples and defaults.
     """
     head = [
         "# Settings of one app, for `relay run` and `loader run`. Commented lines are the",

@@ -132,14 +132,14 @@ def doctor(  # noqa: PLR0913 - one argument for each option
         for name, settings in pipelines:
             _print_head(name, as_json=as_json)
             targets = {*tables, *settings.block.tables}
-            roles = granting.roles(settings, targets, _version(clickhouse_version))
+            roles = granting.roles(settings, targets, _parse_version(clickhouse_version))
             _print_grants(settings, roles, only, name, as_json=as_json)
         return 0
     if clickhouse_version is not None:
         raise click.UsageError(
             "--clickhouse-version concerns the rights that --grants prints: give both"
         )
-    scope = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _judged(only))
+    scope = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _roles_to_judge(only))
     all_findings: list[Finding] = []
     for name, settings in pipelines:
         findings = examine.examine(settings, scope)
@@ -159,7 +159,7 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     return 0 if errors_only and status == EXIT_WARNINGS else status
 
 
-def _version(text: str | None) -> Version | None:
+def _parse_version(text: str | None) -> Version | None:
     if text is None:
         return None
     version = parsed(text)
@@ -168,7 +168,7 @@ def _version(text: str | None) -> Version | None:
     return version
 
 
-def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
+def _roles_to_judge(only: tuple[str, ...]) -> tuple[str, ...]:
     """The roles whose rights are judged."""
     if unknown := [name for name in only if name not in rights.ROLES]:
         raise click.UsageError(
@@ -198,12 +198,12 @@ def _print_grants(
         if only and role.name not in only:
             continue
         if as_json:
-            print_json(granting.as_json(settings, role) | _which(pipeline))
+            print_json(granting.as_json(settings, role) | _pipeline_field(pipeline))
         else:
             click.echo("\n".join(granting.as_text(settings, role)))
 
 
-def _counts(findings: Sequence[Finding]) -> dict[str, int]:
+def _count(findings: Sequence[Finding]) -> dict[str, int]:
     return {
         f"{severity}s": sum(finding.severity is severity for finding in findings)
         for severity in Severity
@@ -212,11 +212,11 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
 
 def _print_json(findings: Sequence[Finding], pipeline: str) -> None:
     for finding in findings:
-        print_json({"finding": finding.as_json(), **_which(pipeline)})
-    print_json({**_counts(findings), "status": exit_status(findings), **_which(pipeline)})
+        print_json({"finding": finding.as_json(), **_pipeline_field(pipeline)})
+    print_json({**_count(findings), "status": exit_status(findings), **_pipeline_field(pipeline)})
 
 
-def _which(pipeline: str) -> dict[str, str]:
+def _pipeline_field(pipeline: str) -> dict[str, str]:
     """Return the field that names the pipeline, if the file has several."""
     return {"pipeline": pipeline} if pipeline else {}
 
@@ -225,7 +225,7 @@ def _print_sample(sampled: Sequence[OfTable], pipeline: str, *, as_json: bool) -
     """Print which messages of each table are good, and which not."""
     if as_json:
         for table in sampled:
-            print_json({"sample": table.as_json(), **_which(pipeline)})
+            print_json({"sample": table.as_json(), **_pipeline_field(pipeline)})
         return
     view = Table("table", "good", "bad", "messages, reason, and the place of one", show_lines=True)
     view.columns[0].no_wrap = True
@@ -251,19 +251,19 @@ def _print(findings: Sequence[Finding]) -> None:
             severity, lines = alike[0].severity, "\n".join(_lines(alike))
             table.add_row(f"[{_STYLES[severity]}]{severity}[/]", code, escape(lines))
         console.print(table)
-    counts = _counts(findings).items()
+    counts = _count(findings).items()
     console.print(", ".join(several(count, name.removesuffix("s")) for name, count in counts))
 
 
 def _lines(alike: Sequence[Finding]) -> Iterator[str]:
     """Yield what each finding of a kind says, why it matters, and each different fix once."""
-    yield from _first([finding.what for finding in alike])
+    yield from _cut_lines([finding.what for finding in alike])
     yield f"why: {alike[0].why}"
     mends = dict.fromkeys(finding.mend for finding in alike if finding.mend)
-    yield from _first([f"fix: {mend}" for mend in mends])
+    yield from _cut_lines([f"fix: {mend}" for mend in mends])
 
 
-def _first(lines: Sequence[str]) -> Iterator[str]:
+def _cut_lines(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[:_ALIKE]
     if len(lines) > _ALIKE:
         yield f"and {len(lines) - _ALIKE:,} more: --json has all"

@@ -78,8 +78,7 @@ def kubernetes(directory: Path, *, force: bool) -> None:
 def rule_file(text: str) -> str:
     """Return a PrometheusRule's groups as a file for Prometheus itself, comments included.
 
-    Args:
-        text: YAML whose last key is `spec`, indented by two blanks.
+    The last key of its YAML is `spec`, indented by two blanks.
     """
     lines = text.partition("spec:\n")[2].splitlines(keepends=True)
     return "".join(line.removeprefix("  ") for line in lines)

@@ -121,7 +121,10 @@ def produce(  # noqa: PLR0913 - one per option
         raise click.UsageError(f"--column renames {', '.join(map(repr, doubled))} twice")
     options = FileOptions(nulls, allow_missing, ignore_unknown, date_format, columns)
     chosen = "jsonl" if format_ == "json" else format_
-    with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
+    with (
+        _open_sources(files, chosen, options) as sources,
+        _show_progress(total_bytes(sources)) as progress,
+    ):
         random = np.random.default_rng(seed)
         produced = send_files(settings, table, sources, cut, random, progress, dry_run=dry_run)
     topic = settings.source.topic
@@ -134,7 +137,7 @@ def produce(  # noqa: PLR0913 - one per option
 
 
 @contextlib.contextmanager
-def _sources(
+def _open_sources(
     files: Sequence[Path], format_: str | None, options: FileOptions
 ) -> Iterator[list[RowFile]]:
     """The files, and standard input where one is `-`."""
@@ -152,7 +155,7 @@ def _sources(
 
 
 @contextlib.contextmanager
-def _progress(size: int) -> Iterator[Callable[[str, int], None]]:
+def _show_progress(size: int) -> Iterator[Callable[[str, int], None]]:
     """Bars on stderr for the bytes that are checked and sent."""
     columns = (
         TextColumn("{task.description:>6}"),

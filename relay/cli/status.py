@@ -111,12 +111,7 @@ def status(
 
 @dataclass(frozen=True, slots=True)
 class ScreenStyle:
-    """How screens are printed.
-
-    Attributes:
-        tables: that are shown; empty: all.
-        every: whether tables at rest are shown as well.
-    """
+    """How screens are printed: `tables` alone, empty: all; `every`: also those at rest."""
 
     console: Console
     tables: tuple[str, ...] = ()

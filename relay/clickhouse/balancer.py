@@ -44,7 +44,8 @@ def servers(clickhouse: ClickHouse) -> tuple[str, ...]:
         for _ in range(CONNECTIONS):
             pool.clear()
             who = tuple(map(str, client.query(_WHO).result_rows[0]))
-            met[who] = _name(who)
+            host, display, *_ = who
+            met[who] = host if display in {"", host} else f"{display} on {host}"
             if len(met) > 1 or time.monotonic() > until:
                 break
         client.close()
@@ -53,8 +54,3 @@ def servers(clickhouse: ClickHouse) -> tuple[str, ...]:
     finally:
         pool.clear()
     return tuple(sorted(met.values()))
-
-
-def _name(who: tuple[str, ...]) -> str:
-    host, display, *_ = who
-    return host if display in {"", host} else f"{display} on {host}"

@@ -29,24 +29,14 @@ _COLUMNS = "token String, at DateTime DEFAULT now()"
 
 
 class TrialTables(NamedTuple):
-    """Tables to try with, quoted.
-
-    Attributes:
-        table: to insert into.
-        behind: that a materialized view behind it writes to; empty: there is no view.
-    """
+    """A table to insert into, and that which a view behind it writes to, or empty; quoted."""
 
     table: str
     behind: str = ""
 
 
 class Copies(NamedTuple):
-    """How often each row is there after two INSERTs; 1 is right.
-
-    Attributes:
-        table: in the table.
-        behind: in the view's; None: there is no view.
-    """
+    """How often each row is in both after two INSERTs: 1 is right; None: there is no view."""
 
     table: float
     behind: float | None = None

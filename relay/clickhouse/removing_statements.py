@@ -195,12 +195,7 @@ def target(text: str, database: str) -> tuple[str, str]:
 def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:
     """Return whether a table may have had more mutations since then than the server shows.
 
-    It forgets the oldest first, and none that is not finished.
-
-    Args:
-        finished: mutations that it shows.
-        oldest: Unix seconds when the first of these was made.
-        since: Unix seconds.
-        keeps: finished ones at most; 0: all of them.
+    It forgets the oldest first, and none that is not finished: it shows so many `finished` ones, of
+    which the oldest was made at that Unix second, and keeps so many at most; 0: all of them.
     """
     return 0 < keeps <= finished and oldest >= since

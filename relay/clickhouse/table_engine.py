@@ -56,12 +56,7 @@ class DeduplicationWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableEngine:
-    """Of one table.
-
-    Attributes:
-        name: system.tables.engine.
-        full: system.tables.engine_full, with the clauses behind the engine.
-    """
+    """A table's system.tables.engine and engine_full, which has the clauses behind the engine."""
 
     name: str
     full: str = ""
@@ -112,8 +107,7 @@ class TableEngine:
     def window(self, defaults: Mapping[str, int | str]) -> DeduplicationWindow | None:
         """Return the deduplication window; None where the engine has none.
 
-        Args:
-            defaults: the server's MergeTree settings of tables that are, or are not, replicated.
+        The defaults are the server's MergeTree settings of tables that are, or are not, replicated.
         """
         if not self.is_merge_tree:
             return None
@@ -124,8 +118,7 @@ class TableEngine:
     def kept_mutations(self, default: str = "") -> int:
         """Return how many finished mutations the server shows at most; 0: all of them.
 
-        Args:
-            default: the server's setting, of tables without their own; empty: it does not say.
+        The default is the server's setting; empty: it does not say.
         """
         return self.setting(KEPT_SETTING, {KEPT_SETTING: default or _KEPT})
 

@@ -87,7 +87,7 @@ def launch(directory: Path, plan: Layout) -> int:
 
 def await_ready(directory: Path, plan: Layout) -> None:
     """Wait until the server answers; raise as process.await_ready does."""
-    process.await_ready(directory, NAME, lambda: _pings(plan.clickhouse_url), _READY_SECONDS)
+    process.await_ready(directory, NAME, lambda: _answers_ping(plan.clickhouse_url), _READY_SECONDS)
 
 
 def _make_password(path: Path) -> None:
@@ -105,7 +105,7 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _pings(url: str) -> bool:
+def _answers_ping(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/ping", timeout=2) as answer:  # noqa: S310 - our own http address
             return bool(answer.status == 200)

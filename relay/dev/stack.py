@@ -73,7 +73,7 @@ def up(
     clickhouse.require()
     jars.classpath(progress)
     directory.mkdir(parents=True, exist_ok=True)
-    with _alone(directory):
+    with _lock(directory):
         plan, changed = layout.decide(
             directory, brokers, kafka_port, clickhouse_port, clickhouse_tcp_port
         )
@@ -81,14 +81,14 @@ def up(
             _refuse_if_running(directory, plan)
             layout.write(directory, plan)
         _start(directory, plan, progress)
-    return _look(directory, plan)
+    return _find_servers(directory, plan)
 
 
 def status(directory: Path) -> Stack | None:
     """Return the stack as it is now, or None if there never was one."""
     directory = directory.resolve()
     plan = layout.read(directory)
-    return None if plan is None else _look(directory, plan)
+    return None if plan is None else _find_servers(directory, plan)
 
 
 def down(directory: Path) -> list[str]:
@@ -96,7 +96,7 @@ def down(directory: Path) -> list[str]:
     directory = directory.resolve()
     if layout.read(directory) is None:
         return []
-    with _alone(directory):
+    with _lock(directory):
         plan = layout.read(directory)
         names = [] if plan is None else _names(plan)
         # A signal to all first: in a quorum, the last one standing waits in vain for the others.
@@ -133,7 +133,7 @@ def _start(directory: Path, plan: Layout, progress: Callable[[str], None]) -> No
         raise
 
 
-def _look(directory: Path, plan: Layout) -> Stack:
+def _find_servers(directory: Path, plan: Layout) -> Stack:
     servers = [process.find(directory, name) for name in _names(plan)]
     *broker_pids, clickhouse_pid = [None if server is None else server.pid for server in servers]
     return Stack(
@@ -156,7 +156,7 @@ def _refuse_if_running(directory: Path, plan: Layout) -> None:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _lock(directory: Path) -> Iterator[None]:
     """Hold the directory: two `up` at once start one stack."""
     with (directory / "lock").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -125,7 +125,7 @@ def list_dead(
     """
     tables: set[str] = set()
     with contextlib.closing(DeadReader(settings_of(config_file), incomplete=True)) as reader:
-        marks = _shown_marks(reader)
+        marks = _read_marks(reader)
         chosen = filter(Selection(**wanted).means, _note_tables(reader.letters(), tables))
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
@@ -216,8 +216,8 @@ def show(
         refuse_unwritable(raw)
     with contextlib.closing(DeadReader(settings, incomplete=True)) as reader:
         letter = next(reader.letters([place]))
-        mark = _shown_marks(reader).get(place)
-    rows = _rows(settings, letter, as_table or letter.table)
+        mark = _read_marks(reader).get(place)
+    rows = _decode_rows(settings, letter, as_table or letter.table)
     if raw is not None:
         write_file(raw, letter.value or b"")
     if as_json:
@@ -226,7 +226,7 @@ def show(
     click.echo("\n".join(output_dead.describe_letter(letter, mark, rows, most)))
 
 
-def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
+def _decode_rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
     schema = read_to_its_end(settings.kafka, settings.app).current(table)
     if schema is None:
@@ -309,12 +309,12 @@ def replay(
             sender = Replay(settings, reader, rewinds.left_out_now if rewinds else lambda _: {})
             stack.callback(sender.close)
             sender.start()
-            decided = _counted(map(partial(decide, marks=sender.marks), chosen), tally)
+            decided = _count_answers(map(partial(decide, marks=sender.marks), chosen), tally)
             for batch in replay_plan.batches(decided):
                 for message, why in sender.send(batch):
                     tally.take_back(message, why)
         else:
-            for _ in _counted(map(partial(decide, marks=reader.marks()), chosen), tally):
+            for _ in _count_answers(map(partial(decide, marks=reader.marks()), chosen), tally):
                 pass
     _warn_of_unknown(wanted["table"], tables)
     if as_json:
@@ -360,7 +360,7 @@ def _warn_of_no_marks(settings: Settings, reader: DeadReader) -> None:
         )
 
 
-def _shown_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
+def _read_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
     """Marks to be shown; a letter without one is perhaps replayed where marks were deleted."""
     marks = reader.marks()
     if reader.deleted_marks:
@@ -368,7 +368,9 @@ def _shown_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
     return marks
 
 
-def _counted(answers: Iterable[ReplayMessage | Why], tally: ReplayTally) -> Iterator[ReplayMessage]:
+def _count_answers(
+    answers: Iterable[ReplayMessage | Why], tally: ReplayTally
+) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
     for answer in answers:
         tally.add(answer)

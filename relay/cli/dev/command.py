@@ -64,7 +64,7 @@ def up(
         progress=lambda line: click.echo(line, err=True),
     )
     if as_json:
-        print_json(_plain(running), indent=1)
+        print_json(_as_json(running), indent=1)
         return
     click.echo(running.config_hint, nl=False)
     click.echo("write a configuration with: relay config init relay.toml --short", err=True)
@@ -78,7 +78,7 @@ def status(directory: Path, *, as_json: bool) -> None:
     """Show which servers run; the exit status is 0 if all do, else 1."""
     running = stack.status(directory)
     if as_json:
-        print_json(None if running is None else _plain(running), indent=1)
+        print_json(None if running is None else _as_json(running), indent=1)
     elif running is None:
         click.echo(f"no stack in {directory}; start one with: relay dev up")
     else:
@@ -109,7 +109,7 @@ def _state(pid: int | None) -> str:
     return "down".ljust(12) if pid is None else f"pid {pid}".ljust(12)
 
 
-def _plain(running: Stack) -> dict[str, object]:
+def _as_json(running: Stack) -> dict[str, object]:
     return {
         "directory": str(running.directory),
         "bootstrap": running.bootstrap,

@@ -127,7 +127,9 @@ def verify(  # noqa: PLR0913 - one for each option
     few = output_verify.Few(every=every or mode == "follow")
     if len(pipelines) == 1:
         settings = pipelines[0].settings
-        audits = [_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)]
+        audits = [
+            _audit_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)
+        ]
     elif mode == "follow":
         audits = verify_several.follow(pipelines, outlets, as_json=as_json)
     else:
@@ -169,7 +171,7 @@ def _judge(audits: Sequence[Audit]) -> None:
         raise next(error for error in errors if error.exit_code == status)
 
 
-def _one(
+def _audit_one(
     settings: Settings,
     mode: str | None,
     outlets: Outlets,

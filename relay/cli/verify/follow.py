@@ -30,12 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Outlets(NamedTuple):
-    """Where anomalies are reported beside the terminal.
-
-    Attributes:
-        listen: `HOST:PORT` of the page; empty: none.
-        webhook_url: gets anomalies; empty: none does.
-    """
+    """Where anomalies are reported beside the terminal: HOST:PORT of a page, a URL; or empty."""
 
     listen: str = ""
     webhook_url: str = ""

@@ -33,9 +33,7 @@ AGAIN_SECONDS = 10.0
 class Following(threading.Thread):
     """The audit of one pipeline beside production, begun anew where it ended with an error.
 
-    Attributes:
-        audit: that goes on.
-        bug: what nobody foresaw, which ends them all; None: nothing.
+    A `bug`, an exception that is no RelayError, ends the audits of all pipelines.
     """
 
     def __init__(

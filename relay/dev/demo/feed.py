@@ -23,12 +23,9 @@ MOST_ROWS = 200
 
 
 class Feed:
-    """Sends every table's rows once.
+    """Sends every table's rows, text by database.table, once.
 
-    Args:
-        producer: to write with.
-        tables: rows as text by database.table.
-        seed: chooses the messages' sizes and how the tables interleave.
+    The seed chooses the messages' sizes and how the tables interleave.
     """
 
     def __init__(self, producer: RowProducer, tables: dict[str, pa.Table], seed: int) -> None:

@@ -22,13 +22,7 @@ LAST_LINES = 12  # of a log, shown when its program ended by itself
 
 @dataclass
 class Program:
-    """One program, which may be started again after it was killed.
-
-    Args:
-        name: for people, and of the log file.
-        arguments: console script and its arguments.
-        log: appended to by every run.
-    """
+    """A console script with its arguments; every run appends to the same log."""
 
     name: str
     arguments: list[str]
