@@ -69,21 +69,21 @@ def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManag
 
     Over https its certificate is checked, always.
     """
-    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
+    return _shared_pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
 
 
 def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
     """Return such connections, shared with nobody."""
-    return _made(scheme, check_env_proxy(scheme, host, port), trust)
+    return _make_pool(scheme, check_env_proxy(scheme, host, port), trust)
 
 
 @cache
-def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
+def _shared_pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
     """One pool for each process: a child must not use its parent's connections."""
-    return _made(scheme, over, trust)
+    return _make_pool(scheme, over, trust)
 
 
-def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
+def _make_pool(scheme: str, over: str | None, trust: Trust) -> PoolManager:
     files = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
     manager: PoolManager = get_pool_manager(
         ca_cert=files["ca"],

@@ -165,9 +165,7 @@ def _print_table(
             counted += 1
             yield letter
 
-    def age(letter: DeadLetter) -> tuple[int, RecordPlace]:
-        return letter.when_ms, letter.place
-
+    age = operator.attrgetter("when_ms", "place")
     if limit:
         shown = heapq.nlargest(limit, counting(), key=age)[::-1]
     else:
