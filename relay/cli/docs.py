@@ -119,11 +119,9 @@ def name_of(path: str) -> str:
 def documents() -> list[Document]:
     """Return every document, in the order of GROUPS, and the change log behind them."""
     paths = [(group, path) for group in GROUPS for path in GROUPS[group]]
-    last, _ = paths[-1]
-    return [
-        Document(name_of(path), path, group, _text(path))
-        for group, path in [*paths, (last, _CHANGES)]
-    ]
+    last_group, _ = paths[-1]
+    paths.append((last_group, _CHANGES))
+    return [Document(name_of(path), path, group, _text(path)) for group, path in paths]
 
 
 def _text(path: str) -> str | None:
