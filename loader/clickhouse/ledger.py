@@ -25,7 +25,7 @@ from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted, quoted_table, table_parameters
-from relay.clickhouse.statement_settings import for_few_rows
+from relay.clickhouse.statement_settings import FEW_ROWS, free_of
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
@@ -75,7 +75,7 @@ class Ledger:
     def for_few_rows(self) -> Mapping[str, object]:
         """Settings of a statement that reads and writes few rows."""
         try:
-            return for_few_rows(self.client)
+            return free_of(self.client, FEW_ROWS)
         except ClickHouseError as error:
             raise failure(error, f"ledger {self.name}") from error
 

@@ -38,7 +38,7 @@ from loader.core.token_hashes import knows_tokens, surely_remembered
 from relay.clickhouse.http_pool import in_urls
 from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.replicas import is_shared
-from relay.clickhouse.statement_settings import for_few_rows
+from relay.clickhouse.statement_settings import FEW_ROWS, free_of
 from relay.clickhouse.table_engine import TableEngine, columns_of
 from relay.clickhouse.table_keys import TableKeys
 from relay.config.allowed_tables import is_ledger
@@ -385,7 +385,7 @@ class Tables:
     @cached_property
     def _few_rows(self) -> Mapping[str, object]:
         """Settings of a question about few rows, as those of system tables are."""
-        return for_few_rows(self._client)
+        return free_of(self._client, FEW_ROWS)
 
     def _ask(self, sql: str, **asked: Any) -> list[Sequence[Any]]:
         try:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from loader.clickhouse.table_state_sql import ALTERED, databases_of
 from loader.core.table_rules import nature
 from relay.clickhouse.quoting import unquoted
-from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, split_items
-from relay.clickhouse.view_target import view_target
+from relay.clickhouse.table_engine import LISTED_HERE, TableEngine, split_items, view_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import partial
 from pathlib import Path
 
 import click
 
 from relay import log
-from relay.cli.options import config_argument, settings_of, within_one_cluster
-from relay.cli.output import rewind
+from relay.cli.options import config_argument, run_option, settings_of, within_one_cluster
+from relay.cli.output import rewind as output_rewind
 from relay.errors import NEW_APP
 from relay.operate.rewind import accept as accept_steps
 from relay.operate.rewind.records import RewindAuthor
@@ -34,12 +33,7 @@ from relay.program.json_output import print_lines
     "--partition.",
 )
 @click.option("--why", default="", metavar="TEXT", help="Your reason; the journal keeps it.")
-@click.option(
-    "--run/--dry-run",
-    "do",
-    default=False,
-    help="Acknowledge it. Without --run the command only prints what it would do.",
-)
+@run_option("Acknowledge it. Without --run the command only prints what it would do.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def accept(
     config_file: Path,
@@ -78,11 +72,10 @@ def accept(
     settings = settings_of(config_file)
     within_one_cluster(settings, "accept", f"restore what is missing, or {NEW_APP}")
     begins = {} if begin is None or partition is None else {partition: begin}
+
+    def author() -> RewindAuthor:
+        return RewindAuthor("accept", time.time_ns() // 1_000_000, why)
+
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
-        author = partial(_author, why) if do else None
-        found = accept_steps.accept(servers, begins, partition, author)
-    print_lines(rewind.notes(found, accepted=do, as_json=as_json))
-
-
-def _author(why: str) -> RewindAuthor:
-    return RewindAuthor("accept", time.time_ns() // 1_000_000, why)
+        notes = accept_steps.accept(servers, begins, partition, author if do else None)
+    print_lines(output_rewind.describe_notes(notes, accepted=do, as_json=as_json))

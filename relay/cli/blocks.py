@@ -17,7 +17,7 @@ from relay.operate.view import ask, block_story, start
 from relay.operate.view.journal_state import Listed
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
-from relay.program.json_output import print_json
+from relay.program.json_output import print_json, print_lines
 from relay.program.spelling import did_you_mean_table
 
 _RECORDS_WIDTH = 1_000  # columns, where there is no terminal to ask: a line for each
@@ -83,33 +83,34 @@ def list_blocks(
     relay blocks ls relay.toml --state claimed --json | jq -r .id
     """
     settings = settings_of(config_file)
-    where = from_the_start if since_ms is None else start.since(since_ms)
+    begin = from_the_start if since_ms is None else start.since(since_ms)
     tables, listed = set(), []
-    for one in ask.listed(settings, where):
-        tables.add(one.block.table)
-        if table in {None, one.block.table}:
-            listed.append(one)
-    known = _ledger(settings, listed, needed=state is not None)
-    found = list(block_story.rows_of(listed, known, table, since_ms or 0, state))
-    found.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.id))
+    for entry in ask.listed(settings, begin):
+        tables.add(entry.block.table)
+        if table in {None, entry.block.table}:
+            listed.append(entry)
+    states = _read_states(settings, listed, needed=state is not None)
+    rows = list(block_story.rows_of(listed, states, table, since_ms or 0, state))
+    rows.sort(key=lambda row: (row.listed.block.sealed_at_ms, row.id))
     if as_json:
-        for row in found:
-            print_json(block_story.row_as_json(row))
+        print_lines(map(block_story.row_as_json, rows))
         return
-    if not found:
+    if not rows:
         hint = did_you_mean_table(table, tables) if table and not listed else ""
         click.echo(f"the retained journal records list no such blocks{hint}", err=True)
         return
-    shown = found[-limit:] if limit else found
+    shown = rows[-limit:] if limit else rows
     console = console_of(_RECORDS_WIDTH)
-    print_parts(console, output_blocks.listed(shown, console.width))
-    if len(found) > len(shown):
-        click.echo(f"the latest {len(shown)} of {len(found):,}; --limit 0 shows all", err=True)
+    print_parts(console, output_blocks.block_table(shown, console.width))
+    if len(rows) > len(shown):
+        click.echo(f"the latest {len(shown)} of {len(rows):,}; --limit 0 shows all", err=True)
 
 
-def _ledger(settings: Settings, listed: Sequence[Listed], *, needed: bool) -> dict[str, str] | None:
+def _read_states(
+    settings: Settings, listed: Sequence[Listed], *, needed: bool
+) -> dict[str, str] | None:
     try:
-        return ask.ledger(settings, {one.block.table for one in listed})
+        return ask.ledger(settings, {entry.block.table for entry in listed})
     except (Unavailable, Refused) as error:
         if needed:
             raise
@@ -131,14 +132,14 @@ def show(config_file: Path, block: str, *, as_json: bool) -> None:
     \b
     relay blocks show relay.toml shop:shop.orders:0:0:1200
     """
-    found = ask.story_of(settings_of(config_file), block)
+    story = ask.story_of(settings_of(config_file), block)
     if as_json:
-        print_json(block_story.story_as_json(found))
+        print_json(block_story.story_as_json(story))
     else:
-        click.echo("\n".join(output_blocks.whole(found)))
-    if found.chunks is not None and found.chunks.problems:
+        click.echo("\n".join(output_blocks.describe_block(story)))
+    if story.chunks is not None and story.chunks.problems:
         raise NotExactlyOnce(
-            found.chunks.problems[0],
+            story.chunks.problems[0],
             "keep the records of source and block topic (raise their retention); `relay verify "
             "--deep` checks all blocks",
         )

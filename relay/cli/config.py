@@ -18,9 +18,8 @@ import click
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from relay.cli.dev.directory import directory_option
 from relay.cli.named_files import write_file
-from relay.cli.options import config_argument
+from relay.cli.options import config_argument, directory_option
 from relay.config import settings_file as reader
 from relay.config.secrets import FROM_ENVIRONMENT, USERS_FROM_ENVIRONMENT, KeyPath, is_secret
 from relay.config.server_settings import native_port
@@ -103,7 +102,7 @@ def init(  # noqa: PLR0913 - one for each setting
     relay config init relay.toml --short --app shop
     relay config init > relay.toml
     """
-    given = {
+    options = {
         "app": app,
         "kafka.bootstrap": bootstrap,
         "source.topic": topic,
@@ -111,14 +110,14 @@ def init(  # noqa: PLR0913 - one for each setting
         "clickhouse.url": url,
     }
     values: dict[str, object] = {**USUAL, **_dev_stack(directory)}
-    values |= {key: value for key, value in given.items() if value is not None}
+    values |= {key: value for key, value in options.items() if value is not None}
     if file is not None:
         if file.exists() and not force:
             raise ConfigError(
                 f"{file} already exists", "name another file, or overwrite it with --force"
             )
         if in_terminal():
-            for key in (key for key in given if given[key] is None):
+            for key in (key for key in options if options[key] is None):
                 values[key] = click.prompt(key, default=values[key], err=True)
     text = shortest(values) if short else example(values)
     if file is None:
@@ -135,10 +134,10 @@ def in_terminal() -> bool:
 
 def _dev_stack(directory: Path) -> dict[str, object]:
     """The settings that reach the stack of `relay dev` in a directory; none where there is none."""
-    found = stack.status(directory)
-    if found is None:
+    running = stack.status(directory)
+    if running is None:
         return {}
-    settings = tomllib.loads(found.config_hint)
+    settings = tomllib.loads(running.config_hint)
     return {f"{name}.{key}": value for name in settings for key, value in settings[name].items()}
 
 
@@ -169,13 +168,13 @@ def show(config_file: Path, *, as_json: bool) -> None:
 
     If the file has several pipelines, the command prints each of them, or one with --pipeline.
     """
-    every = reader.pipelines(config_file, pipeline=chosen_pipeline())
+    pipelines = reader.pipelines(config_file, pipeline=chosen_pipeline())
     if as_json:
-        values = {name: _plain(settings, ()) for name, settings in every}
-        shown = {"pipelines": values} if every[0].name else values[""]
-        print_json(shown, indent=2)
+        values = {name: _plain(settings, ()) for name, settings in pipelines}
+        result = {"pipelines": values} if pipelines[0].name else values[""]
+        print_json(result, indent=2)
         return
-    for name, settings in every:
+    for name, settings in pipelines:
         head = ["", f"# ---- pipeline {name}", ""] if name else []
         click.echo("\n".join([*head, *_shown(settings, ())]))
 
@@ -197,18 +196,17 @@ def shortest(values: Mapping[str, object]) -> str:
 def _place(key: str) -> tuple[int, ...]:
     """Where a setting stands in the model; those of the top of the file before all sections."""
     model: Any = Settings
-    place: list[int] = []
+    indexes: list[int] = []
     for part in key.split("."):
-        place.append(list(model.model_fields).index(part))
+        indexes.append(list(model.model_fields).index(part))
         model = model.model_fields[part].annotation
-    return (len(place), *place)
+    return (len(indexes), *indexes)
 
 
 def example(values: Mapping[str, object] | None = None) -> str:
     """Return a configuration file as text: what has no default filled in, the rest commented out.
 
-    Args:
-        values: by dotted key, instead of the examples and defaults.
+    Values, by dotted key, replace examples and defaults.
     """
     head = [
         "# Settings of one app, for `relay run` and `loader run`. Commented lines are the",

@@ -11,6 +11,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -91,13 +93,9 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document.
+    """A document; its path is from ROOT, its group a key of GROUPS.
 
-    Attributes:
-        name: what `relay docs NAME` calls it.
-        path: from ROOT, with slashes.
-        group: key of GROUPS.
-        text: Markdown; None where the file is in the repository alone and this is none.
+    The text is None if only the repository has the file, and the installed package has not.
     """
 
     name: str
@@ -121,11 +119,9 @@ def name_of(path: str) -> str:
 def documents() -> list[Document]:
     """Return every document, in the order of GROUPS, and the change log behind them."""
     paths = [(group, path) for group in GROUPS for path in GROUPS[group]]
-    last, _ = paths[-1]
-    return [
-        Document(name_of(path), path, group, _text(path))
-        for group, path in [*paths, (last, _CHANGES)]
-    ]
+    last_group, _ = paths[-1]
+    paths.append((last_group, _CHANGES))
+    return [Document(name_of(path), path, group, _text(path)) for group, path in paths]
 
 
 def _text(path: str) -> str | None:
@@ -139,7 +135,7 @@ def _text(path: str) -> str | None:
 
 
 def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [one.name for one in documents() if one.name.startswith(incomplete)]
+    return [document.name for document in documents() if document.name.startswith(incomplete)]
 
 
 @click.command()
@@ -156,29 +152,25 @@ def docs(name: str | None, *, as_json: bool) -> None:
     relay docs metrics | grep lag
     relay docs troubleshooting#rows-do-not-arrive
     """
-    found = documents()
+    listed = documents()
     if name is not None:
         title, _, anchor = name.partition("#")
-        document = _named(found, title)
+        document = _find(listed, title)
         _print(_section(document, anchor) if anchor else document, as_json=as_json)
     elif as_json:
-        listed = [
-            {"name": one.name, "group": one.group, "path": one.path, "summary": one.summary}
-            for one in found
-        ]
-        print_json(listed, indent=2)
+        fields = ("name", "group", "path", "summary")
+        print_json([{key: getattr(entry, key) for key in fields} for entry in listed], indent=2)
     else:
-        for line in _listed(found):
-            click.echo(line)
+        width = max(len(entry.name) for entry in listed)
+        for number, (group, members) in enumerate(groupby(listed, attrgetter("group"))):
+            click.echo(f"\n{group}" if number else group)
+            for entry in members:
+                click.echo(f"  {entry.name:{width}}  {entry.summary}")
 
 
-def _named(found: list[Document], name: str) -> Document:
-    """Return the document of this name.
-
-    Raises:
-        ConfigError: there is none, or its file is in the repository alone.
-    """
-    by_name = {one.name: one for one in found}
+def _find(listed: list[Document], name: str) -> Document:
+    """Return the document of this name, of those that the package has."""
+    by_name = {document.name: document for document in listed}
     document = by_name.get(name.lower().removesuffix(".md"))
     if document is None:
         hint = did_you_mean(name.lower(), by_name)
@@ -192,20 +184,16 @@ def _named(found: list[Document], name: str) -> Document:
 
 
 def _section(document: Document, anchor: str) -> Document:
-    """Return the document cut to one section, with those below it.
-
-    Raises:
-        ConfigError: it has no such section.
-    """
+    """Return the document cut to one section, with those below it."""
     headings = list(headings_of(document.text or ""))
-    for at, (line, level, title) in enumerate(headings):
+    for number, (line, level, title) in enumerate(headings):
         if anchor_of(title) == anchor.lower():
-            ends = (other for other, above, _ in headings[at + 1 :] if above <= level)
+            ends = (end for end, above, _ in headings[number + 1 :] if above <= level)
             lines = (document.text or "").splitlines(keepends=True)
             return replace(document, text="".join(lines[line : next(ends, None)]))
-    known = ", ".join(anchor_of(title) for _, level, title in headings if level > 1)
+    anchors = ", ".join(anchor_of(title) for _, level, title in headings if level > 1)
     raise ConfigError(
-        f"the document {document.name!r} has no section {anchor!r}", f"name one of {known}"
+        f"the document {document.name!r} has no section {anchor!r}", f"name one of {anchors}"
     )
 
 
@@ -224,17 +212,6 @@ def anchor_of(title: str) -> str:
     return re.sub(r"[^\w -]", "", plain.lower()).replace(" ", "-")
 
 
-def _listed(found: list[Document]) -> Iterator[str]:
-    """Return the list as lines, a heading for each group."""
-    width = max(len(one.name) for one in found)
-    group = ""
-    for one in found:
-        if one.group != group:
-            yield from (*([""] if group else []), one.group)
-            group = one.group
-        yield f"  {one.name:{width}}  {one.summary}"
-
-
 def _print(document: Document, *, as_json: bool) -> None:
     """Print a document: laid out in a terminal, else as it is."""
     text = document.text or ""
@@ -251,24 +228,15 @@ def _print(document: Document, *, as_json: bool) -> None:
 def for_terminal(text: str, path: str) -> str:
     """Return Markdown whose links between documents name the command that prints the target.
 
-    Args:
-        text: Markdown.
-        path: of the document, from ROOT, from which its links count.
+    Links count from the document, which is at `path` from ROOT.
     """
-    known = {paths: name_of(paths) for group in GROUPS.values() for paths in group}
+    names = {ROOT / target: name_of(target) for group in GROUPS.values() for target in group}
 
-    def target(link: re.Match[str]) -> str:
-        target = link[2].partition("#")[0]
+    def name_command(link: re.Match[str]) -> str:
         if "://" in link[2]:
             return link[0]
-        file = (ROOT / path).parent / target
-        name = known.get(_relative(file)) if target else None
+        target = link[2].partition("#")[0]
+        name = names.get(((ROOT / path).parent / target).resolve()) if target else None
         return f"{link[1]} (`relay docs {name}`)" if name else link[1]
 
-    return _LINK.sub(target, _PICTURE.sub(r"*Picture: \1*", text))
-
-
-def _relative(file: Path) -> str:
-    """Return a file's path from ROOT, with slashes; as it is where it lies elsewhere."""
-    resolved = file.resolve()
-    return resolved.relative_to(ROOT).as_posix() if resolved.is_relative_to(ROOT) else str(file)
+    return _LINK.sub(name_command, _PICTURE.sub(r"*Picture: \1*", text))

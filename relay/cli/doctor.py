@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -12,25 +12,19 @@ from rich.table import Table
 
 from relay.cli.arguments import TABLE
 from relay.cli.options import config_argument, pipelines_of
-from relay.cli.output.sample import print_sample
+from relay.config.settings import Settings
 from relay.operate.doctor import examine
 from relay.operate.doctor import grants as granting
 from relay.operate.doctor.examine import ExaminationScope
-from relay.operate.doctor.findings import EXIT_WARNINGS, Severity, exit_status, worst_first
+from relay.operate.doctor.findings import EXIT_WARNINGS, Finding, Severity, exit_status, worst_first
+from relay.operate.doctor.grants import Role
 from relay.operate.doctor.judge import rights
+from relay.operate.doctor.judge.sample import OfTable
 from relay.operate.doctor.versions import Version, parsed
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of
 from relay.program.json_output import print_json
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from relay.config.settings import Settings
-    from relay.operate.doctor.findings import Finding
-    from relay.operate.doctor.grants import Role
-    from relay.operate.doctor.judge.sample import OfTable
 
 _HOUR = 3600.0
 _ALIKE = 10  # lines of findings that differ in the table or topic alone
@@ -133,47 +127,48 @@ def doctor(  # noqa: PLR0913 - one argument for each option
     configuration is wrong · 4 a server did not answer · 5 a server rejected user or password.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # findings say what clients would log
-    every = pipelines_of(config_file)
+    pipelines = pipelines_of(config_file)
     if grants:
-        for name, settings in every:
-            _head(name, as_json=as_json)
-            wanted = {*tables, *settings.block.tables}
-            every_role = granting.roles(settings, wanted, _version(clickhouse_version))
-            _print_grants(settings, every_role, only, name, as_json=as_json)
+        for name, settings in pipelines:
+            _print_head(name, as_json=as_json)
+            targets = {*tables, *settings.block.tables}
+            roles = granting.roles(settings, targets, _parse_version(clickhouse_version))
+            _print_grants(settings, roles, only, name, as_json=as_json)
         return 0
     if clickhouse_version is not None:
         raise click.UsageError(
             "--clickhouse-version concerns the rights that --grants prints: give both"
         )
-    look = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _judged(only))
-    every_finding: list[Finding] = []
-    for name, settings in every:
-        findings = examine.examine(settings, look)
-        seen: list[OfTable] = []
+    scope = ExaminationScope(outage_hours * _HOUR, tables, probe, tries, _roles_to_judge(only))
+    all_findings: list[Finding] = []
+    for name, settings in pipelines:
+        findings = examine.examine(settings, scope)
+        sampled: list[OfTable] = []
         if sample is not None:
-            seen, of_sample = examine.sample(settings, sample)
+            sampled, of_sample = examine.sample(settings, sample)
             findings = worst_first([*findings, *of_sample])
-        every_finding += findings
-        _head(name, as_json=as_json)
-        print_sample(seen, name, as_json=as_json)
+        all_findings += findings
+        _print_head(name, as_json=as_json)
+        if sampled:
+            _print_sample(sampled, name, as_json=as_json)
         if as_json:
             _print_json(findings, name)
         else:
             _print(findings)
-    status = exit_status(every_finding)
+    status = exit_status(all_findings)
     return 0 if errors_only and status == EXIT_WARNINGS else status
 
 
-def _version(text: str | None) -> Version | None:
+def _parse_version(text: str | None) -> Version | None:
     if text is None:
         return None
-    found = parsed(text)
-    if found is None:
+    version = parsed(text)
+    if version is None:
         raise click.UsageError(f"--clickhouse-version {text!r} is not a version such as 26.3")
-    return found
+    return version
 
 
-def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
+def _roles_to_judge(only: tuple[str, ...]) -> tuple[str, ...]:
     """The roles whose rights are judged."""
     if unknown := [name for name in only if name not in rights.ROLES]:
         raise click.UsageError(
@@ -183,33 +178,32 @@ def _judged(only: tuple[str, ...]) -> tuple[str, ...]:
     return only or rights.DATA_PATH
 
 
-def _head(pipeline: str, *, as_json: bool) -> None:
+def _print_head(pipeline: str, *, as_json: bool) -> None:
     if pipeline and not as_json:
         click.echo(f"# ---- pipeline {pipeline}")
 
 
 def _print_grants(
     settings: Settings,
-    every: Sequence[Role],
+    roles: Sequence[Role],
     only: tuple[str, ...],
     pipeline: str,
     *,
     as_json: bool,
 ) -> None:
-    known = [role.name for role in every]
-    if unknown := [name for name in only if name not in known]:
-        raise click.UsageError(f"there is no role {unknown[0]!r}; name one of {', '.join(known)}")
-    for role in every:
+    names = [role.name for role in roles]
+    if unknown := [name for name in only if name not in names]:
+        raise click.UsageError(f"there is no role {unknown[0]!r}; name one of {', '.join(names)}")
+    for role in roles:
         if only and role.name not in only:
             continue
         if as_json:
-            told = granting.as_json(settings, role) | _which(pipeline)
-            print_json(told)
+            print_json(granting.as_json(settings, role) | _pipeline_field(pipeline))
         else:
             click.echo("\n".join(granting.as_text(settings, role)))
 
 
-def _counts(findings: Sequence[Finding]) -> dict[str, int]:
+def _count(findings: Sequence[Finding]) -> dict[str, int]:
     return {
         f"{severity}s": sum(finding.severity is severity for finding in findings)
         for severity in Severity
@@ -218,15 +212,31 @@ def _counts(findings: Sequence[Finding]) -> dict[str, int]:
 
 def _print_json(findings: Sequence[Finding], pipeline: str) -> None:
     for finding in findings:
-        told = {"finding": finding.as_json(), **_which(pipeline)}
-        print_json(told)
-    totals = {**_counts(findings), "status": exit_status(findings)}
-    print_json(totals | _which(pipeline))
+        print_json({"finding": finding.as_json(), **_pipeline_field(pipeline)})
+    print_json({**_count(findings), "status": exit_status(findings), **_pipeline_field(pipeline)})
 
 
-def _which(pipeline: str) -> dict[str, str]:
-    """For what is of one of several."""
+def _pipeline_field(pipeline: str) -> dict[str, str]:
+    """Return the field that names the pipeline, if the file has several."""
     return {"pipeline": pipeline} if pipeline else {}
+
+
+def _print_sample(sampled: Sequence[OfTable], pipeline: str, *, as_json: bool) -> None:
+    """Print which messages of each table are good, and which not."""
+    if as_json:
+        for table in sampled:
+            print_json({"sample": table.as_json(), **_pipeline_field(pipeline)})
+        return
+    view = Table("table", "good", "bad", "messages, reason, and the place of one", show_lines=True)
+    view.columns[0].no_wrap = True
+    for table in sampled:
+        problems = "\n".join(
+            f"{problem.messages:,}: {problem.reason} ({problem.partition}:{problem.offset})"
+            for problem in table.largest()
+        )
+        name = table.table or "(none)"
+        view.add_row(name, f"{table.good:,}", f"{table.bad:,}", escape(problems))
+    console_of(_WIDTH).print(view)
 
 
 def _print(findings: Sequence[Finding]) -> None:
@@ -234,31 +244,26 @@ def _print(findings: Sequence[Finding]) -> None:
     if findings:
         table = Table("severity", "finding", "what, why, how to fix it", show_lines=True)
         table.columns[0].no_wrap = table.columns[1].no_wrap = True
-        for alike in _alike(findings):
-            style, lines = _STYLES[alike[0].severity], "\n".join(_lines(alike))
-            table.add_row(f"[{style}]{alike[0].severity}[/]", alike[0].code, escape(lines))
+        by_code: dict[str, list[Finding]] = {}
+        for finding in findings:
+            by_code.setdefault(finding.code, []).append(finding)
+        for code, alike in by_code.items():
+            severity, lines = alike[0].severity, "\n".join(_lines(alike))
+            table.add_row(f"[{_STYLES[severity]}]{severity}[/]", code, escape(lines))
         console.print(table)
-    counts = _counts(findings).items()
+    counts = _count(findings).items()
     console.print(", ".join(several(count, name.removesuffix("s")) for name, count in counts))
 
 
-def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings of one kind together, in the order of the first of each."""
-    kinds: dict[str, list[Finding]] = {}
-    for finding in findings:
-        kinds.setdefault(finding.code, []).append(finding)
-    return list(kinds.values())
-
-
 def _lines(alike: Sequence[Finding]) -> Iterator[str]:
-    """What was found, each; why it matters, once; what fixes it, the same for several once."""
-    yield from _first([finding.what for finding in alike])
+    """Yield what each finding of a kind says, why it matters, and each different fix once."""
+    yield from _cut_lines([finding.what for finding in alike])
     yield f"why: {alike[0].why}"
     mends = dict.fromkeys(finding.mend for finding in alike if finding.mend)
-    yield from _first([f"fix: {mend}" for mend in mends])
+    yield from _cut_lines([f"fix: {mend}" for mend in mends])
 
 
-def _first(lines: Sequence[str]) -> Iterator[str]:
+def _cut_lines(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[:_ALIKE]
     if len(lines) > _ALIKE:
         yield f"and {len(lines) - _ALIKE:,} more: --json has all"

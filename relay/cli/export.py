@@ -12,9 +12,6 @@ from relay.program import shared_files
 from relay.program.command import WholeGroup
 
 RULES = "k8s/components/monitoring/prometheus-rules.yaml"
-DASHBOARD = "k8s/components/monitoring/grafana-dashboard.json"
-MANIFESTS = "k8s"
-_SPEC = "spec:\n"
 
 
 @click.group(cls=WholeGroup)
@@ -49,7 +46,8 @@ def dashboard() -> None:
     \b
     relay export dashboard > block-relay.json
     """
-    click.echo(_file(DASHBOARD).read_text(encoding="utf-8"), nl=False)
+    path = _file("k8s/components/monitoring/grafana-dashboard.json")
+    click.echo(path.read_text(encoding="utf-8"), nl=False)
 
 
 @export.command()
@@ -67,7 +65,7 @@ def kubernetes(directory: Path, *, force: bool) -> None:
     \b
     relay export kubernetes k8s
     """
-    manifests = _file(MANIFESTS)
+    manifests = _file("k8s")
     if directory.exists() and any(directory.iterdir()) and not force:
         raise ConfigError(
             f"{directory} already has files",
@@ -80,17 +78,16 @@ def kubernetes(directory: Path, *, force: bool) -> None:
 def rule_file(text: str) -> str:
     """Return a PrometheusRule's groups as a file for Prometheus itself, comments included.
 
-    Args:
-        text: YAML whose last key is `spec`, indented by two blanks.
+    The last key of its YAML is `spec`, indented by two blanks.
     """
-    lines = text.partition(_SPEC)[2].splitlines(keepends=True)
+    lines = text.partition("spec:\n")[2].splitlines(keepends=True)
     return "".join(line.removeprefix("  ") for line in lines)
 
 
 def _file(path: str) -> Path:
-    found = shared_files.path_of(path)
-    if found is None:
+    file = shared_files.path_of(path)
+    if file is None:
         raise MissingTool(
             f"{path} is not part of this installation", "install the wheel of block-relay"
         )
-    return found
+    return file

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from relay.errors import ConfigError
 from relay.program.command import OTHER_PATH
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -37,11 +34,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, or write it anew.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Write a file, or write it anew; raise ConfigError if it cannot be written."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -49,15 +42,9 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def copy_tree(source: Path, target: Path, without: str) -> None:
-    """Copy a directory's files, over those of the same name.
+    """Copy a directory's files, but those of the pattern `without`, over those of the same name.
 
-    Args:
-        source: the directory.
-        target: made with its parents where it is missing.
-        without: pattern of names that are left out.
-
-    Raises:
-        ConfigError: the directory, or a file in it, cannot be written.
+    Raises ConfigError if the directory, or a file in it, cannot be written.
     """
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(without), dirs_exist_ok=True)

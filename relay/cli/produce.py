@@ -120,23 +120,23 @@ def produce(  # noqa: PLR0913 - one per option
         raise click.UsageError(f"--column renames {', '.join(map(repr, doubled))} twice")
     options = FileOptions(nulls, allow_missing, ignore_unknown, date_format, columns)
     chosen = "jsonl" if format_ == "json" else format_
-    with _sources(files, chosen, options) as sources, _progress(total_bytes(sources)) as progress:
+    with (
+        _open_sources(files, chosen, options) as sources,
+        _show_progress(total_bytes(sources)) as progress,
+    ):
         random = np.random.default_rng(seed)
         produced = send_files(settings, table, sources, cut, random, progress, dry_run=dry_run)
+    topic = settings.source.topic
     if as_json:
-        told = {"table": table, "topic": settings.source.topic, **asdict(produced)}
-        print_json({**told, "sent": not dry_run})
+        print_json({"table": table, "topic": topic, **asdict(produced), "sent": not dry_run})
     elif dry_run:
         click.echo(f"{produced.rows} rows of {table} are valid; nothing was sent")
     else:
-        click.echo(
-            f"{produced.rows} rows of {table} in {produced.messages} messages "
-            f"to {settings.source.topic}"
-        )
+        click.echo(f"{produced.rows} rows of {table} in {produced.messages} messages to {topic}")
 
 
 @contextlib.contextmanager
-def _sources(
+def _open_sources(
     files: Sequence[Path], format_: str | None, options: FileOptions
 ) -> Iterator[list[RowFile]]:
     """The files, and standard input where one is `-`."""
@@ -154,7 +154,7 @@ def _sources(
 
 
 @contextlib.contextmanager
-def _progress(size: int) -> Iterator[Callable[[str, int], None]]:
+def _show_progress(size: int) -> Iterator[Callable[[str, int], None]]:
     """Bars on stderr for the bytes that are checked and sent."""
     columns = (
         TextColumn("{task.description:>6}"),
@@ -164,8 +164,4 @@ def _progress(size: int) -> Iterator[Callable[[str, int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {step: bars.add_task(step, total=size) for step in ("check", "send")}
-
-        def show(step: str, done: int) -> None:
-            bars.update(tasks[step], completed=done)
-
-        yield show
+        yield lambda step, done: bars.update(tasks[step], completed=done)

@@ -12,9 +12,9 @@ from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.config.settings import Settings
 from relay.errors import ConfigError, Refused
 from relay.operate.view.group import GroupReader, journal_members
-from relay.process.retire import Retirement, end, plan, unknown
+from relay.process.retire import end, plan, unknown
 from relay.program.config_argument import ConfiguredCommand
-from relay.program.json_output import as_json_text
+from relay.program.json_output import print_json
 
 
 @click.command(cls=ConfiguredCommand)
@@ -78,7 +78,8 @@ def retire(
     if not never_committed:
         _refuse_unknown(settings, members, group)
     retirements = plan(settings.app, members, group)
-    if for_real and (obstacles := [one.obstacle for one in retirements if one.obstacle]):
+    obstacles = [retirement.obstacle for retirement in retirements if retirement.obstacle]
+    if for_real and obstacles:
         raise Refused(
             "; ".join(obstacles),
             f"stop that relay and wait {settings.relay.session_timeout_seconds:g} s until its "
@@ -87,13 +88,23 @@ def retire(
     for retirement in retirements:
         if for_real:
             end(settings, retirement)
-        click.echo(_said(retirement, done=for_real, as_json=as_json))
+        if as_json:
+            fields = {
+                "member": retirement.member,
+                "transactional_id": retirement.transactional_id,
+                "obstacle": retirement.obstacle,
+                "ended": for_real,
+            }
+            print_json(fields)
+        else:
+            would = retirement.obstacle or "its transaction would be aborted"
+            click.echo(f"{retirement.transactional_id}: {'ended' if for_real else would}")
     if not for_real and not as_json:
         click.echo("nothing was done; add --run to do it")
 
 
 def _refuse_unknown(settings: Settings, members: Collection[str], group: Collection[str]) -> None:
-    """Refuse a misspelled name: its end would look like that of a member that is gone."""
+    """Refuse a misspelled name, which looks like the name of a member that is gone."""
     gone = {*members} - {*group}
     recorded = journal_members(settings, gone) if gone else ()
     if lines := list(unknown(members, group, recorded)):
@@ -103,18 +114,3 @@ def _refuse_unknown(settings: Settings, members: Collection[str], group: Collect
             "records are deleted, nothing is known: add --never-committed if it had this name. "
             "Nothing was done",
         )
-
-
-def _said(retirement: Retirement, *, done: bool, as_json: bool) -> str:
-    if as_json:
-        found = {
-            "member": retirement.member,
-            "transactional_id": retirement.transactional_id,
-            "obstacle": retirement.obstacle,
-            "ended": done,
-        }
-        return as_json_text(found)
-    if done:
-        return f"{retirement.transactional_id}: ended"
-    would = retirement.obstacle or "its transaction would be aborted"
-    return f"{retirement.transactional_id}: {would}"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from relay import log
 from relay.cli.arguments import INSTANT, TABLE, Parsed
-from relay.cli.options import config_argument, settings_of, within_one_cluster
+from relay.cli.options import config_argument, run_option, settings_of, within_one_cluster
 from relay.cli.output import rewind as output_rewind
 from relay.errors import NEW_APP
 from relay.operate.rewind import rewind as steps
+from relay.operate.rewind.plan import PartitionPositions
 from relay.operate.rewind.records import RewindAuthor
 from relay.operate.rewind.removal import RewindConsent
 from relay.operate.rewind.rewind import RewindRequest
@@ -25,12 +25,6 @@ from relay.program.command import chosen_pipeline
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import print_lines
 from relay.program.spelling import did_you_mean_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from relay.config.settings import Settings
-    from relay.operate.rewind.plan import PartitionPositions
 
 EARLIEST = "earliest"
 
@@ -87,12 +81,7 @@ def _offset(text: str) -> int | str:
 @click.option(
     "--why", default="", metavar="TEXT", help="Your reason; the journal and the ledger keep it."
 )
-@click.option(
-    "--run/--dry-run",
-    "do",
-    default=False,
-    help="Rewind. Without --run the command only prints what it would do.",
-)
+@run_option("Rewind. Without --run the command only prints what it would do.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def rewind(  # noqa: PLR0913 - each is a thing to be said
     config_file: Path,
@@ -139,35 +128,35 @@ def rewind(  # noqa: PLR0913 - each is a thing to be said
         raise click.UsageError("--all cannot be combined with --partition or --table")
     settings = settings_of(config_file)
     within_one_cluster(settings, "rewind", NEW_APP)
-    author = partial(_author, why)
     column = settings.loader.block_column
     consent = RewindConsent(frozenset(keep), despite_views, despite_replays, despite_missing)
     with contextlib.closing(Servers(settings, config_file, chosen_pipeline())) as servers:
-        wanted = None
+        request = None
         if not bare:
             offsets = _offsets(servers, partition, to_offset, when_ms)
-            wanted = RewindRequest(offsets, table, consent)
+            request = RewindRequest(offsets, table, consent)
         if do:
-            done = steps.rewind(servers, wanted, column, author)
-            print_lines(output_rewind.done(done, as_json=as_json))
+            result = steps.rewind(servers, request, column, lambda: _author(why))
+            print_lines(output_rewind.describe_result(result, as_json=as_json))
             return
-        places = servers.look({} if wanted is None else wanted.offsets)
-        begun = steps.unfinished(places)
-        repeated = steps.without_note(servers, places) if wanted is None else []
-        if begun or repeated:
-            print_lines(output_rewind.unfinished(begun, repeated, as_json=as_json))
-        elif wanted is None:
+        positions = servers.look({} if request is None else request.offsets)
+        unfinished = steps.unfinished(positions)
+        repeated = steps.without_note(servers, positions) if request is None else []
+        if unfinished or repeated:
+            print_lines(output_rewind.describe_unfinished(unfinished, repeated, as_json=as_json))
+        elif request is None:
             raise click.UsageError(
                 "no unfinished rewind; say what to rewind: --partition, --table or --all"
             )
         else:
-            would = steps.ready(servers, places, wanted, column)
-            _say_if_unknown(table, places)
-            print_lines(output_rewind.would(would, places, _members(settings), as_json=as_json))
+            plan = steps.ready(servers, positions, request, column)
+            _warn_of_unknown(table, positions)
+            members = [member.name for member in GroupReader(settings).read().members]
+            print_lines(output_rewind.describe_plan(plan, positions, members, as_json=as_json))
 
 
-def _say_if_unknown(table: str | None, places: Mapping[int, PartitionPositions]) -> None:
-    tables = {one for place in places.values() for one in place.seals.tables(0)}
+def _warn_of_unknown(table: str | None, positions: Mapping[int, PartitionPositions]) -> None:
+    tables = {name for position in positions.values() for name in position.seals.tables(0)}
     if table and table not in tables:
         hint = did_you_mean_table(table, tables)
         click.echo(f"no message of {table} is in the journal{hint}", err=True)
@@ -176,22 +165,18 @@ def _say_if_unknown(table: str | None, places: Mapping[int, PartitionPositions])
 def _offsets(
     servers: Servers, partition: int | None, to_offset: int | str | None, when_ms: int | None
 ) -> dict[int, int]:
-    """By partition; without those where there is nothing that late."""
+    """Return offsets by partition; a partition without messages that late is left out."""
     if when_ms is not None:
-        found = servers.offsets_at(when_ms)
+        offsets = servers.offsets_at(when_ms)
     elif to_offset == EARLIEST:
-        found = servers.oldest()
+        offsets = servers.oldest()
     else:
-        found = dict.fromkeys(range(servers.partitions()), int(to_offset or 0))
+        offsets = dict.fromkeys(range(servers.partitions()), int(to_offset or 0))
     if partition is None:
-        return found
+        return offsets
     if partition >= servers.partitions():
         raise click.UsageError(f"there is no source partition {partition}")
-    return {partition: found[partition]} if partition in found else {}
-
-
-def _members(settings: Settings) -> list[str]:
-    return [member.name for member in GroupReader(settings).read().members]
+    return {partition: offsets[partition]} if partition in offsets else {}
 
 
 def _author(why: str) -> RewindAuthor:

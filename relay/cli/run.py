@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from relay import log
 from relay.cli.options import config_argument, pipelines_of
+from relay.config.pipelines import Pipeline
 from relay.process import loop as relay_run
 from relay.process import several
 from relay.program.command import chosen_pipeline, log_format_option
 from relay.program.config_argument import ConfiguredCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.config.pipelines import Pipeline
 
 
 @click.command(cls=ConfiguredCommand)
@@ -67,40 +63,35 @@ def run(
     """
     pipeline = chosen_pipeline() or ""
     log.setup(json=log_format == "json", pipeline=pipeline)
-    given = {"relay.member": member, "source.start": start}
-    overrides = {key: value for key, value in given.items() if value is not None}
-    every = pipelines_of(config_file, overrides)
-    settings = every[0].settings
-    if processes == len(every) == 1:
-        relay_run.run(settings, listen or "")
+    options = {"relay.member": member, "source.start": start}
+    overrides = {key: value for key, value in options.items() if value is not None}
+    pipelines = pipelines_of(config_file, overrides)
+    if processes == len(pipelines) == 1:
+        relay_run.run(pipelines[0].settings, listen or "")
         return
     common = [*(["--start", start] if start else []), "--log-format", log_format]
-    sys.exit(several.supervise(commands(config_file, every, processes, listen, common)))
+    sys.exit(several.supervise(commands(config_file, pipelines, processes, listen, common)))
 
 
 def commands(
     config_file: Path,
-    every: Sequence[Pipeline],
+    pipelines: Sequence[Pipeline],
     processes: int,
     listen: str | None,
     common: Sequence[str],
 ) -> dict[str, list[str]]:
     """Return the arguments of each process, by a name for the log.
 
-    Args:
-        config_file: of the pipelines.
-        every: of them.
-        processes: of each.
-        listen: HOST:PORT of the first; None: none serves.
-        common: further arguments, the same for all.
+    Each pipeline gets so many processes. The first process serves at `listen`, HOST:PORT, the next
+    ones at the ports behind it; None: none serves.
     """
-    found: dict[str, list[str]] = {}
-    for name, settings in every:
+    result: dict[str, list[str]] = {}
+    for name, settings in pipelines:
         for index in range(processes):
             member = settings.relay.member + (f"-{index}" if processes > 1 else "")
             chosen = ["--pipeline", name] if name else []
-            found[f"{name}, {member}" if name else member] = [
+            result[f"{name}, {member}" if name else member] = [
                 *(str(config_file), *chosen, "--member", member, *common),
-                *several.listen_arguments(listen, len(found)),
+                *several.listen_arguments(listen, len(result)),
             ]
-    return found
+    return result

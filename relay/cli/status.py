@@ -79,25 +79,30 @@ def status(
     relay status relay.toml --table shop.orders
     relay status relay.toml --json | jq '.tables[] | {table, lag_seconds}'
     """
-    shown = ScreenStyle(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
-    with contextlib.ExitStack() as opened:
-        lookings = {
-            name: opened.enter_context(
+    style = ScreenStyle(console_of(WIDTH), tables, every=every or bool(tables), as_json=as_json)
+    with contextlib.ExitStack() as stack:
+        readers = {
+            name: stack.enter_context(
                 contextlib.closing(ask.StatusReader(settings, records, lasting=watch is not None))
             )
             for name, settings in pipelines_of(config_file)
         }
-        # Beside each other: one whose brokers are away takes its time to say so.
-        asking = opened.enter_context(ThreadPoolExecutor(len(lookings)))
+        # In parallel: a reader whose brokers are unavailable takes its time to say so.
+        threads = stack.enter_context(ThreadPoolExecutor(len(readers)))
         if watch is None:
-            _once(shown, _asked(asking, lookings))
+            errors = _show_all(style, _ask_all(threads, readers))
+            for name, error in errors:
+                if name:
+                    click.echo(f"{name}: {error}", err=True)
+            if errors:
+                raise errors[0][1]
             return
         stop = stopped_by_signal()
         while not stop.is_set():
-            found = _asked(asking, lookings)
-            if not as_json and any(future.exception() is None for future in found.values()):
-                shown.console.clear()
-            for name, error in _all(shown, found):
+            screens = _ask_all(threads, readers)
+            if not as_json and any(future.exception() is None for future in screens.values()):
+                style.console.clear()
+            for name, error in _show_all(style, screens):
                 if not isinstance(error, Unavailable):
                     raise error
                 click.echo(f"{name}{': ' if name else ''}waiting: {error.message}", err=True)
@@ -106,12 +111,7 @@ def status(
 
 @dataclass(frozen=True, slots=True)
 class ScreenStyle:
-    """How screens are printed.
-
-    Attributes:
-        tables: of these alone; empty: of all.
-        every: what is at rest as well.
-    """
+    """How screens are printed: `tables` alone, empty: all; `every`: also those at rest."""
 
     console: Console
     tables: tuple[str, ...] = ()
@@ -119,48 +119,38 @@ class ScreenStyle:
     every: bool = False
     as_json: bool = False
 
-    def show(self, found: view_status.Screen) -> None:
-        """Print one."""
+    def show(self, screen: view_status.Screen) -> None:
+        """Print a screen."""
         if self.as_json:
-            print_json(view_status.as_json(found))
+            print_json(view_status.as_json(screen))
             return
-        chosen = view_status.of_tables(found, self.tables) if self.tables else found
-        parts = output_status.whole(chosen, self.console.width, every=self.every)
+        chosen = view_status.of_tables(screen, self.tables) if self.tables else screen
+        parts = output_status.screen_parts(chosen, self.console.width, every=self.every)
         print_parts(self.console, parts)
-        there = {row.table for row in found.tables}
-        for table in sorted(set(self.tables) - there):
-            hint = did_you_mean_table(table, there)
+        names = {row.table for row in screen.tables}
+        for table in sorted(set(self.tables) - names):
+            hint = did_you_mean_table(table, names)
             click.echo(f"no table {table} in the journal that was read, nor in the ledger{hint}")
 
 
-def _asked(
-    asking: ThreadPoolExecutor, lookings: Mapping[str, ask.StatusReader]
+def _ask_all(
+    threads: ThreadPoolExecutor, readers: Mapping[str, ask.StatusReader]
 ) -> dict[str, Future[view_status.Screen]]:
-    """A screen of each pipeline, or what stood in its way."""
-    futures = {name: asking.submit(looking.screen) for name, looking in lookings.items()}
+    """Return a screen of each pipeline, or its error."""
+    futures = {name: threads.submit(reader.screen) for name, reader in readers.items()}
     wait(futures.values())
     return futures
 
 
-def _once(shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]) -> None:
-    """All of them; raises what stood in the way of the first that could not be shown."""
-    errors = _all(shown, screens)
-    for name, error in errors:
-        if name:
-            click.echo(f"{name}: {error}", err=True)
-    if errors:
-        raise errors[0][1]
-
-
-def _all(
-    shown: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]
+def _show_all(
+    style: ScreenStyle, screens: Mapping[str, Future[view_status.Screen]]
 ) -> list[tuple[str, BaseException]]:
-    """One under the other; gives what stood in the way of the others, by pipeline."""
+    """Print the screens, one under the other; return the errors, by pipeline."""
     errors = []
     for name, future in screens.items():
         error = future.exception()
         if error is None:
-            shown.show(future.result())
+            style.show(future.result())
         else:
             errors.append((name, error))
     return errors

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from relay.cli.options import config_argument, pipelines_of
+from relay.config.pipelines import Pipeline
 from relay.operate.source_topic.create import create as create_topic
-from relay.operate.source_topic.plan import Wanted
+from relay.operate.source_topic.plan import Decided, Wanted
 from relay.program.command import WholeGroup
 from relay.program.json_output import print_json
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from relay.config.pipelines import Pipeline
-    from relay.operate.source_topic.plan import Decided
 
 
 @click.group(cls=WholeGroup)
@@ -88,7 +84,7 @@ def create(
 def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -> None:  # noqa: FBT001
     name = pipeline.settings.source.topic
     if as_json:
-        told = {
+        fields = {
             "topic": name,
             "created": decided.made and not dry_run,
             "partitions": decided.partitions,
@@ -97,7 +93,7 @@ def _print(pipeline: Pipeline, decided: Decided, dry_run: bool, as_json: bool) -
             "notes": decided.notes,
             **({"pipeline": pipeline.name} if pipeline.name else {}),
         }
-        print_json(told)
+        print_json(fields)
         return
     does = "would be created" if dry_run else "created"
     state = does if decided.made else "exists, nothing was changed"

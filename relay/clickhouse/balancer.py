@@ -8,14 +8,11 @@ that keeps to one server for one client is not noticed so.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay.clickhouse.replicas import connected, own_pool
-
-if TYPE_CHECKING:
-    from relay.config.server_settings import ClickHouse
+from relay.config.server_settings import ClickHouse
 
 CONNECTIONS = 8
 """With two servers drawn at random, all of them reach the same one in 1 of 128 cases."""
@@ -47,7 +44,8 @@ def servers(clickhouse: ClickHouse) -> tuple[str, ...]:
         for _ in range(CONNECTIONS):
             pool.clear()
             who = tuple(map(str, client.query(_WHO).result_rows[0]))
-            met[who] = _name(who)
+            host, display, *_ = who
+            met[who] = host if display in {"", host} else f"{display} on {host}"
             if len(met) > 1 or time.monotonic() > until:
                 break
         client.close()
@@ -56,8 +54,3 @@ def servers(clickhouse: ClickHouse) -> tuple[str, ...]:
     finally:
         pool.clear()
     return tuple(sorted(met.values()))
-
-
-def _name(who: tuple[str, ...]) -> str:
-    host, display, *_ = who
-    return host if display in {"", host} else f"{display} on {host}"

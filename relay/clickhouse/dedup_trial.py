@@ -1,8 +1,9 @@
 """Tries whether ClickHouse drops an INSERT that is repeated under its token.
 
 Receives a client, makes tables of its own, inserts twice as the loader does, gives how many rows
-are there then. Only this holds for every version and every user's profile: which setting decides
-about INSERT … SELECT, and what its default means, has changed three times.
+are there then; each function raises ClickHouseError where the server refuses or does not answer.
+Only a trial holds for every version and every user's profile: which setting decides about INSERT …
+SELECT, and what its default means, has changed three times.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ import contextlib
 import io
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
+from clickhouse_connect.driver.client import Client
 
 from relay.clickhouse.insert_settings import deduplicated, known
 from relay.clickhouse.quoting import quoted
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 ROWS = 2
 """In each INSERT; with one, a merging engine would be hard to tell from deduplication."""
@@ -30,35 +29,21 @@ _COLUMNS = "token String, at DateTime DEFAULT now()"
 
 
 class TrialTables(NamedTuple):
-    """Tables to try with, quoted.
-
-    Attributes:
-        table: to insert into.
-        behind: that a materialized view behind it writes to; empty: there is no view.
-    """
+    """A table to insert into, and that which a view behind it writes to, or empty; quoted."""
 
     table: str
     behind: str = ""
 
 
 class Copies(NamedTuple):
-    """How often each row is there after two INSERTs; 1 is right.
-
-    Attributes:
-        table: in the table.
-        behind: in the view's; None: there is no view.
-    """
+    """How often each row is in both after two INSERTs: 1 is right; None: there is no view."""
 
     table: float
     behind: float | None = None
 
 
 def lasting(client: Client, database: str) -> TrialTables:
-    """Return the loader's own table, made where it is not there; its rows expire.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
-    """
+    """Return the loader's own table, made where it is not there; its rows expire."""
     name = f"{quoted(database)}.{TABLE}"
     if not int(str(client.command(f"EXISTS TABLE {name}"))):
         client.command(
@@ -77,38 +62,31 @@ def passing(client: Client, database: str, engine: str, settings: str) -> Iterat
         database: to make them in; made where it is not there.
         engine: as in CREATE TABLE; {path} in it becomes the table's own.
         settings: of both tables, as in CREATE TABLE.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
     """
     stem = f"{TABLE}_{uuid.uuid4().hex}"
-    place = quoted(database)
-    made = TrialTables(f"{place}.{stem}", f"{place}.{stem}_behind")
-    view = f"{place}.{stem}_view"
-    client.command(f"CREATE DATABASE IF NOT EXISTS {place}")
+    prefix = quoted(database)
+    tables = TrialTables(f"{prefix}.{stem}", f"{prefix}.{stem}_behind")
+    view = f"{prefix}.{stem}_view"
+    client.command(f"CREATE DATABASE IF NOT EXISTS {prefix}")
     try:
-        for name in made:
+        for name in tables:
             path = f"/relay/{name.rpartition('.')[2]}"
             client.command(
                 f"CREATE TABLE {name} ({_COLUMNS}) ENGINE = {engine.replace('{path}', path)} "
                 f"ORDER BY token SETTINGS {settings}"
             )
         client.command(
-            f"CREATE MATERIALIZED VIEW {view} TO {made.behind} "  # noqa: S608 - quoted
-            f"AS SELECT token FROM {made.table}"
+            f"CREATE MATERIALIZED VIEW {view} TO {tables.behind} "  # noqa: S608 - quoted
+            f"AS SELECT token FROM {tables.table}"
         )
-        yield made
+        yield tables
     finally:
-        for name in (view, *made):
+        for name in (view, *tables):
             client.command(f"DROP TABLE IF EXISTS {name}")
 
 
 def tried(client: Client, made: TrialTables) -> Copies:
-    """Insert the same rows twice under one token, with the loader's statement and settings.
-
-    Raises:
-        ClickHouseError: the server's, or it did not answer.
-    """
+    """Insert the same rows twice under one token, with the loader's statement and settings."""
     token = f"trial {uuid.uuid4().hex}"
     sent = known(deduplicated(token, ROWS), client.server_settings)
     # The loader's statement asks the ledger in its WHERE; this asks what is always so.

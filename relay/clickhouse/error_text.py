@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from urllib3 import exceptions
 from urllib3.exceptions import HTTPError, MaxRetryError, NameResolutionError
 
 from relay.config.server_settings import native_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ASKED = "asked_server"
 """Attribute of the connections' errors: the address that gave no answer."""
@@ -38,8 +35,8 @@ def note_server(error: HTTPError, scheme: str, host: str, port: int | None) -> N
 def unanswered(error: BaseException) -> str | None:
     """Return "ClickHouse URL: why" of an error without an answer; None of every other error."""
     chain = list(_causes(error))
-    for one in chain:
-        if isinstance(one, HTTPError) and (where := getattr(one, _ASKED, None)):
+    for cause in chain:
+        if isinstance(cause, HTTPError) and (where := getattr(cause, _ASKED, None)):
             hint = native_port(where)
             return f"ClickHouse {where}: {_why(chain[-1])}{'; ' if hint else ''}{hint}"
     return None
@@ -47,8 +44,8 @@ def unanswered(error: BaseException) -> str | None:
 
 def error_line(error: BaseException, doing: str) -> str:
     """Return an error's text on one line: of a silent server that first, then what was done."""
-    said = unanswered(error)
-    return f"{doing}: {answer_line(str(error))}" if said is None else f"{said} ({doing})"
+    silence = unanswered(error)
+    return f"{doing}: {answer_line(str(error))}" if silence is None else f"{silence} ({doing})"
 
 
 def answer_line(text: str) -> str:
@@ -59,21 +56,18 @@ def answer_line(text: str) -> str:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error, then what each was caused by, the first cause last."""
-    one: BaseException | None = error
-    while one is not None:
-        yield one
-        inner = [value for value in one.args if isinstance(value, BaseException)]
-        reason = one.reason if isinstance(one, MaxRetryError) else None
-        # The system says that a name is not known with an error of its own numbers.
-        one = None if isinstance(one, NameResolutionError) else reason or _first(inner, one)
-
-
-def _first(inner: list[BaseException], one: BaseException) -> BaseException | None:
-    return inner[0] if inner else one.__cause__
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        if isinstance(cause, NameResolutionError):
+            return  # what is below is the system's, with numbers of its own
+        inner = [value for value in cause.args if isinstance(value, BaseException)]
+        reason = cause.reason if isinstance(cause, MaxRetryError) else None
+        cause = reason or (inner[0] if inner else cause.__cause__)
 
 
 def _why(cause: BaseException) -> str:
-    """In a few words; what is not known here in its own, cut."""
+    """Return the cause in a few words; an unknown one in its own, cut."""
     if isinstance(cause, NameResolutionError):
         return "its name cannot be resolved (DNS)"
     if isinstance(cause, exceptions.TimeoutError | OSError) and "timed out" in str(cause):

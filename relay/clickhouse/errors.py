@@ -291,19 +291,8 @@ _CONNECTION = _of(
     About.CONNECTION,
     (115, "UNKNOWN_SETTING", "the server was replaced by one that knows fewer settings"),
 )
-CODES = {
-    code.number: code
-    for code in (
-        *_BLOCK,
-        *_SIZE,
-        *_TABLE_NOW,
-        *_TABLE,
-        *_UNKNOWN_USER,
-        *_PROFILE,
-        *_SERVER,
-        *_CONNECTION,
-    )
-}
+_ALL = (_BLOCK, _SIZE, _TABLE_NOW, _TABLE, _UNKNOWN_USER, _PROFILE, _SERVER, _CONNECTION)
+CODES = {code.number: code for codes in _ALL for code in codes}
 """By number; a test sees that no number stands twice."""
 
 _PARTITIONS = re.compile(r"[Tt]oo many partitions")
@@ -327,12 +316,7 @@ def is_answer(error: BaseException | None) -> bool:
 
 
 def about(text: str, code: int | None = None) -> About:
-    """Return what an error is about; one without a code is about the server.
-
-    Args:
-        text: the error's.
-        code: where it is known otherwise than by the text.
-    """
+    """Return what an error of this text or code is about; one without a code: the server."""
     code = number(text) if code is None else code
     if code is None:  # the client's own word, before the server is asked, or the network's
         return About.USER if _FIXED.match(text) else About.SERVER
@@ -362,10 +346,6 @@ def may_be_a_value(text: str) -> bool:
 
 
 def is_surely_a_value(text: str) -> bool:
-    """Return whether a refusal is about values, whatever else the table takes.
-
-    Args:
-        text: of a server's error; or of a transform's, which has no code.
-    """
+    """Return whether a server's or a transform's (it has no code) refusal is about values."""
     code = number(text)
     return code is None or (about(text) is About.BLOCK and code not in EITHER)

@@ -10,18 +10,16 @@ masked and no merge took away yet.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from clickhouse_connect.driver.client import Client
 
 from relay.clickhouse.quoting import quoted_table, table_parameters
 from relay.clickhouse.statement_settings import FREE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
-
-    from clickhouse_connect.driver.client import Client
-
-    Ask = Callable[..., list[Sequence[Any]] | None]
+Ask = Callable[..., list[Sequence[Any]] | None]
+"""Gets a statement and its parameters by name; gives rows, None where this user may not ask."""
 
 PLAN = "EXPLAIN actions = 1 SELECT 1 FROM "
 """A SELECT without a condition of its own, of a table that is quoted; its answer is a plan."""
@@ -48,50 +46,36 @@ def exempt(table: str) -> str:
 
 
 def shown_only(client: Client, table: str) -> str:
-    """Return the condition under which this user sees a row; empty: it sees all of them.
+    """Return the condition under which a client's user sees a row; empty: it sees all of them.
 
-    Args:
-        client: of the user.
-        table: quoted.
-
-    Raises:
-        ClickHouseError: as the server answers.
+    The table's name is quoted. Raises ClickHouseError as the server answers.
     """
     return condition(_plan(client, table))
 
 
 def shown_once_there(client: Client, table: str) -> str | None:
-    """Return as `shown_only`; None: the table is empty, and the server does not say.
-
-    Args, Raises: as `shown_only`.
-    """
-    return condition_if_known(_plan(client, table))
+    """Return as `shown_only`; None: the table is empty, and the server does not say."""
+    plan = _plan(client, table)
+    return None if any(_EMPTY in line for line in plan) else condition(plan)
 
 
 def _plan(client: Client, table: str) -> list[str]:
     return [str(row[0]) for row in client.query(PLAN + table).result_rows]
 
 
-def condition_if_known(plan: Sequence[str]) -> str | None:
-    """Return as `condition`; None: the plan is of a table without parts, and has no filters."""
-    return None if any(_EMPTY in line for line in plan) else condition(plan)
-
-
 def condition(plan: Iterable[str]) -> str:
     """Return the filter in the plan of a SELECT without WHERE; empty: there is none."""
     lines = [line for line in plan if _FILTER.search(line)]
-    found = [match[1] for line in lines if (match := _CONDITION.search(line))]
-    return found[0] if found else "(a condition that the server does not show)" if lines else ""
+    conditions = [match[1] for line in lines if (match := _CONDITION.search(line))]
+    if conditions:
+        return conditions[0]
+    return "(a condition that the server does not show)" if lines else ""
 
 
 def unmasked(ask: Ask) -> str:
     """Return the SETTINGS of a SELECT that shows masked rows, too; empty: this user has no choice.
 
-    Args:
-        ask: a statement and its parameters by name; gives rows, None where this user may not ask.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    Raises as `ask` does.
     """
     free = [str(name) for (name,) in ask(FREE, names=list(_UNMASKED)) or ()]
     listed = ", ".join(f"{name} = 0" for name in free)
@@ -103,15 +87,7 @@ def fewer_shown(ask: Ask, table: str, more: str) -> str:
 
     What a row policy hides is in the parts' own counts and not in the SELECT. INSERTs come between
     the two questions, so the SELECT is asked last: more rows than the parts had before are no sign
-    of hidden ones.
-
-    Args:
-        ask: as of `unmasked`.
-        table: as database.table.
-        more: SETTINGS of the SELECT.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    of hidden ones. `more` are the SETTINGS of the SELECT. Raises as `ask` does.
     """
     parts = ask(_IN_PARTS, **table_parameters(table))
     if parts is None:

@@ -9,20 +9,17 @@ the lines about its body for one without: a lost connection would read as an emp
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
+from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, ProtocolError
 
 from relay.clickhouse.error_text import note_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from urllib3 import BaseHTTPResponse, PoolManager
 
 T = TypeVar("T")
 URL_BYTES = 20_000
@@ -72,31 +69,31 @@ def pool(scheme: str, host: str, port: int, trust: Trust = Trust()) -> PoolManag
 
     Over https its certificate is checked, always.
     """
-    return _pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
+    return _shared_pool(os.getpid(), scheme, check_env_proxy(scheme, host, port), trust)
 
 
 def new_pool(scheme: str, host: str, port: int, trust: Trust) -> PoolManager:
     """Return such connections, shared with nobody."""
-    return _made(scheme, check_env_proxy(scheme, host, port), trust)
+    return _make_pool(scheme, check_env_proxy(scheme, host, port), trust)
 
 
 @cache
-def _pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
+def _shared_pool(_: int, scheme: str, over: str | None, trust: Trust) -> PoolManager:
     """One pool for each process: a child must not use its parent's connections."""
-    return _made(scheme, over, trust)
+    return _make_pool(scheme, over, trust)
 
 
-def _made(scheme: str, over: str | None, trust: Trust) -> PoolManager:
-    given = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
-    made: PoolManager = get_pool_manager(
-        ca_cert=given["ca"],
-        client_cert=given["certificate"],
-        client_cert_key=given["key"],
+def _make_pool(scheme: str, over: str | None, trust: Trust) -> PoolManager:
+    files = {name: None if path is None else str(path) for name, path in trust._asdict().items()}
+    manager: PoolManager = get_pool_manager(
+        ca_cert=files["ca"],
+        client_cert=files["certificate"],
+        client_cert_key=files["key"],
         http_proxy=over if scheme == "http" else None,
         https_proxy=over if scheme == "https" else None,
     )
-    made.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
-    return made
+    manager.pool_classes_by_scheme = {"http": _Whole, "https": _WholeOverTls}
+    return manager
 
 
 def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]]:
@@ -106,13 +103,13 @@ def in_urls(values: Iterable[T], length: Callable[[T], int]) -> Iterator[list[T]
 
 def in_lists(values: Iterable[T], length: Callable[[T], int], most: int) -> Iterator[list[T]]:
     """Yield the values in lists of so many bytes at most; one that takes more is alone."""
-    some: list[T] = []
+    batch: list[T] = []
     size = 0
     for value in values:
-        if some and size + length(value) > most:
-            yield some
-            some, size = [], 0
-        some.append(value)
+        if batch and size + length(value) > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(value)
         size += length(value)
-    if some:
-        yield some
+    if batch:
+        yield batch

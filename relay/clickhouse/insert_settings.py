@@ -19,7 +19,7 @@ def deduplicated(token: str, rows: int) -> dict[str, object]:
         token: of the rows, the same whenever just these rows are inserted.
         rows: how many the INSERT has, at most.
     """
-    whole = max(rows + 1, 1_048_449)
+    block_rows = max(rows + 1, 1_048_449)
     return {
         "insert_deduplication_token": token,
         "insert_deduplicate": 1,
@@ -34,9 +34,9 @@ def deduplicated(token: str, rows: int) -> dict[str, object]:
         "async_insert": 0,
         "distributed_foreground_insert": 1,
         # A token covers one server block: split differently, a repeat would be appended.
-        "max_insert_block_size": whole,
-        "max_block_size": whole,
-        "min_insert_block_size_rows": whole,
+        "max_insert_block_size": block_rows,
+        "max_block_size": block_rows,
+        "min_insert_block_size_rows": block_rows,
         "min_insert_block_size_bytes": 0,
         "max_insert_block_size_bytes": 0,
         "use_strict_insert_block_limits": 0,

@@ -54,22 +54,16 @@ def readable_user(user: str) -> str:
 
 
 def unquoted(name: str, quotes: str = "`") -> str:
-    """Return the identifier that a name in ClickHouse's SQL means, with quotes or without.
+    """Return the identifier that a name in SQL means, quoted by one of these quotes or not.
 
-    Args:
-        name: as it stands there. ClickHouse itself writes backquotes.
-        quotes: the characters that may quote it.
+    ClickHouse itself writes backquotes.
     """
     is_quoted = name[:1] and name[:1] in quotes
     return re.sub(r"\\(.)", r"\1", name[1:-1], flags=re.DOTALL) if is_quoted else name
 
 
 def table_parameters(table: str) -> dict[str, str]:
-    """Return `database` and `name` of `database.table`, to be bound in a statement.
-
-    Raises:
-        ValueError: not a table name.
-    """
+    """Return `database` and `name` of `database.table`, to be bound in a statement."""
     database, name = names.split_table(table)
     return {"database": database, "name": name}
 

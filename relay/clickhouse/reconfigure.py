@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
 from clickhouse_connect.driver.httpclient import HttpClient
+from clickhouse_connect.driver.query import QueryResult
 
 from relay.clickhouse.errors import About, about
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from clickhouse_connect.driver.query import QueryResult
 
 _NAMED = re.compile(r"Unknown setting '?(\w+)|Setting '?(\w+)'? is neither")
 
@@ -31,21 +28,13 @@ class ServerReplacedError(OperationalError):
 
 
 class RenewingClient(HttpClient):
-    """One of it, once `again` is set.
-
-    Attributes:
-        again: makes another, as this one was made.
-    """
+    """A client that adopts what the client which `again` makes has learnt from the server."""
 
     again: Callable[[], HttpClient] | None = None
     _forgotten: frozenset[str] = frozenset()
 
     def query(self, query: str | None = None, *more: Any, **named: Any) -> QueryResult:
-        """Query as HttpClient does.
-
-        Raises:
-            ServerReplacedError: the server is another one, twice in a row.
-        """
+        """Query as HttpClient does; raise ServerReplacedError where the server changes twice."""
         try:
             return super().query(query, *more, **self._known(named))
         except ClickHouseError as error:
@@ -61,8 +50,7 @@ class RenewingClient(HttpClient):
     def command(self, cmd: str, *more: Any, **named: Any) -> Any:
         """Run a command as HttpClient does.
 
-        Raises:
-            ServerReplacedError: the server is another one; nothing was carried out.
+        Raises ServerReplacedError where the server is another one; nothing was carried out.
         """
         try:
             return super().command(cmd, *more, **self._known(named))
@@ -72,7 +60,7 @@ class RenewingClient(HttpClient):
             raise
 
     def _renewed(self, error: ClickHouseError) -> bool:
-        """Learn again what the server knows; whether the error was for what it knew before."""
+        """Read the server's settings again if it does not know one any more; return whether."""
         name = unknown_setting(str(error))
         if self.again is None or not (name in self.server_settings or name in self.params):
             return False
@@ -97,11 +85,11 @@ class RenewingClient(HttpClient):
 
     def _known(self, named: dict[str, Any]) -> dict[str, Any]:
         """The arguments without settings that the server has forgotten since somebody looked."""
-        given = named.get("settings")
-        if not given or self._forgotten.isdisjoint(given):
+        settings = named.get("settings")
+        if not settings or self._forgotten.isdisjoint(settings):
             return named
-        left = {name: value for name, value in given.items() if name not in self._forgotten}
-        return {**named, "settings": left}
+        known = {name: value for name, value in settings.items() if name not in self._forgotten}
+        return {**named, "settings": known}
 
     def _replaced(self, error: ClickHouseError) -> ServerReplacedError:
         name = unknown_setting(str(error))
@@ -124,12 +112,7 @@ def unknown_setting(text: str) -> str:
 
 
 def renewing(client: HttpClient, again: Callable[[], HttpClient]) -> RenewingClient:
-    """Make a client renew itself.
-
-    Args:
-        client: as clickhouse_connect.get_client made it.
-        again: makes another of the same server.
-    """
+    """Make a client renew itself by others of the same server, which `again` makes."""
     client.__class__ = RenewingClient
     assert isinstance(client, RenewingClient)
     client.again = again

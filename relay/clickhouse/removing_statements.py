@@ -107,7 +107,7 @@ def _removes(command: str, block_column: str, *, ttl_only_moves: bool, stamped: 
         takes_value = column[1].upper() not in {"MODIFY", "ALTER"} or _TTL.search(flat)
         return block_column in column.groups() and bool(takes_value)
     if ttl := _RULES.match(flat):
-        return any(map(deletes_rows, _items(command[ttl.end() :])))
+        return any(map(deletes_rows, _split(command[ttl.end() :])))
     if _MATERIALIZES.match(flat):
         return not ttl_only_moves
     return _REMOVES.match(flat) is not None and not _NO_ROWS.fullmatch(command)
@@ -118,7 +118,7 @@ def _commands(text: str) -> Iterator[str]:
     flat = _flat(text)
     settings, alter = _SETTINGS.search(flat), _ALTER.match(flat)
     command = ""
-    for item in _items(text[alter.end() if alter else 0 : settings.start() if settings else None]):
+    for item in _split(text[alter.end() if alter else 0 : settings.start() if settings else None]):
         if command and _COMMAND.match(_flat(item)):
             yield _unwrapped(command)
             command = item
@@ -145,18 +145,14 @@ def _only(command: str, block_column: str) -> Blocks:
 def _assigned(command: str) -> set[str]:
     """The columns that an UPDATE sets."""
     where = _WHERE.search(_flat(command))
-    found = map(_ASSIGNED.match, _items(command[: where.start() if where else None]))
-    return {match[1] for match in found if match}
+    matches = map(_ASSIGNED.match, _split(command[: where.start() if where else None]))
+    return {match[1] for match in matches if match}
 
 
-def _items(text: str) -> Iterator[str]:
-    return _split(text, _COMMA)
-
-
-def _split(text: str, at: re.Pattern[str]) -> Iterator[str]:
-    """The parts of a text between what is outside of brackets."""
+def _split(text: str, separator: re.Pattern[str] = _COMMA) -> Iterator[str]:
+    """Yield the parts of a text between separators outside of brackets."""
     begin = 0
-    for match in at.finditer(_flat(text)):
+    for match in separator.finditer(_flat(text)):
         yield text[begin : match.start()]
         begin = match.end()
     yield text[begin:]
@@ -176,39 +172,30 @@ def _unwrapped(text: str) -> str:
 def _flat(text: str) -> str:
     """The same text, of the same length, with nothing in its brackets, strings and names."""
     bare = _TEXT.sub(lambda match: (" " if match["comment"] else "x") * len(match[0]), text)
-    found, depth = [], 0
+    signs, depth = [], 0
     for sign in bare:
         depth -= sign in ")]" and depth > 0
-        found.append("x" if depth else sign)
+        signs.append("x" if depth else sign)
         depth += sign in "(["
-    return "".join(found)
+    return "".join(signs)
 
 
 def target(text: str, database: str) -> tuple[str, str]:
     """Return database and name of the table that a statement changes; two empty texts: none.
 
-    ALTER TABLE, DELETE, UPDATE and OPTIMIZE change one.
-
-    Args:
-        text: of the statement.
-        database: in which it ran.
+    ALTER TABLE, DELETE, UPDATE and OPTIMIZE change one. `database` is that in which it ran.
     """
-    found = _TARGET.match(_flat(text))
-    if found is None:
+    match = _TARGET.match(_flat(text))
+    if match is None:
         return "", ""
-    of, name = (unquoted(text[slice(*found.span(group))], '`"') for group in (1, 2))
-    return of or database, name
+    named, table = (unquoted(text[slice(*match.span(group))], '`"') for group in (1, 2))
+    return named or database, table
 
 
 def may_lack(finished: int, oldest: int, since: int, keeps: int) -> bool:
     """Return whether a table may have had more mutations since then than the server shows.
 
-    It forgets the oldest first, and none that is not finished.
-
-    Args:
-        finished: mutations that it shows.
-        oldest: Unix seconds when the first of these was made.
-        since: Unix seconds.
-        keeps: finished ones at most; 0: all of them.
+    It forgets the oldest first, and none that is not finished: it shows so many `finished` ones, of
+    which the oldest was made at that Unix second, and keeps so many at most; 0: all of them.
     """
     return 0 < keeps <= finished and oldest >= since

@@ -28,10 +28,8 @@ def empty_logs(keeper: str) -> str:
     """Return a statement for those of {paths:Array(String)} whose replication log has no entry.
 
     Of such tables no replica has an ALTER still to make. A path that is not there is not returned.
-    Ask it behind all else, of whichever server: what is empty now was empty before.
-
-    Args:
-        keeper: where the paths are, a zookeeper_name of system.replicas; bind it as `keeper`.
+    Ask it behind all else, of whichever server: what is empty now was empty before. Bind `keeper`,
+    where the paths are: a zookeeper_name of system.replicas.
     """
     # The column is there from 25.6 on.
     elsewhere = "" if keeper == "default" else " AND zookeeperName = {keeper:String}"

@@ -10,28 +10,22 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.httpclient import HttpClient
-from urllib3 import PoolManager
+from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError
 
 from relay.clickhouse.errors import OF_ONE_REPLICA
 from relay.clickhouse.http_pool import Trust, new_pool, pool
 from relay.clickhouse.reconfigure import renewing
 from relay.clickhouse.statement_settings import send_always
-from relay.config.server_settings import Address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from urllib3 import BaseHTTPResponse
-
-    from relay.config.server_settings import ClickHouse
+from relay.config.server_settings import Address, ClickHouse
 
 # The client logs a stack trace beside each exception that it raises, its connections each try; the
 # exception says it all, and whoever gets it says where.
@@ -59,26 +53,26 @@ class ReplicaPool(PoolManager):
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
         """Send the request as PoolManager does."""
-        at = self._at
-        scheme, netloc = self._netlocs[at]
-        there = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
+        index = self._at
+        scheme, netloc = self._netlocs[index]
+        address = urlsplit(url)._replace(scheme=scheme, netloc=netloc).geturl()
         try:
-            answer = self._pools[at].urlopen(method, there, *more, **named)
+            answer = self._pools[index].urlopen(method, address, *more, **named)
         except HTTPError:
-            self._leave(at)
+            self._leave(index)
             raise
         if int(answer.headers.get(_CODE, 0)) in OF_ONE_REPLICA:
-            self._leave(at)
+            self._leave(index)
         return answer
 
-    def _leave(self, at: int) -> None:
+    def _leave(self, index: int) -> None:
         """On to the next, unless another thread has gone there already."""
         if len(self._pools) == 1:  # a balancer, that chooses for each connection: so make new ones
-            self._pools[at].clear()
+            self._pools[index].clear()
             return
         with self._moving:
-            if self._at == at:
-                self._at = (at + 1) % len(self._pools)
+            if self._at == index:
+                self._at = (index + 1) % len(self._pools)
 
 
 class OneServer(PoolManager):
@@ -95,11 +89,7 @@ class OneServer(PoolManager):
         self.pinned = False
 
     def urlopen(self, method: str, url: str, *more: Any, **named: Any) -> BaseHTTPResponse:
-        """Send the request as PoolManager does.
-
-        Raises:
-            HTTPError: as the pool; or another server answered.
-        """
+        """Send the request as PoolManager does; HTTPError also says that another one answered."""
         answer = self._pool.urlopen(method, url, *more, **named)
         server = answer.headers.get(_SERVER, "")
         if not self._server or not self.pinned:
@@ -116,16 +106,15 @@ class OneServer(PoolManager):
 def pool_of(clickhouse: ClickHouse) -> PoolManager:
     """Return the process's connections to the server, or to the replicas of a shard."""
     trust = Trust(clickhouse.ca_file, clickhouse.certificate_file, clickhouse.key_file)
-    if len(clickhouse.urls) == 1 and clickhouse.insert_quorum is None:
-        return _one_server(os.getpid(), clickhouse.urls[0], trust)
-    return _in_turn(os.getpid(), clickhouse.urls, trust)
+    is_shard = len(clickhouse.urls) > 1 or clickhouse.insert_quorum is not None
+    return _shared_pool(os.getpid(), clickhouse.urls, trust, is_shard)
 
 
 def pin(clickhouse: ClickHouse) -> None:
     """Take an answer of another server than the one of now for an error, from now on."""
-    found = pool_of(clickhouse)
-    if isinstance(found, OneServer):
-        found.pinned = True
+    connections = pool_of(clickhouse)
+    if isinstance(connections, OneServer):
+        connections.pinned = True
 
 
 def own_pool(clickhouse: ClickHouse) -> PoolManager:
@@ -157,52 +146,44 @@ def connected(
         ClickHouseError: an answer, or of the last one that was asked.
         Refused: the user's profile fixes a setting so that no answer could be believed.
     """
-    made = partial(_made, clickhouse, password, is_answer, own, options)
-    return renewing(made(), made)
-
-
-def _made(
-    clickhouse: ClickHouse,
-    password: str,
-    is_answer: Callable[[ClickHouseError], bool],
-    own: PoolManager | None,
-    options: dict[str, Any],
-) -> HttpClient:
     first = Address.of(clickhouse.urls[0])
-    for left in reversed(range(len(clickhouse.urls))):
-        try:
-            client = clickhouse_connect.get_client(
-                interface=first.scheme,
-                host=first.host,
-                port=first.port,
-                # Else a lost connection could read as no rows, or as "all tables were dropped".
-                pool_mgr=own or pool_of(clickhouse),
-                username=clickhouse.user,
-                password=password,
-                # Statements of one process may overlap, which a session would not let them.
-                autogenerate_session_id=False,
-                **options,
-            )
-        except ClickHouseError as error:
-            if is_answer(error) or not left:  # else the pool asks the next replica now
-                raise
-        else:
-            assert isinstance(client, HttpClient)
-            send_always(client, clickhouse.user)
-            return client
-    raise AssertionError("a configuration names at least one server")
+
+    def connect() -> HttpClient:
+        for others in reversed(range(len(clickhouse.urls))):
+            try:
+                client = clickhouse_connect.get_client(
+                    interface=first.scheme,
+                    host=first.host,
+                    port=first.port,
+                    # Else a lost connection could read as no rows, or as "all tables were dropped".
+                    pool_mgr=own or pool_of(clickhouse),
+                    username=clickhouse.user,
+                    password=password,
+                    # Statements of one process may overlap, which a session would not let them.
+                    autogenerate_session_id=False,
+                    **options,
+                )
+            except ClickHouseError as error:
+                if is_answer(error) or not others:  # else the pool asks the next replica now
+                    raise
+            else:
+                assert isinstance(client, HttpClient)
+                send_always(client, clickhouse.user)
+                return client
+        raise AssertionError("a configuration names at least one server")
+
+    return renewing(connect(), connect)
 
 
 @cache
-def _one_server(_: int, url: str, trust: Trust) -> OneServer:
-    """One for each process, as in relay.clickhouse.http_pool."""
-    return OneServer(url, trust)
-
-
-@cache
-def _in_turn(_: int, urls: tuple[str, ...], trust: Trust) -> ReplicaPool:
-    """One for each process, as in relay.clickhouse.http_pool."""
-    return ReplicaPool(urls, trust)
+def _shared_pool(
+    _: int,
+    urls: tuple[str, ...],
+    trust: Trust,
+    is_shard: bool,  # noqa: FBT001
+) -> PoolManager:
+    """Return one pool for each process, as in relay.clickhouse.http_pool."""
+    return ReplicaPool(urls, trust) if is_shard else OneServer(urls[0], trust)
 
 
 def is_shared(engine: str) -> bool:
@@ -219,12 +200,7 @@ def reading(clickhouse: ClickHouse) -> dict[str, Any]:
 
 
 def writing(clickhouse: ClickHouse, seconds: float) -> dict[str, Any]:
-    """Return settings of all statements of a client that writes.
-
-    Args:
-        clickhouse: says how many replicas make a quorum.
-        seconds: how long a statement may wait for them.
-    """
+    """Return settings of a client that writes, which waits so many seconds for a quorum."""
     if clickhouse.insert_quorum is None:
         return {}
     return {

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING
 
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.httpclient import HttpClient
 from clickhouse_connect.driver.models import SettingDef
 
 from relay.clickhouse.quoting import literal, readable_user
 from relay.errors import Refused
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-    from clickhouse_connect.driver.httpclient import HttpClient
 
 EVERYWHERE: Mapping[str, object] = {
     # What a profile may set to cut a result short, without an error.
@@ -52,8 +49,8 @@ EVERYWHERE: Mapping[str, object] = {
     "data_type_default_nullable": 0,
     # What it may make of a tuple in an answer, which has no names unless they are asked for.
     "enable_named_columns_in_function_tuple": 0,
-    # What it may make of a definition, of which relay.clickhouse.table_engine and .view_target read
-    # columns, TTLs and targets.
+    # What it may make of a definition, of which relay.clickhouse.table_engine reads columns, TTLs
+    # and targets.
     "show_create_query_identifier_quoting_rule": "when_necessary",
     "show_create_query_identifier_quoting_style": "Backticks",
     "show_table_uuid_in_table_create_query_if_not_nil": 0,
@@ -73,7 +70,7 @@ EVERYWHERE: Mapping[str, object] = {
 }
 """One that the server does not know is left out."""
 
-_TOLD = frozenset({
+_HARMLESS = frozenset({
     # With these no answer is another one; the server says what it does not answer.
     "max_rows_to_group_by",
     "force_primary_key",
@@ -90,11 +87,7 @@ _KNOWN = "SELECT name, value, toInt64(readonly) FROM system.settings"
 
 
 def send_always(client: HttpClient, user: str) -> None:
-    """Have a client send them, as far as the server knows them and lets its user set them.
-
-    Args:
-        client: of the server.
-        user: that asks, for the advice.
+    """Have a user's client send them, as far as the server knows them and lets the user set them.
 
     Raises:
         ClickHouseError: the profile does not let this user see them all.
@@ -103,31 +96,27 @@ def send_always(client: HttpClient, user: str) -> None:
     if not client.server_settings.keys() >= set(_CUTTING):
         # The profile has cut the answer from which the client knows the server's settings.
         client.params.update({name: str(EVERYWHERE[name]) for name in _CUTTING})
-        found = client.query(_KNOWN).result_rows
-        client.server_settings = {one.name: one for one in starmap(SettingDef, found)}
+        settings = starmap(SettingDef, client.query(_KNOWN).result_rows)
+        client.server_settings = {setting.name: setting for setting in settings}
     for name, value in EVERYWHERE.items():
         if may_set(client, name):
             client.set_client_setting(name, value)
-    if fixed := _fixed_otherwise(client):
-        found = ", ".join(f"{name} = {client.server_settings[name].value}" for name in fixed)
-        wanted = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
-        raise Refused(
-            f"the profile of ClickHouse's user {user} sets {found}, which this user may not change:"
-            " with it the server answers otherwise, without an error",
-            f"ALTER USER {readable_user(user)} MODIFY SETTINGS {wanted}; of a user in users.xml, "
-            "change the profile",
-        )
-
-
-def _fixed_otherwise(client: HttpClient) -> list[str]:
-    """Those that the user may not set, and that are not as they must be."""
     known = client.server_settings
-    return [
+    fixed = [
         name
         for name, value in EVERYWHERE.items()
-        if name in known and not may_set(client, name) and name not in _TOLD
+        if name in known and not may_set(client, name) and name not in _HARMLESS
         if known[name].value != str(value)
     ]
+    if fixed:
+        actual = ", ".join(f"{name} = {known[name].value}" for name in fixed)
+        needed = ", ".join(f"{name} = {literal(str(EVERYWHERE[name]))}" for name in fixed)
+        raise Refused(
+            f"the profile of ClickHouse's user {user} sets {actual}, which this user may not "
+            "change: with it the server answers otherwise, without an error",
+            f"ALTER USER {readable_user(user)} MODIFY SETTINGS {needed}; of a user in users.xml, "
+            "change the profile",
+        )
 
 
 FEW_ROWS: Mapping[str, object] = {
@@ -148,21 +137,8 @@ FREE = (
 """Those of {names:Array(String)} that the server knows and lets its user set to anything."""
 
 
-def for_few_rows(client: Client) -> Mapping[str, object]:
-    """Return FEW_ROWS, as far as the server knows them and its user may set them to anything.
-
-    Raises:
-        ClickHouseError: the server did not answer.
-    """
-    return free_of(client, FEW_ROWS)
-
-
 def free_of(client: Client, wanted: Mapping[str, object]) -> Mapping[str, object]:
-    """Return those settings that the server knows and lets the client's user set to anything.
-
-    Raises:
-        ClickHouseError: the server did not answer.
-    """
+    """Return those settings that the server knows and lets the client's user set to anything."""
     free = client.query(FREE, parameters={"names": sorted(wanted)}).result_rows
     return {name: wanted[name] for (name,) in free}
 

@@ -1,8 +1,9 @@
 """Read what a table's definition says of its rows: its engine, its TTLs, its settings; pure.
 
-Receives `engine`, `engine_full` and `create_table_query` of system.tables; gives the window of
-deduplication tokens, whether rows are merged, which rows expire, and the columns. The loader, which
-decides by it, the verifier, which judges by it, and the doctor, which warns, read it here.
+Receives `engine`, `engine_full` and `create_table_query` (`create`) of system.tables; gives the
+window of deduplication tokens, whether rows are merged, which rows expire, the columns, and where a
+materialized view writes. The loader, which decides by it, the verifier, which judges by it, and the
+doctor, which warns, read it here.
 """
 
 # pure
@@ -36,7 +37,9 @@ _VALUE = r"'?\+?(?i:(?P<number>\d+)(?P<size>[KMGT])?(?P<binary>i)?|(?P<word>true
 """Of a setting, as the table's owner wrote it: ClickHouse keeps `true`, `'1000'` and `'10Ki'`."""
 _KEEPS = re.compile(r"\b(?:TO\s+(?:DISK|VOLUME)|RECOMPRESS)\b", re.IGNORECASE)
 """What a TTL may do to rows instead of deleting them."""
-
+_PART = r"(?:`(?:[^`\\]|\\.)+`|\w+)"
+_TO = re.compile(rf"\sTO\s+({_PART})\.({_PART})")
+_VIEW_HEAD = re.compile(rf"CREATE MATERIALIZED VIEW\s+{_PART}\.{_PART}")
 
 KEPT_SETTING = "finished_mutations_to_keep"
 _KEPT = 100
@@ -53,12 +56,7 @@ class DeduplicationWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableEngine:
-    """Of one table.
-
-    Attributes:
-        name: system.tables.engine.
-        full: system.tables.engine_full, with the clauses behind the engine.
-    """
+    """A table's system.tables.engine and engine_full, which has the clauses behind the engine."""
 
     name: str
     full: str = ""
@@ -109,8 +107,7 @@ class TableEngine:
     def window(self, defaults: Mapping[str, int | str]) -> DeduplicationWindow | None:
         """Return the deduplication window; None where the engine has none.
 
-        Args:
-            defaults: the server's MergeTree settings of tables that are, or are not, replicated.
+        The defaults are the server's MergeTree settings of tables that are, or are not, replicated.
         """
         if not self.is_merge_tree:
             return None
@@ -121,8 +118,7 @@ class TableEngine:
     def kept_mutations(self, default: str = "") -> int:
         """Return how many finished mutations the server shows at most; 0: all of them.
 
-        Args:
-            default: the server's setting, of tables without their own; empty: it does not say.
+        The default is the server's setting; empty: it does not say.
         """
         return self.setting(KEPT_SETTING, {KEPT_SETTING: default or _KEPT})
 
@@ -149,27 +145,32 @@ def deletes_rows(rule: str) -> bool:
 
 
 def has_ttl(create: str, column: str) -> bool:
-    """Return whether a column's own definition has a TTL, which empties the column.
-
-    Args:
-        create: system.tables.create_table_query.
-        column: the column's name.
-    """
-    at = create.find(f"{quoted(column)} ")
-    return at >= 0 and _TTL.search(_blanked(next(split_items(create[at:])))) is not None
+    """Return whether a column's own definition has a TTL, which empties the column."""
+    begin = create.find(f"{quoted(column)} ")
+    return begin >= 0 and _TTL.search(_blanked(next(split_items(create[begin:])))) is not None
 
 
 @lru_cache(2_048)  # a loader looks every few seconds at definitions that seldom change
 def columns_of(create: str) -> frozenset[str]:
-    """Return the names of all columns that a definition has; none where it is not shown.
+    """Return the names of all columns that a definition has; none where it is not shown."""
+    begin = _blanked(create).find("(")
+    items = split_items(create[begin + 1 :]) if begin >= 0 else ()
+    matches = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
+    return frozenset(unquoted(match[0]) for match in matches if match)
 
-    Args:
-        create: system.tables.create_table_query.
+
+def view_target(database: str, name: str, uuid: str, create: str) -> tuple[str, str]:
+    """Return database and name of the table after TO, or of the view's own, named after it.
+
+    The view's UUID is empty, or of zeros, where its database gives none.
     """
-    at = _blanked(create).find("(")
-    items = split_items(create[at + 1 :]) if at >= 0 else ()
-    found = (_NAME.match(item.lstrip()) for item in items)  # an index or a constraint has none
-    return frozenset(unquoted(match[0]) for match in found if match)
+    head = _VIEW_HEAD.match(create)
+    to = None if head is None else _TO.match(create, head.end())
+    if to is not None:
+        return unquoted(to[1]), unquoted(to[2])
+    if uuid.strip("0-"):
+        return database, f".inner_id.{uuid}"
+    return database, f".inner.{name}"
 
 
 def split_items(text: str) -> Iterator[str]:

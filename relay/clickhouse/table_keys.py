@@ -61,11 +61,7 @@ class TableKeys:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def vary(self, version: str = "") -> bool:
-        """Return whether keys or version of the same messages may be others at a repeat.
-
-        Args:
-            version: TableEngine.version.
-        """
+        """Return whether keys or TableEngine.version of the same messages may vary at a repeat."""
         return any(map(self._varies, (self.sorting, self.partition, version)))
 
     def _varies(self, expression: str, within: frozenset[str] = frozenset()) -> bool:

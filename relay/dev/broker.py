@@ -24,9 +24,6 @@ from relay.program import java
 
 _READY_SECONDS = 180.0
 _FORMAT_SECONDS = 90.0
-# 1 GB is plenty for one, 256 MB enough for each of three: measured.
-_HEAP_ONE = "-Xmx1g"
-_HEAP_MANY = "-Xmx256m"
 _LOGGING = """\
 status = error
 appender.out.type = Console
@@ -48,14 +45,16 @@ def name(index: int) -> str:
 
 
 def start(directory: Path, index: int) -> int:
-    """Start a broker of an existing stack, and wait until it answers; its pid.
+    """Start a broker of an existing stack, and wait until it answers; return its pid.
 
     Raises:
         ConfigError: no such broker.
         Unavailable: it ended or did not answer; with the tail of its log.
     """
     directory = directory.resolve()
-    plan = _layout(directory, index)
+    plan = layout.read(directory)
+    if plan is None or not 0 <= index < len(plan.kafka_ports):
+        raise ConfigError(f"{directory} holds no {name(index)}", "start it with `relay dev up`")
     running = process.find(directory, name(index))
     pid = running.pid if running else launch(directory, index, plan)
     await_ready(directory, index, plan)
@@ -73,7 +72,7 @@ def kill(directory: Path, index: int) -> bool:
 
 
 def launch(directory: Path, index: int, plan: Layout) -> int:
-    """Start a broker without waiting for it; its pid."""
+    """Start a broker without waiting for it; return its pid."""
     for port in (plan.kafka_ports[index], plan.controller_ports[index]):
         if not layout.is_free(port):
             raise Unavailable(
@@ -83,18 +82,15 @@ def launch(directory: Path, index: int, plan: Layout) -> int:
     settings = _write_settings(directory, index, plan)
     if not (directory / name(index) / "meta.properties").exists():
         _format(settings, plan.cluster_id)
-    heap = _HEAP_ONE if len(plan.kafka_ports) == 1 else _HEAP_MANY
+    # 1 GB is plenty for one broker, 256 MB enough for each of three: measured.
+    heap = "-Xmx1g" if len(plan.kafka_ports) == 1 else "-Xmx256m"
     logging_file = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     command = [*_java(heap, logging_file), "kafka.Kafka", str(settings)]
     return process.spawn(directory, name(index), command)
 
 
 def await_ready(directory: Path, index: int, plan: Layout) -> None:
-    """Wait until the broker is listed as alive by the cluster.
-
-    Raises:
-        Unavailable: it ended or did not answer; with the tail of its log.
-    """
+    """Wait until the cluster lists the broker as alive; raise as process.await_ready does."""
     admin: list[AdminClient] = []
     address = f"{HOST}:{plan.kafka_ports[index]}"
 
@@ -158,13 +154,6 @@ def properties(directory: Path, index: int, plan: Layout) -> dict[str, str]:
     }
 
 
-def _layout(directory: Path, index: int) -> Layout:
-    plan = layout.read(directory)
-    if plan is None or not 0 <= index < len(plan.kafka_ports):
-        raise ConfigError(f"{directory} holds no {name(index)}", "start it with `relay dev up`")
-    return plan
-
-
 def _write_settings(directory: Path, index: int, plan: Layout) -> Path:
     (directory / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     path = directory / f"{name(index)}.properties"
@@ -177,11 +166,7 @@ def _write_settings(directory: Path, index: int, plan: Layout) -> Path:
 
 
 def _format(settings: Path, cluster_id: str) -> None:
-    """Write the identity of a new, empty data directory.
-
-    Raises:
-        Unavailable: Kafka's tool refused; with what it said.
-    """
+    """Write the identity of a new, empty data directory."""
     haste = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # it runs for a second
     command = [*_java("-Xmx128m", *haste), "kafka.tools.StorageTool", "format"]
     # One id in 64 begins with "-", which the tool would take for an option of its own.

@@ -32,21 +32,17 @@ _READY_SECONDS = 180.0
 
 
 def require() -> None:
-    """Check that the installed package holds a server.
-
-    Raises:
-        MissingTool: chdb-core is not installed, or is older than the server in it.
-    """
+    """Raise MissingTool unless chdb-core is installed, and as new as the server in it."""
     try:
-        found = version(_PACKAGE)
+        installed = version(_PACKAGE)
     except PackageNotFoundError as error:
         raise MissingTool(f"{_PACKAGE}, which holds ClickHouse, is not installed", _INSTALL) from (
             error
         )
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _OLDEST:
+    if tuple(int(part) for part in re.findall(r"\d+", installed)[:2]) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise MissingTool(
-            f"{_PACKAGE} {found} is installed, which has no ClickHouse server in it; "
+            f"{_PACKAGE} {installed} is installed, which has no ClickHouse server in it; "
             f"{oldest} and later have one",
             f"{_INSTALL}, or pip install '{_PACKAGE}>={oldest}'",
         )
@@ -72,11 +68,7 @@ def toml(reached: ClickHouse) -> str:
 
 
 def launch(directory: Path, plan: Layout) -> int:
-    """Start the server without waiting for it; return its pid.
-
-    Raises:
-        Unavailable: another process has one of its ports.
-    """
+    """Start the server without waiting; return its pid. Raises Unavailable if a port is taken."""
     for port, option in (
         (plan.clickhouse_port, "--clickhouse-port"),
         (plan.clickhouse_tcp_port, "--clickhouse-tcp-port"),
@@ -87,39 +79,33 @@ def launch(directory: Path, plan: Layout) -> int:
                 f"end that process, or choose another with {option}",
             )
     _make_password(password_file(directory))
-    ports = ["--http-port", str(plan.clickhouse_port), "--tcp-port", str(plan.clickhouse_tcp_port)]
-    command = [
-        sys.executable,
-        "-m",
-        "relay.dev.clickhouse_server",
-        "--directory",
-        str(directory),
-        *ports,
-    ]
+    command = [sys.executable, "-m", "relay.dev.clickhouse_server", "--directory", str(directory)]
+    command += ["--http-port", str(plan.clickhouse_port)]
+    command += ["--tcp-port", str(plan.clickhouse_tcp_port)]
     return process.spawn(directory, NAME, command)
 
 
 def await_ready(directory: Path, plan: Layout) -> None:
-    """Wait until the server answers.
-
-    Raises:
-        Unavailable: it ended, or does not answer within a minute; with its log's tail.
-    """
-    process.await_ready(directory, NAME, lambda: _pings(plan.clickhouse_url), _READY_SECONDS)
+    """Wait until the server answers; raise as process.await_ready does."""
+    process.await_ready(directory, NAME, lambda: _answers_ping(plan.clickhouse_url), _READY_SECONDS)
 
 
 def _make_password(path: Path) -> None:
-    """At the first start; later ones keep it, so that configurations stay right."""
-    if path.exists():
-        return
-    partial = path.with_suffix(".part")
-    partial.unlink(missing_ok=True)
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_urlsafe(24) + "\n")
-    partial.rename(path)
+    """Make a password at the first start; later ones keep it: configurations stay right."""
+    if not path.exists():
+        partial = path.with_suffix(".part")
+        write_private(partial, secrets.token_urlsafe(24) + "\n")
+        partial.rename(path)
 
 
-def _pings(url: str) -> bool:
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read."""
+    path.unlink(missing_ok=True)  # the mode counts only where the file is made
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+
+
+def _answers_ping(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/ping", timeout=2) as answer:  # noqa: S310 - our own http address
             return bool(answer.status == 200)

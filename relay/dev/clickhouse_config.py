@@ -7,12 +7,11 @@ can read.
 from __future__ import annotations
 
 import hashlib
-import os
 import uuid
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from relay.dev.clickhouse import NAME, USER, password_file
+from relay.dev.clickhouse import NAME, USER, password_file, write_private
 from relay.dev.layout import HOST
 from relay.dev.process import log_file
 
@@ -96,8 +95,9 @@ def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
     place = server_directory(directory)
     place.mkdir(parents=True, exist_ok=True)
     secret = password_file(directory).read_text(encoding="utf-8").strip()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
     users = place / "users.xml"
-    _write(users, _USERS.format(host=HOST, user=USER, digest=_sha256(secret)))
+    write_private(users, _USERS.format(host=HOST, user=USER, digest=digest))
     config = _CONFIG.format(
         host=HOST,
         http_port=http_port,
@@ -107,7 +107,7 @@ def configure(directory: Path, http_port: int, tcp_port: int) -> Path:
         errors=escape(str(log_file(directory, f"{NAME}-errors"))),
         logs="".join(_LOG.format(name=name) for name in LOGS),
     )
-    _write(place / "config.xml", config)
+    write_private(place / "config.xml", config)
     _keep_system(directory / NAME / "metadata" / "system.sql")
     return place
 
@@ -125,13 +125,3 @@ def _keep_system(path: Path) -> None:
         partial = path.with_suffix(".part")
         partial.write_text(text, encoding="utf-8")
         partial.rename(path)
-
-
-def _sha256(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    path.unlink(missing_ok=True)  # the mode counts only where the file is made
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)

@@ -70,13 +70,7 @@ def _library() -> ModuleType:
 
 
 class EmbeddedServer:
-    """The one server of this process.
-
-    Args:
-        directory: of the stack.
-        http_port: of HTTP, on loopback.
-        tcp_port: of the native protocol, on loopback.
-    """
+    """The one server of this process, for the stack of a directory, on loopback."""
 
     def __init__(self, directory: Path, http_port: int, tcp_port: int) -> None:
         self._directory, self._port = directory, http_port

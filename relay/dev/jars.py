@@ -52,11 +52,7 @@ def classpath(progress: Progress) -> list[Path]:
 
 
 def resolve(coordinate: str, progress: Progress) -> list[Path]:
-    """Return the jars of one `group:artifact:version` and of what it depends on.
-
-    Raises:
-        MissingTool: no Java, no pyspark, or the jars cannot be fetched.
-    """
+    """Return the jars of one `group:artifact:version` with its dependencies; raise as classpath."""
     _, artifact, version = coordinate.split(":")
     return _cached(f"jars-{artifact}-{version}", (coordinate,), progress)
 
@@ -64,19 +60,18 @@ def resolve(coordinate: str, progress: Progress) -> list[Path]:
 def _cached(name: str, coordinates: Sequence[str], progress: Progress) -> list[Path]:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "block-relay"
     target = root / name
-    found = verified(target)
-    if found is not None:
-        return found
-    root.mkdir(parents=True, exist_ok=True)
-    with _lock(root / "jars.lock", progress):
-        found = verified(target)  # whoever held the lock may have fetched them
-        if found is None:
-            progress(f"fetching {', '.join(coordinates)} (first time only, about a minute)")
-            _fetch(root, target, coordinates)
-            found = verified(target)
-    if found is None:
+    jars = verified(target)
+    if jars is None:
+        root.mkdir(parents=True, exist_ok=True)
+        with _lock(root / "jars.lock", progress):
+            jars = verified(target)  # whoever held the lock may have fetched them
+            if jars is None:
+                progress(f"fetching {', '.join(coordinates)} (first time only, about a minute)")
+                _fetch(root, target, coordinates)
+                jars = verified(target)
+    if jars is None:
         raise MissingTool(f"{target} changed while it was read", "run it again")
-    return found
+    return jars
 
 
 def verified(directory: Path) -> list[Path] | None:
@@ -140,8 +135,8 @@ def _ivy(cache: Path, into: Path, coordinates: Sequence[str]) -> None:
     except subprocess.TimeoutExpired as error:
         raise MissingTool(f"Ivy did not end within {_FETCH_SECONDS} s", _OFFLINE) from error
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
-        raise MissingTool(f"Ivy could not fetch {', '.join(coordinates)}:\n{said}", _OFFLINE)
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-25:])
+        raise MissingTool(f"Ivy could not fetch {', '.join(coordinates)}:\n{output}", _OFFLINE)
 
 
 def _ivy_module(coordinates: Sequence[str]) -> str:
@@ -167,11 +162,7 @@ def _ivy_jar() -> Path:
 
 
 def _write_manifest(directory: Path) -> None:
-    """Hashes of all jars, each first read to its end as the archive that it should be.
-
-    Raises:
-        MissingTool: a jar is damaged, or there is none.
-    """
+    """Write the hashes of all jars, each first read to its end as the archive it should be."""
     manifest: dict[str, str] = {}
     for jar in sorted(directory.glob("*.jar")):
         try:

@@ -13,6 +13,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from relay.errors import ConfigError
@@ -47,11 +48,7 @@ class Layout:
 
 
 def read(directory: Path) -> Layout | None:
-    """Return what the directory remembers, or None if no stack was ever there.
-
-    Raises:
-        ConfigError: the file is damaged.
-    """
+    """Return what the directory remembers; None: no stack was there. Damage is a ConfigError."""
     path = directory / _FILE
     try:
         return Layout(**json.loads(path.read_text(encoding="utf-8")))
@@ -82,24 +79,24 @@ def decide(
     Raises:
         ConfigError: another number of brokers than the data is for.
     """
-    known = read(directory)
-    if known is None:
+    old = read(directory)
+    if old is None:
         return _choose(brokers or 1, kafka_port, clickhouse_port, clickhouse_tcp_port), True
-    count = len(known.kafka_ports)
+    count = len(old.kafka_ports)
     if brokers is not None and brokers != count:
         raise ConfigError(
             f"{directory} holds a cluster of {count}, not of {brokers}",
             "use another --directory, or remove this one",
         )
-    wanted = replace(
-        known,
-        kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else known.kafka_ports,
-        clickhouse_port=clickhouse_port or known.clickhouse_port,
+    new = replace(
+        old,
+        kafka_ports=[*range(kafka_port, kafka_port + count)] if kafka_port else old.kafka_ports,
+        clickhouse_port=clickhouse_port or old.clickhouse_port,
         clickhouse_tcp_port=clickhouse_tcp_port
-        or known.clickhouse_tcp_port
-        or free_ports(1, {*known.kafka_ports, *known.controller_ports, known.clickhouse_port})[0],
+        or old.clickhouse_tcp_port
+        or free_ports(1, {*old.kafka_ports, *old.controller_ports, old.clickhouse_port})[0],
     )
-    return wanted, wanted != known
+    return new, new != old
 
 
 def write(directory: Path, layout: Layout) -> None:
@@ -115,14 +112,13 @@ def _choose(
 ) -> Layout:
     if not 1 <= brokers <= 9:
         raise ConfigError(f"{brokers} brokers asked for", "ask for 1 to 9; 3 tolerate a failure")
-    given = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
-    taken = {*given, clickhouse_port, clickhouse_tcp_port}
-    missing = 2 * brokers - len(given) + (not clickhouse_port) + (not clickhouse_tcp_port)
+    kafka_ports = [*range(kafka_port, kafka_port + brokers)] if kafka_port else []
+    taken = {*kafka_ports, clickhouse_port, clickhouse_tcp_port}
+    missing = 2 * brokers - len(kafka_ports) + (not clickhouse_port) + (not clickhouse_tcp_port)
     chosen = free_ports(missing, taken)
-    kafka = given or [chosen.pop() for _ in range(brokers)]
     return Layout(
         cluster_id=urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
-        kafka_ports=kafka,
+        kafka_ports=kafka_ports or [chosen.pop() for _ in range(brokers)],
         controller_ports=[chosen.pop() for _ in range(brokers)],
         clickhouse_port=clickhouse_port or chosen.pop(),
         clickhouse_tcp_port=clickhouse_tcp_port or chosen.pop(),
@@ -131,13 +127,8 @@ def _choose(
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
     """Return so many ports of PORTS that nobody listens on now, without those that are taken."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        if len(found) == count:
-            break
-        if port not in taken and is_free(port):
-            found.append(port)
-    return found
+    candidates = random.sample(PORTS, len(PORTS))
+    return list(islice((p for p in candidates if p not in taken and is_free(p)), count))
 
 
 def is_free(port: int) -> bool:

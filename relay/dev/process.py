@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 import psutil
 
-from relay.dev.signal_delay import undisturbed
 from relay.errors import Unavailable
 
 _SAME_START_SECONDS = 2.0
@@ -43,13 +44,9 @@ def log_file(directory: Path, name: str) -> Path:
 def spawn(
     directory: Path, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> int:
-    """Start a server in a session of its own; its pid.
+    """Start a server in a session of its own; return its pid.
 
-    Args:
-        directory: of the stack; absolute, and named in `command`.
-        name: of the server.
-        command: program and arguments.
-        environment: added to this process's.
+    The stack's directory is absolute, and named in `command`.
     """
     pid_path, log_path = pid_file(directory, name), log_file(directory, name)
     for path in (pid_path, log_path):
@@ -70,6 +67,30 @@ def spawn(
         partial.write_text(json.dumps(record), encoding="utf-8")
         partial.rename(pid_path)
     return child.pid
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back between a child's start and the line that records it.
+
+    The signals are not blocked, for a child would inherit that. Python's handlers run in the
+    main thread only, so elsewhere there is nothing to do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for held_back in received:
+            signal.raise_signal(held_back)
 
 
 def find(directory: Path, name: str) -> psutil.Process | None:
@@ -100,12 +121,9 @@ def find(directory: Path, name: str) -> psutil.Process | None:
 
 
 def end(directory: Path, name: str, *, kill: bool = False) -> bool:
-    """End server `name` and wait until it is gone; False if it did not run.
+    """End server `name` and wait until it is gone; return False if it did not run.
 
-    Args:
-        directory: of the stack.
-        name: of the server.
-        kill: SIGKILL at once, as a crash; else SIGTERM, and SIGKILL after 30 s.
+    It gets SIGTERM, and SIGKILL after 30 s; `kill`: SIGKILL at once, as in a crash.
     """
     process = find(directory, name)
     if process is None:

@@ -38,12 +38,12 @@ def split(text: str) -> tuple[list[str], str]:
     A `;` in quotes, in a comment or in a heredoc ends nothing; statements that are
     nothing but comments are left out.
     """
-    found, start = [], 0
+    statements, start = [], 0
     for token in _WHOLE.finditer(text):
         if token[0] == ";":
-            found.append(text[start : token.start()])
+            statements.append(text[start : token.start()])
             start = token.end()
-    return [one.strip() for one in found if not is_blank(one)], text[start:]
+    return [statement.strip() for statement in statements if not is_blank(statement)], text[start:]
 
 
 def is_blank(text: str) -> bool:
@@ -52,12 +52,7 @@ def is_blank(text: str) -> bool:
 
 
 class Session:
-    """One session with the server.
-
-    Args:
-        reached: address, user and password.
-        output: ClickHouse's name of the format in which rows come.
-    """
+    """One session with the server; `output`: ClickHouse's name of the format of rows."""
 
     def __init__(self, reached: ClickHouse, output: str = PEOPLE) -> None:
         self._url = reached.url
@@ -87,15 +82,15 @@ class Session:
             answer = self._connection.getresponse()
             if answer.status != 200:
                 raise ConfigError(one_line(answer.read().decode(errors="replace")))
-            some = answer.read(_CHUNK)
-        while some:
-            write(some)  # its errors are the output's: `| head` closes it
+            chunk = answer.read(_CHUNK)
+        while chunk:
+            write(chunk)  # its errors are the output's: `| head` closes it
             with self._asking():
-                some = answer.read(_CHUNK)
+                chunk = answer.read(_CHUNK)
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """What fails here is the server's."""
+        """Raise Unavailable for errors of the connection."""
         try:
             yield
         except (OSError, HTTPException) as error:

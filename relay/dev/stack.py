@@ -60,13 +60,8 @@ def up(
 ) -> Stack:
     """Start what does not run yet, and wait until all of it answers.
 
-    Args:
-        directory: data, logs and pids go there; made if missing, reused if not.
-        brokers: how many; None: as the directory remembers, else 1.
-        kafka_port: of the first broker, the others follow; 0: as remembered, else a free one.
-        clickhouse_port: of HTTP; 0: as remembered, else a free one.
-        clickhouse_tcp_port: of the native protocol; 0: as remembered, else a free one.
-        progress: told what is done, in short lines.
+    Data, logs and pids are kept in `directory`, which is made if missing. The number of brokers and
+    the ports are as in relay.dev.layout.decide; `progress` gets short lines about what is done.
 
     Raises:
         MissingTool: no Java, no ClickHouse, or jars that cannot be fetched.
@@ -78,7 +73,7 @@ def up(
     clickhouse.require()
     jars.classpath(progress)
     directory.mkdir(parents=True, exist_ok=True)
-    with _alone(directory):
+    with _lock(directory):
         plan, changed = layout.decide(
             directory, brokers, kafka_port, clickhouse_port, clickhouse_tcp_port
         )
@@ -86,31 +81,31 @@ def up(
             _refuse_if_running(directory, plan)
             layout.write(directory, plan)
         _start(directory, plan, progress)
-    return _look(directory, plan)
+    return _find_servers(directory, plan)
 
 
 def status(directory: Path) -> Stack | None:
     """Return the stack as it is now, or None if there never was one."""
     directory = directory.resolve()
     plan = layout.read(directory)
-    return None if plan is None else _look(directory, plan)
+    return None if plan is None else _find_servers(directory, plan)
 
 
 def down(directory: Path) -> list[str]:
-    """End what runs, and wait until it is gone; names and pids of what was ended."""
+    """End the servers that run, and wait until they are gone; return their names and pids."""
     directory = directory.resolve()
     if layout.read(directory) is None:
         return []
-    with _alone(directory):
+    with _lock(directory):
         plan = layout.read(directory)
         names = [] if plan is None else _names(plan)
         # A signal to all first: in a quorum, the last one standing waits in vain for the others.
-        running = [(name, found) for name in names if (found := process.find(directory, name))]
-        for _, found in running:
-            process.ask_to_end(found)
+        running = {name: server for name in names if (server := process.find(directory, name))}
+        for server in running.values():
+            process.ask_to_end(server)
         for name in names:
             process.end(directory, name)
-    return [f"{name} (pid {found.pid})" for name, found in running]
+    return [f"{name} (pid {server.pid})" for name, server in running.items()]
 
 
 def _names(plan: Layout) -> list[str]:
@@ -138,16 +133,16 @@ def _start(directory: Path, plan: Layout, progress: Callable[[str], None]) -> No
         raise
 
 
-def _look(directory: Path, plan: Layout) -> Stack:
-    found = [process.find(directory, name) for name in _names(plan)]
-    pids = [None if server is None else server.pid for server in found]
+def _find_servers(directory: Path, plan: Layout) -> Stack:
+    servers = [process.find(directory, name) for name in _names(plan)]
+    *broker_pids, clickhouse_pid = [None if server is None else server.pid for server in servers]
     return Stack(
         directory=directory,
         bootstrap=plan.bootstrap,
         clickhouse=clickhouse.reach(directory, plan),
         clickhouse_tcp_port=plan.clickhouse_tcp_port,
-        broker_pids=tuple(pids[:-1]),
-        clickhouse_pid=pids[-1],
+        broker_pids=tuple(broker_pids),
+        clickhouse_pid=clickhouse_pid,
     )
 
 
@@ -161,7 +156,7 @@ def _refuse_if_running(directory: Path, plan: Layout) -> None:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _lock(directory: Path) -> Iterator[None]:
     """Hold the directory: two `up` at once start one stack."""
     with (directory / "lock").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -27,7 +27,7 @@ def warehouse(clickhouse: ClickHouse, client: Client) -> Iterator[Warehouse]:
         loader=Loader(checkpoint="unused"),
     )
     made = Warehouse(settings)
-    made.create(data.DATABASE)
+    made.create()
     for table in data.TABLES:
         if table.full_name in SENT:
             client.raw_insert(

@@ -23,7 +23,7 @@ def rig(running_rig: Rig) -> Iterator[Rig]:
     """Three replicas that agree; whatever a test does to them is undone behind it."""
     running_rig.heal()
     running_rig.await_active()
-    replicas._in_turn.cache_clear()  # all clients of this process begin with the first replica
+    replicas._shared_pool.cache_clear()  # all clients of this process begin with the first replica
     yield running_rig
     running_rig.heal()
     running_rig.everywhere("SYSTEM START FETCHES")

@@ -104,8 +104,8 @@ def test_a_dry_run_names_blocks_rows_and_relays() -> None:
     places = world.look(wanted.offsets)
     ready = steps.ready(world, places, wanted, "_block")
 
-    text = [str(line) for line in rewind.would(ready, places, ["a"], as_json=False)]
-    (row,) = rewind.would(ready, places, ["a"], as_json=True)
+    text = [str(line) for line in rewind.describe_plan(ready, places, ["a"], as_json=False)]
+    (row,) = rewind.describe_plan(ready, places, ["a"], as_json=True)
 
     blocks = {block.id for block in world.blocks()}
     assert isinstance(row, dict)
@@ -122,15 +122,15 @@ def test_what_was_done_and_what_was_begun_are_said() -> None:
         world, RewindRequest({0: 0}, None, RewindConsent()), "_block", lambda: AUTHOR
     )
 
-    text = "\n".join(str(line) for line in rewind.done(done, as_json=False))
-    (row,) = rewind.done(done, as_json=True)
+    text = "\n".join(str(line) for line in rewind.describe_result(done, as_json=False))
+    (row,) = rewind.describe_result(done, as_json=True)
 
     assert isinstance(row, dict)
     assert row["partitions"] == {"0": done.partitions[0]}
     assert f"{done.rows:,} of their rows were removed" in text
     begun = world.journal[: [c.rewound for _, c in world.journal].index(True)]
     world.journal = begun
-    (line,) = rewind.unfinished(steps.unfinished(world.look({0: 0})), as_json=False)
+    (line,) = rewind.describe_unfinished(steps.unfinished(world.look({0: 0})), as_json=False)
     assert "--run finishes it" in str(line)
 
 
@@ -139,8 +139,10 @@ def test_notes_say_both_values() -> None:
     world.named = (3, None)
     notes = accept_steps.accept(world, {}, None, None)
 
-    text = "\n".join(str(line) for line in rewind.notes(notes, accepted=False, as_json=False))
-    (row,) = rewind.notes(notes, accepted=False, as_json=True)
+    text = "\n".join(
+        str(line) for line in rewind.describe_notes(notes, accepted=False, as_json=False)
+    )
+    (row,) = rewind.describe_notes(notes, accepted=False, as_json=True)
 
     assert "which no relay wrote" in text
     assert f"floor {world.floor}" in text

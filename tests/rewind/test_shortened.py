@@ -337,8 +337,8 @@ def test_what_stays_is_said() -> None:
     kept = starting_before(world, start)
     done = rewound(world, None)
 
-    text = "\n".join(str(line) for line in output.done(done, as_json=False))
-    (row,) = output.done(done, as_json=True)
+    text = "\n".join(str(line) for line in output.describe_result(done, as_json=False))
+    (row,) = output.describe_result(done, as_json=True)
 
     assert f"the source log starts at {start} by now, so {len(kept)} blocks of" in text
     assert isinstance(row, dict)

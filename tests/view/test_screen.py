@@ -35,7 +35,7 @@ def shown(screen: Screen, width: int = 200, *, every: bool = False) -> str:
     """As people see it."""
     output = io.StringIO()
     console = Console(file=output, width=width)
-    print_parts(console, status.whole(screen, width, every=every))
+    print_parts(console, status.screen_parts(screen, width, every=every))
     return output.getvalue()
 
 
@@ -255,7 +255,7 @@ def test_nobody_runs_and_it_is_red() -> None:
     assert "no relay is in the group; 40 offsets wait to be read" in text
     assert "no loader has settled a block since 00:00 UTC while 2 blocks wait" in text
     assert [one["kind"] for one in as_json(screen)["troubles"]] == ["no_relay", "no_loader"]
-    styled = [part for part in status.whole(screen) if "no loader" in str(part)]
+    styled = [part for part in status.screen_parts(screen) if "no loader" in str(part)]
     assert styled
     assert all(str(part).startswith("[red]") for part in styled)
 

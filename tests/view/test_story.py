@@ -69,7 +69,7 @@ def test_what_was_left_out_of_a_block_is_listed_behind_it() -> None:
     assert (told["rows"], told["messages"]) == (None, None)
     assert told["source"] == block_story.row_as_json(BlockRow(blocks[0], "loaded"))["source"]
     output = io.StringIO()
-    print_parts(Console(file=output, width=200), output_blocks.listed([row], 200))
+    print_parts(Console(file=output, width=200), output_blocks.block_table([row], 200))
     assert f"{rest} " in output.getvalue()
     (row,) = block_story.rows_of(blocks, {rest: "dead"}, state="dead")
     assert row.id == rest
@@ -124,7 +124,7 @@ def test_a_whole_story() -> None:
         CHANGES, 10, "", (TablePart("all_1_1_0", 10, "now"),), None, "no system.part_log"
     )
     told = Story(ONE.id, LISTED, Chunks(0, 2, 10), landed)
-    text = "\n".join(output_blocks.whole(told))
+    text = "\n".join(output_blocks.describe_block(told))
     for line in (
         "state        loaded",
         "rows[0], offsets 0 to 5: 5 messages",
@@ -144,14 +144,16 @@ def test_a_whole_story() -> None:
 def test_a_story_with_pieces_missing() -> None:
     """No loader yet, no ClickHouse, no journal record: each said in its place."""
     never = Landed(None, None, "there is no table d.t", None, None, "no log")
-    text = "\n".join(output_blocks.whole(Story(ONE.id, LISTED, None, never)))
+    text = "\n".join(output_blocks.describe_block(Story(ONE.id, LISTED, None, never)))
     assert "state        sealed" in text
     assert "no loader has run" in text
     untouched = Landed((), None, "d.t has no column _block")
     assert "no loader has begun this block" in "\n".join(
-        output_blocks.whole(Story(ONE.id, LISTED, None, untouched))
+        output_blocks.describe_block(Story(ONE.id, LISTED, None, untouched))
     )
-    away = "\n".join(output_blocks.whole(Story(ONE.id, None, None, None, "it did not answer")))
+    away = "\n".join(
+        output_blocks.describe_block(Story(ONE.id, None, None, None, "it did not answer"))
+    )
     assert "no retained record lists this block" in away
     assert "ClickHouse   it did not answer" in away
     assert "state        not known" in away
@@ -164,7 +166,7 @@ def test_a_block_id_is_in_one_piece_on_any_terminal(width: int) -> None:
     rows = [BlockRow(Listed(made, 0, 7, commit(1, made)), "loaded")] * 2
     output = io.StringIO()
     console = Console(file=output, width=width, emoji=False)
-    print_parts(console, output_blocks.listed(rows, width))
+    print_parts(console, output_blocks.block_table(rows, width))
     text = output.getvalue()
     assert text.count(made.id) == 2
     assert "loaded" in text

@@ -1,1 +1,1 @@
-"""`relay dead`: `command` lists, shows and replays dead letters; `options` selects them."""
+"""`relay dead`: lists, shows and replays dead letters."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import operator
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from relay import names
 from relay.blocks.dead_letter import DeadLetter, RecordPlace
-from relay.cli.arguments import TABLE
-from relay.cli.dead.options import PLACE, selecting
+from relay.cli.arguments import INSTANT, TABLE, Parsed
 from relay.cli.named_files import refuse_unwritable, write_file
 from relay.cli.options import config_argument, settings_of, within_one_cluster
 from relay.cli.output import dead as output_dead
@@ -31,14 +31,61 @@ from relay.operate.doctor.fixes import set_topic
 from relay.operate.rewind.rewinds_reader import RewindsReader
 from relay.program.command import WholeGroup
 from relay.program.console import console_of, print_parts
-from relay.program.json_output import print_json
+from relay.program.json_output import print_json, print_lines
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
 from relay.rows.row_codec import RowCodec
+from relay.schema.dead_reason import DeadKind
 from relay.schema.registry import read_to_its_end
 from relay.schema.types.column_type import UnsupportedType
 
 _RECORDS_WIDTH = 140  # columns, where there is no terminal to ask
+_PLACE = Parsed("partition:offset", RecordPlace.parse)
+
+
+def _selection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that select dead letters; the function gets them as Selection does."""
+    for option in (
+        click.option(
+            "--partition",
+            type=click.IntRange(min=0),
+            help="Choose only messages of this source partition.",
+        ),
+        click.option(
+            "--until",
+            "until_ms",
+            type=INSTANT,
+            help="Choose only dead letters written before this time; same form as --since.",
+        ),
+        click.option(
+            "--since",
+            "since_ms",
+            type=INSTANT,
+            help="Choose only dead letters written since this time: ISO 8601 (UTC if it names no "
+            "zone), or an age such as 2h or 7d.",
+        ),
+        click.option(
+            "--kind",
+            "kinds",
+            type=click.Choice([kind.value for kind in DeadKind]),
+            metavar="KIND",
+            multiple=True,
+            callback=lambda _context, _option, chosen: frozenset(map(DeadKind.read, chosen)),
+            help="Choose only dead letters of this kind of reason, such as unknown-table; give "
+            "the option again for more kinds.",
+        ),
+        click.option(
+            "--reason",
+            type=Parsed("regex", re.compile),
+            help="Choose only dead letters whose reason matches.",
+        ),
+        click.option(
+            "--table",
+            help='Choose only dead letters whose header names this table; "" for no table.',
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group(cls=WholeGroup)
@@ -54,7 +101,7 @@ def dead() -> None:
 
 @dead.command("ls")
 @config_argument
-@selecting
+@_selection_options
 @click.option(
     "--summary", "grouped", is_flag=True, help="Print counts by table, kind of reason and field."
 )
@@ -76,46 +123,35 @@ def list_dead(
     relay dead ls --kind does-not-fit --json | jq .reason
     relay dead ls --summary
     """
-    with _reader(settings_of(config_file), incomplete=True) as reader:
-        marks = _shown_marks(reader)
-        letters = _NamedTables(reader.letters())
-        chosen = filter(Selection(**wanted).means, letters)
+    tables: set[str] = set()
+    with contextlib.closing(DeadReader(settings_of(config_file), incomplete=True)) as reader:
+        marks = _read_marks(reader)
+        chosen = filter(Selection(**wanted).means, _note_tables(reader.letters(), tables))
         if grouped:
             groups = summary((letter, letter.place in marks) for letter in chosen)
             if as_json:
-                _lines(map(output_dead.group_as_json, groups))
+                print_lines(map(output_dead.group_as_json, groups))
             else:
-                _print(lambda width: output_dead.grouped(list(groups), width))
+                console = console_of(_RECORDS_WIDTH)
+                print_parts(console, output_dead.group_table(list(groups), console.width))
         elif as_json:
-            _lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
+            print_lines(output_dead.as_json(letter, marks.get(letter.place)) for letter in chosen)
         else:
             _print_table(chosen, marks, limit)
-    _say_if_unknown(wanted["table"], letters.tables)
+    _warn_of_unknown(wanted["table"], tables)
 
 
-def _say_if_unknown(table: str | None, tables: Collection[str]) -> None:
+def _warn_of_unknown(table: str | None, tables: Collection[str]) -> None:
     if table and table not in tables:
         hint = did_you_mean_table(table, tables)
         click.echo(f"no dead letter names table {table}{hint}", err=True)
 
 
-class _NamedTables:
-    """Dead letters, and which tables those that went through name."""
-
-    def __init__(self, letters: Iterable[DeadLetter]) -> None:
-        self._letters = letters
-        self.tables: set[str] = set()
-
-    def __iter__(self) -> Iterator[DeadLetter]:
-        for letter in self._letters:
-            self.tables.add(letter.table)
-            yield letter
-
-
-def _print(parts: Callable[[int], Iterable[Table | str]]) -> None:
-    """What there is for the width of the terminal."""
-    console = console_of(_RECORDS_WIDTH)
-    print_parts(console, parts(console.width))
+def _note_tables(letters: Iterable[DeadLetter], tables: set[str]) -> Iterator[DeadLetter]:
+    """Yield the dead letters; add to `tables` those that they name."""
+    for letter in letters:
+        tables.add(letter.table)
+        yield letter
 
 
 def _print_table(
@@ -129,9 +165,7 @@ def _print_table(
             counted += 1
             yield letter
 
-    def age(letter: DeadLetter) -> tuple[int, RecordPlace]:
-        return letter.when_ms, letter.place
-
+    age = operator.attrgetter("when_ms", "place")
     if limit:
         shown = heapq.nlargest(limit, counting(), key=age)[::-1]
     else:
@@ -139,14 +173,15 @@ def _print_table(
     if not shown:
         click.echo("no dead letters", err=True)
         return
-    _print(lambda width: output_dead.listed(shown, marks, width))
+    console = console_of(_RECORDS_WIDTH)
+    print_parts(console, output_dead.letter_table(shown, marks, console.width))
     if counted > len(shown):
         click.echo(f"the latest {len(shown)} of {counted:,}; --limit 0 shows all", err=True)
 
 
 @dead.command()
 @config_argument
-@click.argument("place", type=PLACE, metavar="PARTITION:OFFSET")
+@click.argument("place", type=_PLACE, metavar="PARTITION:OFFSET")
 @click.option(
     "--raw",
     type=click.Path(path_type=Path),
@@ -177,19 +212,19 @@ def show(
     settings = settings_of(config_file)
     if raw is not None:
         refuse_unwritable(raw)
-    with _reader(settings, incomplete=True) as reader:
+    with contextlib.closing(DeadReader(settings, incomplete=True)) as reader:
         letter = next(reader.letters([place]))
-        mark = _shown_marks(reader).get(place)
-    rows = _rows(settings, letter, as_table or letter.table)
+        mark = _read_marks(reader).get(place)
+    rows = _decode_rows(settings, letter, as_table or letter.table)
     if raw is not None:
         write_file(raw, letter.value or b"")
     if as_json:
-        print_json(output_dead.whole_as_json(letter, mark, rows))
+        print_json(output_dead.letter_as_json(letter, mark, rows))
         return
-    click.echo("\n".join(output_dead.whole(letter, mark, rows, most)))
+    click.echo("\n".join(output_dead.describe_letter(letter, mark, rows, most)))
 
 
-def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
+def _decode_rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
     """The message's rows by the table's current row message, if the registry has one."""
     schema = read_to_its_end(settings.kafka, settings.app).current(table)
     if schema is None:
@@ -203,8 +238,8 @@ def _rows(settings: Settings, letter: DeadLetter, table: str) -> inspect.Rows:
 
 @dead.command()
 @config_argument
-@click.argument("places", nargs=-1, type=PLACE, metavar="[PARTITION:OFFSET]...")
-@selecting
+@click.argument("places", nargs=-1, type=_PLACE, metavar="[PARTITION:OFFSET]...")
+@_selection_options
 @click.option("--as-table", type=TABLE, help="Send the messages with this table in their header.")
 @click.option(
     "--despite-rewinds",
@@ -253,14 +288,15 @@ def replay(
         "again yourself"
     )
     within_one_cluster(settings, "dead replay", step)
-    tally = ReplayTally()
+    tally, tables = ReplayTally(), set[str]()
     with contextlib.ExitStack() as stack:
-        reader = stack.enter_context(_reader(settings, incomplete=despite_replays))
-        _say_if_first(settings, reader)
-        letters = _NamedTables(reader.letters(places))
+        reader = DeadReader(settings, incomplete=despite_replays)
+        stack.callback(reader.close)
+        _warn_of_no_marks(settings, reader)
+        letters = _note_tables(reader.letters(places), tables)
         chosen = filter(Selection(**wanted).means, letters)
         if as_table:
-            _say_if_unregistered(settings, as_table)
+            _warn_of_unregistered(settings, as_table)
         decide = partial(replay_plan.decide, source_topic=settings.source.topic, as_table=as_table)
         rewinds = None
         if not despite_rewinds:
@@ -271,18 +307,18 @@ def replay(
             sender = Replay(settings, reader, rewinds.left_out_now if rewinds else lambda _: {})
             stack.callback(sender.close)
             sender.start()
-            decided = _counted(map(partial(decide, marks=sender.marks), chosen), tally)
+            decided = _count_answers(map(partial(decide, marks=sender.marks), chosen), tally)
             for batch in replay_plan.batches(decided):
                 for message, why in sender.send(batch):
                     tally.take_back(message, why)
         else:
-            for _ in _counted(map(partial(decide, marks=reader.marks()), chosen), tally):
+            for _ in _count_answers(map(partial(decide, marks=reader.marks()), chosen), tally):
                 pass
-    _say_if_unknown(wanted["table"], letters.tables)
+    _warn_of_unknown(wanted["table"], tables)
     if as_json:
         print_json(output_dead.tally_as_json(tally, settings.source.topic, done=run))
     else:
-        click.echo("\n".join(output_dead.tally(tally, settings.source.topic, done=run)))
+        click.echo("\n".join(output_dead.describe_tally(tally, settings.source.topic, done=run)))
     if tally.too_large:
         raise _too_large(settings, tally.too_large)
 
@@ -290,21 +326,21 @@ def replay(
 def _too_large(settings: Settings, refused: Mapping[RecordPlace, int]) -> Refused:
     """The error that ends a replay which sent all others: what these letters' messages need."""
     topic = settings.source.topic
-    place, most = max(refused.items(), key=lambda one: one[1])
-    raising = set_topic(settings.kafka, topic, max_message_bytes=most)
+    place, largest = max(refused.items(), key=operator.itemgetter(1))
+    raising = set_topic(settings.kafka, topic, max_message_bytes=largest)
     of_client = int(kafka_clients.producer(settings)["message.max.bytes"])
-    if most > of_client:
+    if largest > of_client:
         raising += f"; and message.max.bytes in [kafka.client], which is {of_client:,}"
     return Refused(
         f"topic {topic} refused {several(len(refused), 'message')} as too large; the largest, of "
-        f"dead letter {place}, needs {most:,} bytes",
+        f"dead letter {place}, needs {largest:,} bytes",
         f"raise its limit ({raising}), or set compression.type in [kafka.client] to that of the "
         "message's producer; then run it again: messages that were sent are marked, and are not "
         "sent twice",
     )
 
 
-def _say_if_unregistered(settings: Settings, table: str) -> None:
+def _warn_of_unregistered(settings: Settings, table: str) -> None:
     """A new table is not in the registry until a row of it was sent; nor is a misspelled one."""
     registry = read_to_its_end(settings.kafka, settings.app)
     if registry.current(table) is None:
@@ -312,7 +348,7 @@ def _say_if_unregistered(settings: Settings, table: str) -> None:
         click.echo(f"the schema registry has no table {table} yet{hint}", err=True)
 
 
-def _say_if_first(settings: Settings, reader: DeadReader) -> None:
+def _warn_of_no_marks(settings: Settings, reader: DeadReader) -> None:
     """A topic of marks that was deleted looks like one that no replay has made yet."""
     if not reader.has_marks_topic():
         click.echo(
@@ -322,7 +358,7 @@ def _say_if_first(settings: Settings, reader: DeadReader) -> None:
         )
 
 
-def _shown_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
+def _read_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
     """Marks to be shown; a letter without one is perhaps replayed where marks were deleted."""
     marks = reader.marks()
     if reader.deleted_marks:
@@ -330,23 +366,11 @@ def _shown_marks(reader: DeadReader) -> dict[RecordPlace, ReplayMark]:
     return marks
 
 
-def _counted(answers: Iterable[ReplayMessage | Why], tally: ReplayTally) -> Iterator[ReplayMessage]:
+def _count_answers(
+    answers: Iterable[ReplayMessage | Why], tally: ReplayTally
+) -> Iterator[ReplayMessage]:
     """The messages to send; each answer is counted."""
     for answer in answers:
         tally.add(answer)
         if isinstance(answer, ReplayMessage):
             yield answer
-
-
-@contextlib.contextmanager
-def _reader(settings: Settings, *, incomplete: bool) -> Iterator[DeadReader]:
-    reader = DeadReader(settings, incomplete=incomplete)
-    try:
-        yield reader
-    finally:
-        reader.close()
-
-
-def _lines(objects: Iterator[dict[str, Any]]) -> None:
-    for one in objects:
-        print_json(one)

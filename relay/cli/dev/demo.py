@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from relay.dev.demo.run import Options, run
+from relay.dev.demo.run import run
 from relay.program.console import console_of
 
 PIPE_WIDTH = 110  # columns, where there is no terminal to ask
@@ -44,12 +44,12 @@ def demo(
     Exit status: 0 every row is there exactly once · 1 it is not · 3 Java is missing ·
     130 interrupted.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     console = console_of(PIPE_WIDTH)
     chosen = directory or Path(tempfile.mkdtemp(prefix="relay-demo-"))
     arrived = False
     try:
-        arrived = run(Options(chosen.absolute(), rows, keep, seed), console)
+        arrived = run(chosen.absolute(), rows, seed, console, keep=keep)
     finally:
         if directory is None and arrived and not keep:
             shutil.rmtree(chosen)
@@ -57,8 +57,3 @@ def demo(
             console.print(f"Logs are in {chosen}")
     click.echo(f"EXACTLY ONCE: {'yes' if arrived else 'no'}")
     context.exit(0 if arrived else 1)
-
-
-def _interrupt(*_: object) -> None:
-    """SIGTERM ends the demo as Ctrl-C does: everything it started ends too."""
-    raise KeyboardInterrupt

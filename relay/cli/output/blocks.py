@@ -30,30 +30,26 @@ _BLOCK = (
 )
 
 
-def listed(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
+def block_table(rows: Sequence[BlockRow], width: int) -> Iterator[Table | str]:
     """Yield one line each where there is room; an id is never broken."""
     cells = [
         (
             row.id,
             row.state or "?",
-            clock(row.listed.block.sealed_at_ms),
+            clock(block.sealed_at_ms),
             *(
                 "" if row.left_out else f"{number:,}"
-                for number in (
-                    row.listed.block.rows,
-                    row.listed.block.row_bytes,
-                    row.listed.block.messages,
-                )
+                for number in (block.rows, block.row_bytes, block.messages)
             ),
-            row.listed.block.reason,
-            f"{row.listed.block.first_source_offset:,} to {row.listed.block.next_source_offset:,}",
+            block.reason,
+            f"{block.first_source_offset:,} to {block.next_source_offset:,}",
         )
-        for row in rows
+        for row, block in ((row, row.listed.block) for row in rows)
     ]
     yield from laid_out(_BLOCK, cells, width)
 
 
-def whole(story: Story) -> Iterator[str]:
+def describe_block(story: Story) -> Iterator[str]:
     """Yield the story, in the order of the data flow."""
     yield f"block        {story.id}"
     yield f"state        {story.state or _NOT_ASKED}"
@@ -100,8 +96,8 @@ def _journal(listed: Listed) -> Iterator[str]:
 
 def _chunks(chunks: Chunks) -> Iterator[str]:
     if not chunks.problems:
-        found = f"{several(chunks.found, 'chunk')}, {several(chunks.rows, 'row')}"
-        yield f"  read       {found}, CRC-32C as written"
+        counts = f"{several(chunks.found, 'chunk')}, {several(chunks.rows, 'row')}"
+        yield f"  read       {counts}, CRC-32C as written"
     for problem in chunks.problems:
         yield f"  problem    {problem}"
 

@@ -44,28 +44,27 @@ _GROUP = (
 )
 
 
-def listed(
+def letter_table(
     letters: Sequence[DeadLetter], marks: Mapping[RecordPlace, ReplayMark], width: int
 ) -> Iterator[Table | str]:
     """Yield one line each, or more where reasons are long."""
-    rows = []
-    for letter in letters:
-        mark = marks.get(letter.place)
-        row = (
+    rows = [
+        (
             str(letter.place),
             _time(letter.when_ms),
             letter.table or _NO_TABLE,
             str(letter.source),
             f"{letter.size:,}",
-            str(mark.replayed) if mark else "",
+            str(marks[letter.place].replayed) if letter.place in marks else "",
             letter.reason.kind.value,
             letter.reason.text[:_REASON_CHARACTERS],
         )
-        rows.append(row)
+        for letter in letters
+    ]
     yield from laid_out(_LETTER, rows, width)
 
 
-def grouped(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
+def group_table(groups: Sequence[LetterGroup], width: int) -> Iterator[Table | str]:
     """Yield one line per table, kind of reason and field, with the last dead letter of each."""
     rows = [
         (
@@ -125,7 +124,7 @@ def as_json(letter: DeadLetter, mark: ReplayMark | None) -> dict[str, Any]:
     }
 
 
-def whole_as_json(
+def letter_as_json(
     letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows
 ) -> dict[str, Any]:
     """Return one dead letter with everything; bytes in base64."""
@@ -145,8 +144,8 @@ def whole_as_json(
     }
 
 
-def whole(
-    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, most: int
+def describe_letter(
+    letter: DeadLetter, mark: ReplayMark | None, rows: inspect.Rows, limit: int
 ) -> Iterator[str]:
     """Yield one dead letter with everything, for people."""
     yield f"dead letter  {letter.place}, {_time(letter.when_ms)} UTC"
@@ -166,7 +165,7 @@ def whole(
             yield f"  {shown_header(name)}: {_shown(raw)}"
     size = "null" if letter.value is None else f"{letter.size:,} bytes"
     yield f"value        {size if letter.whole else 'only in the source topic'}"
-    for line in inspect.hexdump(letter.value or b"", most):
+    for line in inspect.hexdump(letter.value or b"", limit):
         yield f"  {line}"
     yield f"rows         {len(rows.rows)}{'; ' if rows.problem else ''}{rows.problem}"
     for number, row in enumerate(rows.rows, 1):
@@ -177,29 +176,29 @@ def whole(
             yield f"     ! {row.problem}"
 
 
-def tally(found: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]:
+def describe_tally(tally: ReplayTally, source_topic: str, *, done: bool) -> Iterator[str]:
     """Yield what a replay did, or would do."""
     verb = "sent" if done else "would send"
-    yield f"{verb} {found.sent:,} messages ({found.bytes:,} bytes) to {source_topic}"
-    for table, count in sorted(found.tables.items()):
+    yield f"{verb} {tally.sent:,} messages ({tally.bytes:,} bytes) to {source_topic}"
+    for table, count in sorted(tally.tables.items()):
         yield f"  {count:,} of {table}"
-    for why, count in found.left.items():
+    for why, count in tally.left.items():
         yield f"not sent, {count:,}: {why.value}"
-    if found.sent and not done:
+    if tally.sent and not done:
         yield "nothing was sent; add --run to send them"
 
 
-def tally_as_json(found: ReplayTally, source_topic: str, *, done: bool) -> dict[str, Any]:
+def tally_as_json(tally: ReplayTally, source_topic: str, *, done: bool) -> dict[str, Any]:
     """Return the same for programs; `sent` says whether it was done."""
     return {
         "topic": source_topic,
         "sent": done,
-        "messages": found.sent,
-        "bytes": found.bytes,
-        "tables": found.tables,
-        "left": {why.value: count for why, count in found.left.items()},
+        "messages": tally.sent,
+        "bytes": tally.bytes,
+        "tables": tally.tables,
+        "left": {why.value: count for why, count in tally.left.items()},
         "too_large": [
-            {"place": str(place), "bytes": size} for place, size in found.too_large.items()
+            {"place": str(place), "bytes": size} for place, size in tally.too_large.items()
         ],
     }
 

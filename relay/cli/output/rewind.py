@@ -13,27 +13,26 @@ from relay.program.plural import several
 Line = str | dict[str, Any]
 _SHOWN = 5
 """Blocks of a partition that are named to people."""
+_NOTHING = "nothing to re-run: no message from there on is in a block"
 
 
-def would(
-    ready: RewindPlan,
-    places: Mapping[int, PartitionPositions],
+def describe_plan(
+    plan: RewindPlan,
+    positions: Mapping[int, PartitionPositions],
     members: Sequence[str],
     *,
     as_json: bool,
 ) -> Iterator[Line]:
-    """Yield a dry run."""
-    for course in ready.courses:
-        if as_json:
-            yield {**_object(course), "members": list(members)}
-        else:
-            yield from _lines(course, places[course.partition])
+    """Yield what a rewind would do."""
     if as_json:
+        yield from ({**_object(course), "members": list(members)} for course in plan.courses)
         return
-    if not ready.courses:
-        yield "nothing to re-run: no message from there on is in a block"
+    for course in plan.courses:
+        yield from _lines(course, positions[course.partition])
+    if not plan.courses:
+        yield _NOTHING
         return
-    for table, target in sorted(ready.targets.items()):
+    for table, target in sorted(plan.targets.items()):
         if not target.there:
             yield f"table {table} does not exist, so there are no rows to remove"
     if members:
@@ -44,24 +43,25 @@ def would(
     yield "nothing was changed; add --run to do it"
 
 
-def unfinished(
-    places: Mapping[int, PartitionPositions],
+def describe_unfinished(
+    positions: Mapping[int, PartitionPositions],
     repeated: Sequence[RecordedRewind] = (),
     *,
     as_json: bool,
 ) -> Iterator[Line]:
-    """Yield a dry run where one was begun before, or the ledger has no note of one."""
-    for one in repeated:
+    """Yield the rewinds that did not finish, or of which the ledger has no note."""
+    for rewind in repeated:
         if as_json:
-            yield {**_place(one), "noted": False, "blocks": len(one.blocks)}
+            yield {**_place(rewind), "noted": False, "blocks": len(rewind.blocks)}
         else:
             yield (
-                f"source partition {one.partition}: the ledger has no note of the rewind at "
-                f"n={one.record.n}; --run settles its {several(len(one.blocks), 'old block')} and "
-                "removes their rows, where they are not"
+                f"source partition {rewind.partition}: the ledger has no note of the rewind at "
+                f"n={rewind.record.n}; --run settles its "
+                f"{several(len(rewind.blocks), 'old block')} and removes their rows, where they "
+                "are not"
             )
-    for partition, place in sorted(places.items()):
-        head = place.head
+    for partition, position in sorted(positions.items()):
+        head = position.head
         if as_json:
             yield {"partition": partition, "unfinished": True, "n": head.n, "floor": head.floor}
         else:
@@ -71,42 +71,44 @@ def unfinished(
             )
 
 
-def done(done: RewindResult, *, as_json: bool) -> Iterator[Line]:
-    """Yield what was done."""
+def describe_result(result: RewindResult, *, as_json: bool) -> Iterator[Line]:
+    """Yield what a rewind did."""
     if as_json:
         yield {
-            "partitions": {str(p): floor for p, floor in done.partitions.items()},
-            "blocks": done.blocks,
-            "rows_removed": done.rows,
-            "resumed": done.resumed,
-            "repeated": [_place(one) for one in done.repeated],
+            "partitions": {str(p): floor for p, floor in result.partitions.items()},
+            "blocks": result.blocks,
+            "rows_removed": result.rows,
+            "resumed": result.resumed,
+            "repeated": [_place(rewind) for rewind in result.repeated],
             "shortened": [
-                {**_place(one.rewind), "why": one.why, "stay": [block.id for block in one.kept]}
-                for one in done.shortened
+                {**_place(end.rewind), "why": end.why, "stay": [block.id for block in end.kept]}
+                for end in result.shortened
             ],
         }
         return
-    if not done.partitions and not done.repeated:
-        yield "nothing to re-run: no message from there on is in a block"
+    if not result.partitions and not result.repeated:
+        yield _NOTHING
         return
-    if done.resumed:
+    if result.resumed:
         yield "the rewind that was begun before is now finished; no other was begun"
-    for one in done.repeated:
+    for rewind in result.repeated:
         yield (
-            f"source partition {one.partition}: the ledger had no note of the rewind at "
-            f"n={one.record.n}; it is now carried out there, so start the loader again"
+            f"source partition {rewind.partition}: the ledger had no note of the rewind at "
+            f"n={rewind.record.n}; it is now carried out there, so start the loader again"
         )
-    yield f"{done.blocks:,} blocks were superseded, and {done.rows:,} of their rows were removed"
-    yield from map(_shortened, done.shortened)
-    for partition, floor in done.partitions.items():
+    yield (
+        f"{result.blocks:,} blocks were superseded, and {result.rows:,} of their rows were removed"
+    )
+    yield from map(_shortened, result.shortened)
+    for partition, floor in result.partitions.items():
         yield f"source partition {partition}: relays continue from offset {floor:,}"
-    if done.partitions:
+    if result.partitions:
         yield "start the fenced relays again, unless a supervisor does"
 
 
-def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
+def describe_notes(notes: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[Line]:
     """Yield what is, or would be, accepted."""
-    for note in found:
+    for note in notes:
         if as_json:
             yield {
                 "partition": note.partition,
@@ -116,28 +118,28 @@ def notes(found: Sequence[Note], *, accepted: bool, as_json: bool) -> Iterator[L
                 "floor": note.floor,
                 "accepted": accepted,
             }
-            continue
-        yield f"source partition {note.partition}: {note.found}"
-        yield f"    {'accepted' if accepted else 'would accept'}: {note.meaning}"
+        else:
+            yield f"source partition {note.partition}: {note.found}"
+            yield f"    {'accepted' if accepted else 'would accept'}: {note.meaning}"
     if as_json:
         return
-    if not found:
+    if not notes:
         yield "there is nothing to accept: journal, committed offsets and source topic agree"
     elif not accepted:
         yield "nothing was changed; add --run --why TEXT to accept"
 
 
-def _shortened(one: RewindEnding) -> str:
-    rows = sum(block.rows for block in one.kept)
+def _shortened(end: RewindEnding) -> str:
+    rows = sum(block.rows for block in end.kept)
     return (
-        f"source partition {one.rewind.partition}: {one.why}, so "
-        f"{several(len(one.kept), 'block')} of {several(rows, 'row')} stay as they are: their "
+        f"source partition {end.rewind.partition}: {end.why}, so "
+        f"{several(len(end.kept), 'block')} of {several(rows, 'row')} stay as they are: their "
         "messages cannot be read again"
     )
 
 
-def _place(one: RecordedRewind) -> dict[str, Any]:
-    return {"partition": one.partition, "n": one.record.n, "offset": one.offset}
+def _place(rewind: RecordedRewind) -> dict[str, Any]:
+    return {"partition": rewind.partition, "n": rewind.record.n, "offset": rewind.offset}
 
 
 def _object(course: Course) -> dict[str, Any]:
@@ -150,18 +152,18 @@ def _object(course: Course) -> dict[str, Any]:
         "tables": course.starts,
         "blocks": [block.id for block in blocks],
         "rows": sum(block.rows for block in blocks),
-        "dead_letters": sum(one.dead for one in course.superseded),
-        "stay": [one.block.id for one in course.kept if one.block is not None],
+        "dead_letters": sum(stretch.dead for stretch in course.superseded),
+        "stay": [stretch.block.id for stretch in course.kept if stretch.block is not None],
     }
 
 
-def _lines(course: Course, place: PartitionPositions) -> Iterator[str]:
+def _lines(course: Course, position: PartitionPositions) -> Iterator[str]:
     blocks = course.blocks
     rows = sum(block.rows for block in blocks)
-    dead = sum(one.dead for one in course.superseded)
+    dead = sum(stretch.dead for stretch in course.superseded)
     yield (
         f"source partition {course.partition}: floor {course.before:,} → {course.floor:,}, epoch "
-        f"{course.epoch}; the source log starts at {place.log_start:,}"
+        f"{course.epoch}; the source log starts at {position.log_start:,}"
     )
     for table, start in sorted(course.starts.items()):
         mine = [block for block in blocks if block.table == table]
@@ -170,14 +172,14 @@ def _lines(course: Course, place: PartitionPositions) -> Iterator[str]:
             f"    {table or '(no table)'} from {start:,}: {len(mine):,} blocks, {of_rows:,} rows "
             "replaced"
         )
-    shown = [block.id for block in blocks[:_SHOWN]]
+    ids = [block.id for block in blocks[:_SHOWN]]
     more = f" and {len(blocks) - _SHOWN:,} more" if len(blocks) > _SHOWN else ""
-    yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(shown)}{more}"
+    yield f"    in all {len(blocks):,} blocks of {rows:,} rows: {', '.join(ids)}{more}"
     if dead:
         yield (
             f"    {dead:,} dead letters among these messages are read again, and may be written "
             "again"
         )
-    for one in course.kept:
-        if one.block is not None:
-            yield f"    {one.block.id} is kept: the first of its messages cannot be read again"
+    for stretch in course.kept:
+        if stretch.block is not None:
+            yield f"    {stretch.block.id} is kept: the first of its messages cannot be read again"

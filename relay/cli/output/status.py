@@ -44,14 +44,8 @@ _TABLE = (
 )
 
 
-def whole(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
-    """Yield the parts of the screen, from the top.
-
-    Args:
-        screen: to be shown.
-        width: of the terminal.
-        every: tables at rest as well, and all that is known of partitions.
-    """
+def screen_parts(screen: Screen, width: int = 160, *, every: bool = False) -> Iterator[Table | str]:
+    """Yield the parts of the screen; `every`: with tables at rest and all of partitions."""
     yield from _top(screen)
     if screen.partitions:
         rows = [list(_partition(row)) for row in screen.partitions]
@@ -75,21 +69,15 @@ def _top(screen: Screen) -> Iterator[str]:
     members = facts.group.members
     yield f"group {facts.group.state}, {several(len(members), 'member')}"
     for member in members:
-        held = ", ".join(map(str, member.partitions)) or "none"
-        yield f"  {escape(member.name)}  {member.host}  partitions {held}"
+        partitions = ", ".join(map(str, member.partitions)) or "none"
+        yield f"  {escape(member.name)}  {member.host}  partitions {partitions}"
     for trouble in screen.troubles:
         yield f"[red]{escape(trouble.text)}[/red]"
     if facts.ledger.problem:
         yield f"[red]ClickHouse:[/red] {escape(facts.ledger.problem)}"
     elif not facts.ledger.there and not facts.ledger.lost:
-        yield _without_ledger(journal=facts.journal)
-
-
-def _without_ledger(*, journal: bool) -> str:
-    if not journal:
-        return "no ledger yet: no loader has run"
-    lost = "no loader has run yet, or it was lost (relay docs backup)"
-    return f"no ledger in loader.database: {lost}"
+        lost = "in loader.database: no loader has run yet, or it was lost (relay docs backup)"
+        yield f"no ledger {lost if facts.journal else 'yet: no loader has run'}"
 
 
 def _partition(row: PartitionRow) -> Iterator[str]:
@@ -135,9 +123,9 @@ def _table(row: StatusTableRow) -> Iterator[str]:
 
 def _parked(screen: Screen) -> Iterator[str]:
     parked = screen.facts.ledger.parked
-    for one in parked[:_SHOWN]:
-        why = escape(one.reason)  # whole: which row and value it is stands at its end
-        yield f"[yellow]parked[/yellow] {escape(one.id)}  {one.rows:,} rows  {why}"
+    for block in parked[:_SHOWN]:
+        why = escape(block.reason)  # whole: which row and value it is stands at its end
+        yield f"[yellow]parked[/yellow] {escape(block.id)}  {block.rows:,} rows  {why}"
     more = sum(row.parked_blocks or 0 for row in screen.tables) - len(parked[:_SHOWN])
     if more > 0:
         yield f"and {more:,} more: loader parked ls"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +13,23 @@ from rich.table import Table
 
 from relay import names
 from relay.cli.options import config_argument, settings_of
-from relay.cli.schema.proto_files import write_all
-from relay.cli.schema.registry_view import described_schema, read_registry, version_of
 from relay.cli.schema.seed import seed
+from relay.config.settings import Settings
 from relay.errors import ConfigError
-from relay.produce.codecs import table_codecs
+from relay.kafka.topics import Topics
+from relay.produce.codecs import row_messages, table_codecs
 from relay.program.command import WholeGroup
 from relay.program.console import console_of
 from relay.program.json_output import as_json_text, print_json
+from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import CompatibilityFinding, findings
 from relay.schema.difference import changes
-from relay.schema.evolution import live_columns, needs_value, proto_text
+from relay.schema.evolution import live_columns, needs_value, proto_text, unsupported_columns
+from relay.schema.proto_directory import KEPT, place
 from relay.schema.protoc import row_message
+from relay.schema.registry import Registry, read_to_its_end
 
 _WIDTH = 140  # columns, where there is no terminal to ask
 _table = click.argument("table", metavar="DATABASE.TABLE")
@@ -90,16 +95,49 @@ def proto(
     if bool(tables) == every:
         raise click.UsageError("Name the tables, or give --all; not both.")
     if out is not None:
-        write_all(settings_of(config_file), tables, out, force=force, as_json=as_json)
+        _write_all(settings_of(config_file), tables, out, force=force, as_json=as_json)
         return
     if every or len(tables) > 1 or force:
         raise click.UsageError("--all, --force and several tables need --out DIR.")
     (table,) = tables
-    found = table_codecs(settings_of(config_file))(table).schema
-    text = proto_text(found)
+    current = table_codecs(settings_of(config_file))(table).schema
+    text = proto_text(current)
     if as_json:
-        text = as_json_text({"table": table, "version": found.version, "proto": text}) + "\n"
+        text = as_json_text({"table": table, "version": current.version, "proto": text}) + "\n"
     click.echo(text, nl=False)
+
+
+def _write_all(
+    settings: Settings, tables: Collection[str], out: Path, *, force: bool, as_json: bool
+) -> None:
+    """Write the files of these tables, of all if none is named; print the outcome of each."""
+    failures = 0
+    messages = row_messages(settings, tables or None)
+    for table, versions in messages.items():
+        path, why = "", ""
+        if isinstance(versions, str):
+            outcome, why = "refused", versions
+        else:
+            placed = place(out, versions, force=force)
+            path, outcome = str(placed.path), placed.outcome
+            if outcome == KEPT:
+                why = (
+                    "somebody wrote or edited it: it differs from every version of the table; "
+                    "--force overwrites it"
+                )
+        failures += bool(why)
+        if as_json:
+            print_json({"table": table, "outcome": outcome, "path": path, "why": why})
+        else:
+            name = f"{path} ({table})" if path else table
+            click.echo(f"{outcome:9}  {name}{': ' if why else ''}{why}")
+    if not messages:
+        click.echo("no table may receive rows", err=True)
+    if failures:
+        raise ConfigError(
+            f"{failures} of {len(messages)} tables have no up-to-date file",
+            "read the lines above; source.tables limits which tables --all means",
+        )
 
 
 @schema.command("ls")
@@ -111,20 +149,18 @@ def list_schemas(config_file: Path, *, as_json: bool) -> None:
     \b
     relay schema ls
     """
-    registry = read_registry(config_file)
-    found = [
-        described_schema(current)
-        for table in registry.tables()
-        if (current := registry.current(table))
+    registry = _read_registry(config_file)
+    schemas = [
+        _describe(version) for version in map(registry.current, registry.tables()) if version
     ]
     if as_json:
-        for entry in found:
+        for entry in schemas:
             print_json(entry)
         return
-    if not found:
+    if not schemas:
         click.echo("no table has a schema in this app yet", err=True)
-    width = max((len(entry["table"]) for entry in found), default=0)
-    for entry in found:
+    width = max((len(entry["table"]) for entry in schemas), default=0)
+    for entry in schemas:
         live = sum(not column["dropped"] for column in entry["columns"])
         problems = "".join(f"  ! {problem}" for problem in entry["problems"])
         click.echo(
@@ -145,7 +181,7 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
     relay schema show shop.orders
     relay schema show shop.orders --version 1 --json
     """
-    described = described_schema(version_of(read_registry(config_file), table, version))
+    described = _describe(_version_of(_read_registry(config_file), table, version))
     if as_json:
         print_json(described)
         return
@@ -153,11 +189,11 @@ def show(table: str, version: int | None, config_file: Path, *, as_json: bool) -
         f"{table}, version {described['version']}, since {described['since']}, "
         f"table {described['uuid'] or 'without UUID'}"
     )
-    shown = Table("field", "column", "type", "")
+    view = Table("field", "column", "type", "")
     for column in described["columns"]:
         state = "dropped or changed: reserved" if column["dropped"] else column["default_kind"]
-        shown.add_row(str(column["number"]), column["name"], column["type"], state)
-    console_of(_WIDTH).print(shown)
+        view.add_row(str(column["number"]), column["name"], column["type"], state)
+    console_of(_WIDTH).print(view)
     for problem in described["problems"]:
         click.echo(f"! {problem}")
 
@@ -177,20 +213,18 @@ def diff(
     relay schema diff shop.orders
     relay schema diff shop.orders --from 1 --to 4 --json
     """
-    registry = read_registry(config_file)
-    new = version_of(registry, table, after)
+    registry = _read_registry(config_file)
+    new = _version_of(registry, table, after)
     # Version 0 is that of a table before its first: it has no columns.
     first = TableSchema(table=table, uuid=new.uuid)
-    wanted = new.version - 1 if before is None else before
-    old = version_of(registry, table, wanted) if wanted else first
-    found = changes(old, new)
+    old_number = new.version - 1 if before is None else before
+    old = _version_of(registry, table, old_number) if old_number else first
     if as_json:
-        shown = [change._asdict() for change in found]
-        about = {"table": table, "from": old.version, "to": new.version, "changes": shown}
-        print_json(about)
+        listed = [change._asdict() for change in changes(old, new)]
+        print_json({"table": table, "from": old.version, "to": new.version, "changes": listed})
         return
     click.echo(f"{table}, version {old.version} to {new.version}")
-    for kind, column, was, now, number in found:
+    for kind, column, was, now, number in changes(old, new):
         arrow = f"{was} → {now}" if was and now else was or now
         click.echo(f"  {kind:10} {column or '(the table)'}  {arrow}  {number or ''}".rstrip())
 
@@ -228,28 +262,29 @@ def check(
         raise ConfigError(
             f"{file}: package {table!r} is not database.table", "name the table with --table"
         )
-    current = version_of(read_registry(config_file), table, None)
-    found = _findings(written, current)
-    problems = [one for one in found if one.problem]
+    current = _version_of(_read_registry(config_file), table, None)
+    compared = _compare(written, current)
+    problems = [finding for finding in compared if finding.problem]
     if as_json:
         about = {
             "table": table,
             "version": current.version,
             "compatible": not problems,
-            "problems": [_as_json(one) for one in problems],
-            "notes": [_as_json(one) for one in found if not one.problem],
+            "problems": [_as_json(finding) for finding in problems],
+            "notes": [_as_json(finding) for finding in compared if not finding.problem],
         }
         print_json(about)
     else:
-        for one in found:
-            click.echo(f"{'problem' if one.problem else 'note'}: {one.field}: {one.what}")
+        for finding in compared:
+            kind = "problem" if finding.problem else "note"
+            click.echo(f"{kind}: {finding.field}: {finding.what}")
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        said = count if problems else "compatible"
-        click.echo(f"{file} and {table}, version {current.version}: {said}")
+        verdict = count if problems else "compatible"
+        click.echo(f"{file} and {table}, version {current.version}: {verdict}")
     context.exit(1 if problems else 0)
 
 
-def _findings(written: Descriptor, current: TableSchema) -> list[CompatibilityFinding]:
+def _compare(written: Descriptor, current: TableSchema) -> list[CompatibilityFinding]:
     live = live_columns(current)
     carried = {column.number for column in live}
     gone = {c.number: f"{c.name} {c.type}" for c in current.columns if c.number not in carried}
@@ -261,3 +296,53 @@ def _findings(written: Descriptor, current: TableSchema) -> list[CompatibilityFi
 def _as_json(finding: CompatibilityFinding) -> dict[str, Any]:
     fields = ("kind", "field", "number", "what")
     return {name: getattr(finding, name) for name in fields}
+
+
+def _read_registry(config_file: Path) -> Registry:
+    """Return the registry, read to its end and closed."""
+    settings = settings_of(config_file)
+    # Where credentials are wrong, a consumer only finds nobody; this one hears why.
+    Topics(settings).describe(names.schemas_topic(settings.app))
+    return read_to_its_end(settings.kafka, settings.app)
+
+
+def _version_of(registry: Registry, table: str, version: int | None) -> TableSchema:
+    """Return one version of a table's schema, the current one where none is asked for."""
+    current = registry.current(table)
+    if current is None:
+        hint = did_you_mean_table(table, registry.tables())
+        raise ConfigError(
+            f"the schema registry has no table {table}{hint}",
+            "`relay schema ls` lists those it has, `relay schema proto` adds one",
+        )
+    schema = current if version is None else registry.version(table, version)
+    if schema is None:
+        raise ConfigError(
+            f"{table} has no version {version}", f"name a version from 1 to {current.version}"
+        )
+    return schema
+
+
+def _describe(current: TableSchema) -> dict[str, Any]:
+    """Return a schema as `--json` shows it."""
+    carried = {column.number for column in live_columns(current)}
+    return {
+        "table": current.table,
+        "version": current.version,
+        "uuid": current.uuid,
+        "since": datetime.fromtimestamp(current.written_at_ms / 1000, UTC).isoformat(
+            timespec="seconds"
+        ),
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.type,
+                "number": column.number,
+                "dropped": column.dropped,
+                "default_kind": column.default_kind,
+                "in_row_message": column.number in carried,
+            }
+            for column in current.columns
+        ],
+        "problems": unsupported_columns(current),
+    }

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from google.protobuf.descriptor import Descriptor
 
 from relay import names
-from relay.cli.options import config_argument, settings_of
+from relay.cli.options import config_argument, run_option, settings_of
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.kafka.admin import REQUEST_SECONDS
 from relay.kafka.errors import answered
 from relay.kafka.topics import Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.json_output import print_json
+from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.catalogue import Catalogue
 from relay.schema.protoc import commented_row
 from relay.schema.registry import Registry, Versions, read_to_its_end
 from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from google.protobuf.descriptor import Descriptor
-
-    from relay.config.settings import Settings
-    from relay.records_pb2 import TableSchema
-
 
 _OVERTAKEN = (
     "another process wrote them meanwhile, and others of these tables may be written: look with "
@@ -54,12 +49,7 @@ _OVERTAKEN = (
     metavar="APP",
     help="App on the same cluster whose registry is copied: every version of every table.",
 )
-@click.option(
-    "--run/--dry-run",
-    "do",
-    default=False,
-    help="Write them. Without --run the command only prints what it would write.",
-)
+@run_option("Write them. Without --run the command only prints what it would write.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per table.")
 def seed(
     config_file: Path, files: tuple[Path, ...], old: str | None, *, do: bool, as_json: bool
@@ -84,26 +74,26 @@ def seed(
         raise click.UsageError("Give --from-app, or name .proto files; not both.")
     settings = settings_of(config_file)
     if old:
-        wanted = _of_app(settings, old)
+        schemas = _read_app(settings, old)
     else:
-        wanted = of_files([(str(path), _of_file(settings, path)) for path in files])
-    there = _there(settings)
-    missing = lacking(wanted, there)
-    if warning := left_out(wanted, there, _tables_with_blocks(settings)):
+        schemas = of_files([(str(path), _read_file(settings, path)) for path in files])
+    existing = _read_own(settings)
+    missing = lacking(schemas, existing)
+    if warning := left_out(schemas, existing, _tables_with_blocks(settings)):
         click.echo(warning, err=True)
     if do and missing:
-        _write(settings, wanted, missing)
-    written = {one.table for one in missing}
-    for one in {each.table: each for each in wanted}.values():
-        outcome = ("written" if do else "would be written") if one.table in written else "there"
-        _print(one, outcome, as_json=as_json)
-    if not wanted:
+        _write(settings, schemas, missing)
+    written = {schema.table for schema in missing}
+    for table, schema in {schema.table: schema for schema in schemas}.items():
+        outcome = ("written" if do else "would be written") if table in written else "there"
+        _print(schema, outcome, as_json=as_json)
+    if not schemas:
         click.echo(f"no table has a schema in app {old}", err=True)
     elif written and not do:
         click.echo("nothing was written; --run does it", err=True)
 
 
-def _of_app(settings: Settings, old: str) -> list[TableSchema]:
+def _read_app(settings: Settings, old: str) -> list[TableSchema]:
     if old == settings.app:
         raise ConfigError(f"--from-app is {old}, the app itself", "name the app before it")
     topic = names.schemas_topic(old)
@@ -115,7 +105,7 @@ def _of_app(settings: Settings, old: str) -> list[TableSchema]:
     return copied(read_to_its_end(settings.kafka, old).versions)
 
 
-def _of_file(settings: Settings, path: Path) -> TableSchema:
+def _read_file(settings: Settings, path: Path) -> TableSchema:
     written, comments = commented_row(path)
     table = written.file.package
     if not names.is_table_name(table):
@@ -123,20 +113,20 @@ def _of_file(settings: Settings, path: Path) -> TableSchema:
             f"{path}: package {table!r} is not database.table", "write it as the file's package"
         )
     with contextlib.closing(Catalogue(settings.clickhouse)) as catalogue:
-        found = catalogue.read({table}).get(table)
-    if found is None:
+        definition = catalogue.read({table}).get(table)
+    if definition is None:
         raise ConfigError(f"{path}: ClickHouse has no table {table}", "create the table first")
-    columns = [one for one in found.columns if one.name != settings.loader.block_column]
-    return numbered(table, found.uuid, columns, written, _message_of, comments)
+    block_column = settings.loader.block_column
+    columns = [column for column in definition.columns if column.name != block_column]
+    return numbered(table, definition.uuid, columns, written, _row_message, comments)
 
 
-def _message_of(schema: TableSchema) -> Descriptor:
-    read: Any = RowCodec(schema).message_class.DESCRIPTOR
-    found: Descriptor = read
-    return found
+def _row_message(schema: TableSchema) -> Descriptor:
+    message_class: Any = RowCodec(schema).message_class
+    return cast("Descriptor", message_class.DESCRIPTOR)
 
 
-def _there(settings: Settings) -> Versions:
+def _read_own(settings: Settings) -> Versions:
     if Topics(settings).describe(names.schemas_topic(settings.app)) is None:
         return {}
     return read_to_its_end(settings.kafka, settings.app, anew=True).versions
@@ -151,22 +141,18 @@ def _tables_with_blocks(settings: Settings) -> set[str]:
     return {table for topic in listed if (table := names.table_of_topic(settings.app, topic))}
 
 
-def _write(settings: Settings, wanted: Sequence[TableSchema], missing: list[TableSchema]) -> None:
+def _write(settings: Settings, schemas: Sequence[TableSchema], missing: list[TableSchema]) -> None:
     Topics(settings).ensure_by_key(names.schemas_topic(settings.app))
     with contextlib.closing(Registry(settings.kafka, settings.app, anew=True)) as registry:
         registry.propose(*missing)
-        lacking(wanted, registry.versions, _OVERTAKEN)
+        lacking(schemas, registry.versions, _OVERTAKEN)
 
 
 def _print(schema: TableSchema, outcome: str, *, as_json: bool) -> None:
     columns = sum(not column.dropped for column in schema.columns)
+    table, version = schema.table, schema.version
     if as_json:
-        told = {
-            "table": schema.table,
-            "version": schema.version,
-            "columns": columns,
-            "outcome": outcome,
-        }
-        print_json(told)
-        return
-    click.echo(f"{outcome:16}  {schema.table}, version {schema.version}, {columns} columns")
+        about = {"table": table, "version": version, "columns": columns, "outcome": outcome}
+        print_json(about)
+    else:
+        click.echo(f"{outcome:16}  {table}, version {version}, {columns} columns")

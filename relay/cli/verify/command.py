@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -17,6 +17,7 @@ from relay.cli.output import verify as output_verify
 from relay.cli.verify import several as verify_several
 from relay.cli.verify.follow import Outlets, follow
 from relay.cli.verify.once import once
+from relay.config.settings import Settings
 from relay.errors import ContractBroken, ErrorPage, NotExactlyOnce, RelayError
 from relay.operate.verify.audit import Audit, audit_of
 from relay.operate.verify.judge.beginning import gaps, next_steps
@@ -26,11 +27,6 @@ from relay.program.config_argument import ConfiguredCommand
 from relay.program.plural import several
 from relay.program.spelling import did_you_mean_table
 from relay.program.supervision import worst
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from relay.config.settings import Settings
 
 _KEEP = (
     "do not restart anything yet: keep the records of journal and source topic (raise their "
@@ -131,18 +127,20 @@ def verify(  # noqa: PLR0913 - one for each option
     few = output_verify.Few(every=every or mode == "follow")
     if len(pipelines) == 1:
         settings = pipelines[0].settings
-        audits = [_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)]
+        audits = [
+            _audit_one(settings, mode, outlets, few, deep=deep, removed=removed, as_json=as_json)
+        ]
     elif mode == "follow":
         audits = verify_several.follow(pipelines, outlets, as_json=as_json)
     else:
         audits = verify_several.once_each(
             pipelines, few, deep=deep, removed=removed, as_json=as_json
         )
-    _say_if_unknown(removed, {table for one in audits for table in one.totals.rows_by_table})
+    _warn_of_unknown(removed, {table for audit in audits for table in audit.totals.rows_by_table})
     _judge(audits)
 
 
-def _say_if_unknown(removed: Collection[str], tables: Collection[str]) -> None:
+def _warn_of_unknown(removed: Collection[str], tables: Collection[str]) -> None:
     for table in sorted({*removed} - {*tables}):
         hint = did_you_mean_table(table, tables)
         text = f"--removed {table}: the journal that was read has no block of it{hint}"
@@ -154,26 +152,26 @@ def _judge(audits: Sequence[Audit]) -> None:
     errors = [error for audit in audits for error in audit.errors]
     history = [one for audit in audits for one in audit.history]
     lost = list(gaps(history))
-    found = [anomaly for audit in audits for anomaly in audit.anomalies]
-    anomalies = ""
-    if found:
-        anomalies = f"{several(len(found), 'anomaly', 'anomalies')}; the first: {found[0]}"
+    anomalies = [anomaly for audit in audits for anomaly in audit.anomalies]
+    summary = ""
+    if anomalies:
+        summary = f"{several(len(anomalies), 'anomaly', 'anomalies')}; the first: {anomalies[0]}"
     if lost:
         more = f" (and {several(len(lost) - 1, 'more gap')})" if len(lost) > 1 else ""
-        steps = [_KEEP] if found else []
+        steps = [_KEEP] if anomalies else []
         raise ContractBroken(
-            "; ".join(filter(None, [f"{lost[0]}{more}", anomalies])),
+            "; ".join(filter(None, [f"{lost[0]}{more}", summary])),
             ". ".join([*steps, *next_steps(history), _LONGER]),
             page=ErrorPage.GAP,
         )
-    if found:
-        raise NotExactlyOnce(anomalies, _KEEP)
+    if anomalies:
+        raise NotExactlyOnce(summary, _KEEP)
     if errors:
         status = worst(error.exit_code for error in errors)
         raise next(error for error in errors if error.exit_code == status)
 
 
-def _one(
+def _audit_one(
     settings: Settings,
     mode: str | None,
     outlets: Outlets,

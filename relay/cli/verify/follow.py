@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
+from relay.config.settings import Settings
 from relay.operate.page.plots import Samples, Trail
 from relay.operate.page.refresh import ScreenRefresher
-from relay.operate.page.routes import Page, TellStory
+from relay.operate.page.routes import Page
 from relay.operate.page.verifier_metrics import VerifierMetrics
 from relay.operate.verify import rounds
+from relay.operate.verify.audit import Audit
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.progress import AuditProgress
+from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.webhook import Webhook
 from relay.operate.view import ask
 from relay.program.serving import Serving
 from relay.program.waiting import stopped_by_signal
-
-if TYPE_CHECKING:
-    import threading
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.rounds import Keep
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 log = logging.getLogger(__name__)
 
 
 class Outlets(NamedTuple):
-    """Where anomalies are reported beside the terminal.
-
-    Attributes:
-        listen: `HOST:PORT` of the page; empty: none.
-        webhook_url: gets anomalies; empty: none does.
-    """
+    """Where anomalies are reported beside the terminal: HOST:PORT of a page, a URL; or empty."""
 
     listen: str = ""
     webhook_url: str = ""
@@ -51,18 +42,11 @@ def follow(
     say: Callable[[Anomaly], None],
     outlets: Outlets,
     stop: threading.Event | None = None,
-    keep: Keep = lambda *_: None,
+    keep: Callable[[int, int, Commit], None] = lambda *_: None,
 ) -> None:
-    """Run until SIGTERM or Ctrl-C.
+    """Audit what a new reader reads until SIGTERM or Ctrl-C, or until `stop` is set.
 
-    Args:
-        settings: of the app.
-        reader: not started yet.
-        audit: gets all that is read.
-        say: prints an anomaly.
-        outlets: where else it is told.
-        stop: that ends it instead of a signal.
-        keep: gets partition, offset and record before they are judged.
+    `keep` gets partition, offset and record before they are judged.
 
     Raises:
         ConfigError: the app has no journal any more; one of `outlets` cannot be used.
@@ -77,8 +61,22 @@ def follow(
             figures = VerifierMetrics(
                 progress, audit.totals, reader, webhook, settings.app, samples
             )
-            page = Page(progress, audit, trail, samples, _story_of(settings))
-            opened.enter_context(_served(settings, outlets.listen, page, figures, samples))
+            page = Page(
+                progress,
+                audit,
+                trail,
+                samples,
+                lambda block, journal_offset: ask.story_of(settings, block, journal_offset),
+            )
+            routes = {
+                **page.routes(),
+                "/metrics": lambda _: figures.exposition(),
+                "/healthz": lambda _: figures.health(time.monotonic()),
+            }
+            serving = opened.enter_context(Serving(outlets.listen, routes, page.headers))
+            log.info("serving the page", extra={"page": f"http://{serving.address}/"})
+            refresher = ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
+            opened.enter_context(contextlib.closing(refresher))
 
         def report(anomaly: Anomaly) -> None:
             say(anomaly)
@@ -91,28 +89,3 @@ def follow(
             trail.add(partition, offset, commit)
 
         rounds.follow(reader, audit, report, stop or stopped_by_signal(), progress, kept)
-
-
-def _story_of(settings: Settings) -> TellStory:
-    return lambda block, journal_offset: ask.story_of(settings, block, journal_offset)
-
-
-@contextlib.contextmanager
-def _served(
-    settings: Settings,
-    listen: str,
-    page: Page,
-    figures: VerifierMetrics,
-    samples: Samples,
-) -> Iterator[None]:
-    routes = {
-        **page.routes(),
-        "/metrics": lambda _: figures.exposition(),
-        "/healthz": lambda _: figures.health(time.monotonic()),
-    }
-    with Serving(listen, routes, page.headers) as serving:
-        log.info("serving the page", extra={"page": f"http://{serving.address}/"})
-        with contextlib.closing(
-            ScreenRefresher(lambda: ask.StatusReader(settings, lasting=True), samples)
-        ):
-            yield

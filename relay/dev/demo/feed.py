@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from relay.produce.arrow_columns import BatchOrigin, row_columns
 from relay.produce.gathering import random_ends
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.produce.row_producer import RowProducer
+from relay.produce.row_producer import RowProducer
 
 SECONDS = 20.0  # for all rows
 GATE = 0.6  # of all rows
@@ -27,12 +23,9 @@ MOST_ROWS = 200
 
 
 class Feed:
-    """Sends every table's rows once.
+    """Sends every table's rows, text by database.table, once.
 
-    Args:
-        producer: to write with.
-        tables: rows as text by database.table.
-        seed: chooses the messages' sizes and how the tables interleave.
+    The seed chooses the messages' sizes and how the tables interleave.
     """
 
     def __init__(self, producer: RowProducer, tables: dict[str, pa.Table], seed: int) -> None:
@@ -56,11 +49,7 @@ class Feed:
         self._thread.start()
 
     def delivered(self) -> dict[str, int]:
-        """Return rows acknowledged, by table.
-
-        Raises:
-            Exception: whatever ended the thread.
-        """
+        """Return rows acknowledged, by table; raise the error that ended the thread."""
         if self._problem is not None:
             raise self._problem
         return {table: self._producer.delivered().get(table, 0) for table in self.total}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from relay.dev.signal_delay import undisturbed
+from relay.dev.process import undisturbed
 from relay.errors import MissingTool, NotExactlyOnce
 
 LAST_LINES = 12  # of a log, shown when its program ended by itself
@@ -22,13 +22,7 @@ LAST_LINES = 12  # of a log, shown when its program ended by itself
 
 @dataclass
 class Program:
-    """One program, which may be started again after it was killed.
-
-    Args:
-        name: for people, and of the log file.
-        arguments: console script and its arguments.
-        log: appended to by every run.
-    """
+    """A console script with its arguments; every run appends to the same log."""
 
     name: str
     arguments: list[str]
@@ -50,11 +44,7 @@ class Program:
             )
 
     def check(self) -> None:
-        """Raise if it ended by itself.
-
-        Raises:
-            NotExactlyOnce: with its exit status and the end of its log.
-        """
+        """Raise NotExactlyOnce, with exit status and end of the log, if it ended by itself."""
         status = None if self._process is None else self._process.poll()
         if status is not None:
             self._process = None
@@ -83,11 +73,7 @@ class Program:
         return len(frozen)
 
     def stop(self, seconds: float) -> int | None:
-        """Send SIGTERM, and kill what has not ended then.
-
-        Returns:
-            Its exit status; None if it did not run or had to be killed.
-        """
+        """Send SIGTERM, then SIGKILL; return its status, None if it did not run or was killed."""
         if self._process is None:
             return None
         below = _family(self._process)
@@ -98,8 +84,8 @@ class Program:
             self.kill()
             return None
         self._process = None
-        _, left = psutil.wait_procs(below, timeout=5)
-        for process in left:
+        _, alive = psutil.wait_procs(below, timeout=5)
+        for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         return status

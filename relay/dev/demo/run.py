@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import pyarrow as pa
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     NewTopic,
 )
+from rich.console import Console
 
 from relay.config import kafka_clients, settings_file
+from relay.config.settings import Settings
 from relay.dev import clickhouse
 from relay.dev import stack as servers
 from relay.dev.demo import data, show
@@ -29,18 +32,9 @@ from relay.dev.demo.programs import Program
 from relay.dev.demo.show import Bars
 from relay.dev.demo.transfer import STOP_SECONDS, Demo, differences
 from relay.dev.demo.watch import JournalWatch, Warehouse
+from relay.dev.stack import Stack
 from relay.errors import ConfigError, NotExactlyOnce, Unavailable
 from relay.produce.row_producer import RowProducer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import pyarrow as pa
-    from rich.console import Console
-
-    from relay.config.settings import Settings
-    from relay.dev.stack import Stack
 
 FILE = "relay.toml"
 PARTITIONS = 4
@@ -64,37 +58,31 @@ master = "local[2]"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the user chose."""
+def run(directory: Path, rows: int | None, seed: int, console: Console, *, keep: bool) -> bool:
+    """Run the demo; return whether every row arrived exactly once.
 
-    directory: Path
-    rows: int | None = None
-    keep: bool = False
-    seed: int = 13
-
-
-def run(options: Options, console: Console) -> bool:
-    """Run the demo; whether every row arrived exactly once.
+    About `rows` rows are sent; None: all. `keep` leaves the servers running.
 
     Raises:
         RelayError: the demo could not begin: Java or a server is missing, a wrong directory.
     """
-    sent = _read(options.rows)
-    options.directory.mkdir(parents=True, exist_ok=True)
-    if (options.directory / FILE).exists():
+    counts = data.row_counts(rows)
+    sent = {table.full_name: data.read(table).slice(0, counts[table.name]) for table in data.TABLES}
+    directory.mkdir(parents=True, exist_ok=True)
+    if (directory / FILE).exists():
         raise ConfigError(
-            f"{options.directory} holds an earlier demo",
+            f"{directory} holds an earlier demo",
             "name another directory, or remove this one (after `relay dev down --directory` it)",
         )
     arrived, leave_up = True, False
     with contextlib.ExitStack() as cleanup:
-        _restore_signals(cleanup)
-        cleanup.callback(lambda: leave_up or servers.down(options.directory))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            cleanup.callback(signal.signal, number, signal.getsignal(number))
+        cleanup.callback(lambda: leave_up or servers.down(directory))
         _ignore_signals(cleanup)
-        stack = servers.up(options.directory, progress=console.print)
-        file = _configure(stack, options.directory)
-        with _assembled(_quiet(settings_file.load(file)), file, sent, options, console) as demo:
+        stack = servers.up(directory, progress=console.print)
+        file = _configure(stack, directory)
+        with _assembled(_quiet(settings_file.load(file)), file, sent, seed, console) as demo:
             with demo.bars.progress:
                 try:
                     demo.move()
@@ -103,36 +91,26 @@ def run(options: Options, console: Console) -> bool:
                     arrived = False
                 demo.stop()
                 demo.look()  # what the last transaction of a relay showed
-            found = differences(demo.warehouse, sent)
-            console.print(show.results(found, dict(demo.journal.blocks)))
-            least = 100 if options.rows is None else 10
+            compared = differences(demo.warehouse, sent)
+            console.print(show.results(compared, dict(demo.journal.blocks)))
+            least = 100 if rows is None else 10
             console.print(show.answer(demo.warehouse.rows(show.ANSWER.format(least=least)), least))
             if demo.journal.dead:
                 console.print(f"{demo.journal.dead} messages became dead letters")
-        if options.keep:
+        if keep:
             _how_to_reach(stack, file, console)
             leave_up = True
-        return arrived and not demo.journal.dead and all(d.none for d in found.values())
-
-
-def _restore_signals(cleanup: contextlib.ExitStack) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        cleanup.callback(signal.signal, number, signal.getsignal(number))
+        return arrived and not demo.journal.dead and all(d.none for d in compared.values())
 
 
 def _ignore_signals(cleanup: contextlib.ExitStack) -> None:
-    """When the clean-up begins: a second Ctrl-C must not leave half of it running."""
+    """Ignore signals from the beginning of the clean-up: a second Ctrl-C must not cut it short."""
     for number in (signal.SIGINT, signal.SIGTERM):
         cleanup.callback(signal.signal, number, signal.SIG_IGN)
 
 
-def _read(limit: int | None) -> dict[str, pa.Table]:
-    counts = data.row_counts(limit)
-    return {table.full_name: data.read(table).slice(0, counts[table.name]) for table in data.TABLES}
-
-
 def _configure(stack: Stack, directory: Path) -> Path:
-    """Write the app's TOML file; a user may go on with it after --keep."""
+    """Write the app's TOML file, which a user may go on with after --keep."""
     file = directory / FILE
     file.write_text(
         CONFIGURATION.format(
@@ -146,7 +124,7 @@ def _configure(stack: Stack, directory: Path) -> Path:
 
 
 def _quiet(settings: Settings) -> Settings:
-    """For the demo's own clients: they outlive the broker by a moment and would say so."""
+    """Silence the demo's own clients: they outlive the broker by a moment and would say so."""
     client = {**settings.kafka.client, "log_level": 0}
     return settings.model_copy(
         update={"kafka": settings.kafka.model_copy(update={"client": client})}
@@ -155,22 +133,24 @@ def _quiet(settings: Settings) -> Settings:
 
 @contextlib.contextmanager
 def _assembled(
-    settings: Settings, file: Path, sent: dict[str, pa.Table], options: Options, console: Console
+    settings: Settings, file: Path, sent: dict[str, pa.Table], seed: int, console: Console
 ) -> Iterator[Demo]:
-    """Tables, topic, programs and feed; all of it ended again."""
+    """Make tables, topic, programs and feed; end all of them afterwards."""
     with contextlib.ExitStack() as cleanup:
         warehouse = Warehouse(settings)
         cleanup.callback(warehouse.close)
-        warehouse.create(data.DATABASE)
-        _create_source(settings)
+        warehouse.create()
+        admin = AdminClient(kafka_clients.admin(settings.kafka))
+        topic = NewTopic(settings.source.topic, num_partitions=PARTITIONS, replication_factor=1)
+        admin.create_topics([topic])[settings.source.topic].result(timeout=30)
         producer = cleanup.enter_context(RowProducer.from_settings(settings))
-        feed = Feed(producer, sent, options.seed)
+        feed = Feed(producer, sent, seed)
         console.print(
             f"{sum(feed.total.values()):,} rows of {len(sent)} tables in {feed.messages:,} messages"
         )
         journal = JournalWatch(settings, PARTITIONS)
         cleanup.callback(journal.close)
-        logs = options.directory
+        logs = file.parent
         relays = [
             Program(name, ["relay", "run", str(file), "--member", name], logs / f"{name}.log")
             for name in MEMBERS
@@ -185,12 +165,6 @@ def _assembled(
         for program in (*relays, loader):
             program.start()
         yield demo
-
-
-def _create_source(settings: Settings) -> None:
-    admin = AdminClient(kafka_clients.admin(settings.kafka))
-    topic = NewTopic(settings.source.topic, num_partitions=PARTITIONS, replication_factor=1)
-    admin.create_topics([topic])[settings.source.topic].result(timeout=30)
 
 
 def _how_to_reach(stack: Stack, file: Path, console: Console) -> None:

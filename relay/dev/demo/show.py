@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+import pyarrow as pa
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from relay.dev.demo.compare import Difference
 from relay.dev.demo.data import DATABASE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.console import Console
-
-    from relay.dev.demo.compare import Difference
 
 QUESTION = "Which ten routes had the worst mean arrival delay in 2013? (at least {least} flights)"
 ANSWER = f"""
@@ -35,8 +31,7 @@ LIMIT 10
 """Some airports abroad are not in `airports`: their code stands for their name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowCounts:
+class RowCounts(NamedTuple):
     """Rows at three places, at one moment."""
 
     sent: int
@@ -45,12 +40,7 @@ class RowCounts:
 
 
 class Bars:
-    """Three bars: sent, in blocks, in ClickHouse.
-
-    Args:
-        console: to draw on.
-        total: rows.
-    """
+    """Three bars: rows sent, in blocks, in ClickHouse, of a total."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.progress = Progress(
@@ -60,15 +50,12 @@ class Bars:
             TimeElapsedColumn(),
             console=console,
         )
-        self._tasks = {
-            name: self.progress.add_task(name, total=total)
-            for name in ("sent", "in blocks", "in ClickHouse")
-        }
+        names = ("sent", "in blocks", "in ClickHouse")
+        self._tasks = [self.progress.add_task(name, total=total) for name in names]
 
-    def show(self, seen: RowCounts) -> None:
+    def show(self, counts: RowCounts) -> None:
         """Move the bars."""
-        counts = (seen.sent, seen.in_blocks, seen.in_clickhouse)
-        for task, count in zip(self._tasks.values(), counts, strict=True):
+        for task, count in zip(self._tasks, counts, strict=True):
             self.progress.update(task, completed=count)
 
 
@@ -78,15 +65,8 @@ def results(differences: dict[str, Difference], blocks: dict[str, int]) -> Table
     shown.add_column("table")
     for name in ("rows sent", "blocks", "rows in ClickHouse", "duplicates", "missing", "changed"):
         shown.add_column(name, justify="right")
-    for table, found in differences.items():
-        numbers = (
-            found.sent,
-            blocks.get(table, 0),
-            found.received,
-            found.duplicates,
-            found.missing,
-            found.foreign,
-        )
+    for table, d in differences.items():
+        numbers = (d.sent, blocks.get(table, 0), d.received, d.duplicates, d.missing, d.foreign)
         shown.add_row(table, *(f"{number:,}" for number in numbers))
     return shown
 

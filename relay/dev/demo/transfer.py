@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from rich.console import Console
+
+from relay.config.settings import Settings
 from relay.dev.demo import data
 from relay.dev.demo.compare import Difference, compare, row_hashes
+from relay.dev.demo.feed import Feed
+from relay.dev.demo.programs import Program
 from relay.dev.demo.show import Bars, RowCounts
+from relay.dev.demo.watch import JournalWatch, Warehouse
 from relay.errors import NotExactlyOnce
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from rich.console import Console
-
-    from relay.config.settings import Settings
-    from relay.dev.demo.feed import Feed
-    from relay.dev.demo.programs import Program
-    from relay.dev.demo.watch import JournalWatch, Warehouse
 
 OPEN_GATE_AT = 0.2  # of all rows in ClickHouse: the loader has loaded before it is killed
 KILL_AFTER_GATE = 0.05  # of all rows sent behind the gate: the relay has rows in its buffers
@@ -126,17 +123,17 @@ class Demo:
 
 def differences(warehouse: Warehouse, sent: dict[str, pa.Table]) -> dict[str, Difference]:
     """Return contents of the tables in `sent` against ClickHouse's."""
-    found = {}
+    result = {}
     for table in data.TABLES:
         name = table.full_name
         if name in sent:
             columns = ", ".join(_plain(*column) for column in table.columns.items())
             received = warehouse.rows(f"SELECT {columns} FROM {name}")
-            found[name] = compare(
+            result[name] = compare(
                 row_hashes(sent[name].to_pandas(), table.columns),
                 row_hashes(received.to_pandas(), table.columns),
             )
-    return found
+    return result
 
 
 def _plain(name: str, type_: str) -> str:

@@ -7,31 +7,23 @@ Receives the running system, gives counts by table. Only looks: reads the journa
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import clickhouse_connect
+import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
-from relay.dev.demo.data import TABLES
+from relay.config.settings import Settings
+from relay.dev.demo.data import DATABASE, TABLES
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.config.settings import Settings
 
 POLL_RECORDS = 500
 
 
 class JournalWatch:
-    """Follows the journal from its beginning.
-
-    Args:
-        settings: of the app; its journal must be there.
-        partitions: of the journal.
-    """
+    """Follows the app's journal, which must exist, from its beginning."""
 
     def __init__(self, settings: Settings, partitions: int) -> None:
         self._consumer = Consumer(kafka_clients.reader(settings.kafka))
@@ -48,25 +40,19 @@ class JournalWatch:
         while records := self._consumer.consume(POLL_RECORDS, timeout=0.05):
             for record in records:
                 if record.error() is None:
-                    self._take(Commit.FromString(record.value() or b""))
+                    commit = Commit.FromString(record.value() or b"")
+                    for block in commit.blocks:
+                        self.rows[block.table] += block.rows
+                        self.blocks[block.table] += 1
+                    self.dead += sum(letters.messages for letters in commit.dead)
 
     def close(self) -> None:
         """Let go of the reader."""
         self._consumer.close()
 
-    def _take(self, commit: Commit) -> None:
-        for block in commit.blocks:
-            self.rows[block.table] += block.rows
-            self.blocks[block.table] += 1
-        self.dead += sum(letters.messages for letters in commit.dead)
-
 
 class Warehouse:
-    """The demo's tables in ClickHouse.
-
-    Args:
-        settings: of the app.
-    """
+    """The demo's tables in ClickHouse."""
 
     def __init__(self, settings: Settings) -> None:
         self._app = settings.app
@@ -78,18 +64,17 @@ class Warehouse:
             autogenerate_session_id=False,
         )
 
-    def create(self, database: str) -> None:
+    def create(self) -> None:
         """Make the database and the five tables."""
-        self._client.command(f"CREATE DATABASE IF NOT EXISTS {database}")
+        self._client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         for table in TABLES:
             self._client.command(table.create())
 
     def counts(self) -> dict[str, int]:
         """Return rows by table, of one moment."""
-        each = " UNION ALL ".join(
-            f"SELECT '{t.full_name}', count() FROM {t.full_name}" for t in TABLES
-        )
-        return {name: int(count) for name, count in self._client.query(each).result_rows}
+        names = [table.full_name for table in TABLES]
+        query = " UNION ALL ".join(f"SELECT '{name}', count() FROM {name}" for name in names)
+        return {name: int(count) for name, count in self._client.query(query).result_rows}
 
     def decided_blocks(self) -> int:
         """Return blocks that the loader's ledger calls loaded or parked, and so is done with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relay.clickhouse.view_target import view_target
+from relay.clickhouse.table_engine import view_target
 from relay.operate.doctor.facts import TargetFacts, View
 
 
