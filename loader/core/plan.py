@@ -159,11 +159,9 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
     """Return the row that settles the block: a final one, or the latest if parked or aside."""
-    if not entries:
-        return None
-    for final in FINAL:
-        if found := next((entry for entry in entries if entry.state == final), None):
-            return found
+    final = next((entry for state in FINAL for entry in entries if entry.state == state), None)
+    if final or not entries:
+        return final
     current = max(entries, key=_rank)
     return current if current.state in {PARKED, ASIDE} else None
 
@@ -569,15 +567,13 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
 
 def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
     claims = {entry.claim for entry in entries}
-    forgotten, lost = bool(claims & {PERHAPS, SURELY}), SURELY in claims
-    if (forgotten, lost) == (run.forgotten, run.lost):
-        return run
-    return replace(run, forgotten=forgotten, lost=lost)
+    return replace(run, forgotten=bool(claims & {PERHAPS, SURELY}), lost=SURELY in claims)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if holds(entries, run.claim):
-        return run, _few("the server wrote nothing, though this loader's claim holds")
+        reason = "the server wrote nothing, though this loader's claim holds"
+        return run, _retry(reason, RetryCause.ROWS_NOT_WRITTEN)
     return run, _outcome(entries)
 
 
@@ -638,8 +634,7 @@ def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
     then, and who claims it after that fences this one's.
     """
     if letters.state == "written":
-        said = "; ".join(filter(None, [letters.said, run.why]))
-        return replace(run, at="mark"), Settle(run.attempt, DEAD, said)
+        return replace(run, at="mark"), Settle(run.attempt, DEAD, _remark(run, letters.said))
     if letters.state == "unclear" and run.human not in {"loaded", "discard"}:
         return replace(run, at="mark"), Park(run.attempt, letters.said)
     return replace(run, at="again", letters=letters.state), ReadEntries()
@@ -658,10 +653,7 @@ def _lasting(claims: Iterable[Entry]) -> list[Entry]:
 
     An owner claims again only when his INSERT was refused, or before he has sent one.
     """
-    last: dict[str, Entry] = {}
-    for entry in sorted(claims, key=_rank):
-        last[entry.claim] = entry
-    return list(last.values())
+    return list({entry.claim: entry for entry in sorted(claims, key=_rank)}.values())
 
 
 def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -679,11 +671,11 @@ def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entr
     newest = _newest_token(last)
     owners = {entry.claim for entry in last if read_token(entry.sent) == newest}
     of_owners = [entry for entry in (*before, *refused) if entry.claim in owners]
-    found = [_rank(entry) for entry in of_owners if read_token(entry.sent) < newest]
-    if newest == 1 or not found:
+    first = [_rank(entry) for entry in of_owners if read_token(entry.sent) < newest]
+    if newest == 1 or not first:
         return tuple(claims)
     return tuple(
-        entry for entry in claims if read_token(entry.sent) == newest or _rank(entry) > max(found)
+        entry for entry in claims if read_token(entry.sent) == newest or _rank(entry) > max(first)
     )
 
 
@@ -703,26 +695,27 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
         return replace(run, at="end"), ReadEntries()
-    return run, _few(f"the server wrote {rows} of {run.rows} rows")
+    reason = f"the server wrote {rows} of {run.rows} rows"
+    return run, _retry(reason, RetryCause.ROWS_NOT_WRITTEN)
 
 
 def _inserted(run: Run) -> tuple[Run, Effect]:
     absent = "a person found none of its rows in the table" if run.human == "absent" else ""
-    said = "; ".join(filter(None, [absent, run.why]))
-    return replace(run, at="mark"), Settle(run.attempt, reason=said)
+    return replace(run, at="mark"), Settle(run.attempt, reason=_remark(run, absent))
+
+
+def _remark(run: Run, *findings: str) -> str:
+    """What the ledger keeps beside a state: what was found, and the person's own words."""
+    return "; ".join(filter(None, [*findings, run.why]))
 
 
 def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
     """The answer to a repeat is also that of a server that has the token and lost the part."""
     if facts.running:  # not counted; a server answers before it strikes the INSERT off its list
-        return run, _still_running(facts)
+        return run, _retry(facts.running, RetryCause.STILL_RUNNING)
     if not _lacks(run, facts, run.rows):
         return _inserted(run)
     return replace(run, at="mark"), _lost_part(run, facts, run.rows)
-
-
-def _still_running(facts: InsertFacts) -> Done:
-    return Done("retry", facts.running, cause=RetryCause.STILL_RUNNING)
 
 
 def _tells(run: Run, facts: InsertFacts) -> bool:
@@ -751,8 +744,8 @@ def _lost_part(run: Run, facts: InsertFacts, rows: int) -> Park:
     )
 
 
-def _few(reason: str) -> Done:
-    return Done("retry", reason, cause=RetryCause.ROWS_NOT_WRITTEN)
+def _retry(reason: str, cause: RetryCause) -> Done:
+    return Done("retry", reason, cause=cause)
 
 
 def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
@@ -796,8 +789,8 @@ def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
 
     What does not say under which it was sent may have had the first.
     """
-    alone = (one.sent for one in claims if one.sent != TOGETHER)
-    return any((read_token(one) or 1) == read_token(sent) for one in alone)
+    tokens = (read_token(claim.sent) or 1 for claim in claims if claim.sent != TOGETHER)
+    return read_token(sent) in tokens
 
 
 def _repeats(run: Run, claim: str) -> bool:
@@ -814,7 +807,7 @@ def _decide(run: Run) -> Effect:
     """The order of proof for a block that an earlier claim may have inserted."""
     facts = run.facts
     if facts.running:
-        return _still_running(facts)
+        return _retry(facts.running, RetryCause.STILL_RUNNING)
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)
@@ -851,8 +844,7 @@ def _insert(run: Run, limit: int | None, *, anew: bool) -> Effect:
     if run.sent in {say_alone(token), UNREMEMBERED}:
         return Insert(limit)
     if run.reclaims == _RECLAIMS:
-        others = "others insert into the table all the time"
-        return Done("retry", others, cause=RetryCause.OTHERS_INSERTED)
+        return _retry("others insert into the table all the time", RetryCause.OTHERS_INSERTED)
     return Claim(run.attempt + 1, token)
 
 
@@ -887,8 +879,8 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
         return Insert(facts.newest + facts.margin - facts.inserted)
     if facts.unconfirmed and facts.passing:
         return _unconfirmed(run)
-    left = "" if counted is None else f"; {_share(run, counted)}"
-    return Park(run.attempt, f"{run.rejected}{left}, and may come from the INSERT that was refused")
+    part = "" if counted is None else f"; {_share(run, counted)}"
+    return Park(run.attempt, f"{run.rejected}{part}, and may come from the INSERT that was refused")
 
 
 def _for_letters(run: Run, counted: int | None) -> Effect:
@@ -989,7 +981,7 @@ def _by_success(run: Run, record: ServerRecord) -> Effect | None:
 
 def _unconfirmed(run: Run) -> Done:
     """Rows that may go, or come: the server finds out, and then they tell."""
-    return Done("retry", run.facts.unconfirmed, cause=RetryCause.UNCONFIRMED)
+    return _retry(run.facts.unconfirmed, RetryCause.UNCONFIRMED)
 
 
 def _knows(run: Run, claim: str) -> bool:
@@ -1003,27 +995,27 @@ def _knows(run: Run, claim: str) -> bool:
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
-    found = ["an earlier attempt ended before the server answered"]
+    findings = ["an earlier attempt ended before the server answered"]
     if not run.earlier:
-        found = ["the ledger may have lost the entry of an earlier attempt"]
+        findings = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
-        found.append(_share(run, counted))
+        findings.append(_share(run, counted))
         if counted and len({entry.transform for entry in run.earlier}) > 1:
-            found.append("versions of the transform made different numbers of rows")
+            findings.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
-        found.append("the table did not have the block-id column during every attempt")
+        findings.append("the table did not have the block-id column during every attempt")
     if facts.unconfirmed:
-        found.append(facts.unconfirmed)
+        findings.append(facts.unconfirmed)
     if facts.fewer:
-        found.append(f"a count proves nothing: {facts.fewer}")
+        findings.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
-        found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
+        findings.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
     if any(entry.transform != run.transform for entry in run.earlier):
-        found.append("the transform has changed")
-    found.append("the table may have forgotten the block's deduplication token")
+        findings.append("the transform has changed")
+    findings.append("the table may have forgotten the block's deduplication token")
     if record.said:
-        found.append(record.said)
-    return "; ".join(found) + ": only a person can tell whether the rows are there"
+        findings.append(record.said)
+    return "; ".join(findings) + ": only a person can tell whether the rows are there"
 
 
 def _claims(run: Run) -> Sequence[Entry]:
@@ -1054,25 +1046,22 @@ def _share(run: Run, counted: int) -> str:
 
 def _as_told(run: Run, counted: int | None) -> Effect:
     """A person's word, unless the rows that carry the block's id say otherwise."""
-    found = "" if counted is None else _share(run, counted)
+    share = "" if counted is None else _share(run, counted)
     if run.facts.unconfirmed and run.facts.passing:
         return _unconfirmed(run)
     if run.human == "loaded":
         # Which of two versions it was is the person's to know.
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
         if not fitting:
-            return Park(run.attempt, f"a person marked it as loaded, but {found}")
-        said = "; ".join(filter(None, [SAID_LOADED, run.why]))
-        return Settle(run.attempt, LOADED, said, fitting[-1].claim)
+            return Park(run.attempt, f"a person marked it as loaded, but {share}")
+        return Settle(run.attempt, LOADED, _remark(run, SAID_LOADED), fitting[-1].claim)
     if counted is not None and (whole := _whole(run, counted)):
-        return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
-    reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
-    return Settle(run.attempt, DISCARDED, reason)
+        return Settle(run.attempt, LOADED, _remark(run, share), whole.claim)
+    return Settle(run.attempt, DISCARDED, _remark(run, "a person gave it up", share))
 
 
 def _outcome(entries: tuple[Entry, ...]) -> Done:
     last = settled(entries)
     if last is None:
-        reason = "another loader works on this block"
-        return Done("retry", reason, cause=RetryCause.ANOTHER_LOADER)
+        return _retry("another loader works on this block", RetryCause.ANOTHER_LOADER)
     return Done(cast("Outcome", last.state), last.reason)
