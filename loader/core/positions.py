@@ -86,30 +86,33 @@ class Unsure:
         return offset < self.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
 
 
-@dataclass(frozen=True, slots=True)
+Partition = tuple[str, int]
+"""A topic id, and the partition's number."""
+
+
+@dataclass(slots=True)
 class Noted:
     """What the ledger says of the app's journals.
 
     Attributes:
-        positions: next offset by (topic id, partition).
-        unsure: by (topic id, partition).
+        positions: next offsets.
         gone: topic ids of deleted journals that a person took note of.
-        letters: offset by (topic id, partition) of dead letters; the ledger lacks nothing of those
-            before it. If the ledger is set back, so is this.
-        began: by (topic id, partition), the last position that a start noted, if it was not 0.
-        superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
+        superseded: the `block` of each row about a rewind (relay.names.superseded_row).
+        letters: offsets of dead letters; the ledger lacks nothing of those before. If the ledger is
+            set back, so is this.
+        began: the last position that a start noted, if it was not 0.
         columns: that loaders were started with as loader.block_column.
     """
 
-    positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    unsure: Mapping[tuple[str, int], Unsure] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    positions: dict[Partition, int] = field(default_factory=dict)
+    unsure: dict[Partition, Unsure] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
     now: int = 0
-    superseded: frozenset[str] = frozenset()
-    letters: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    began: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    columns: frozenset[str] = frozenset()
+    superseded: set[str] = field(default_factory=set)
+    letters: dict[Partition, int] = field(default_factory=dict)
+    began: dict[Partition, int] = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
@@ -137,34 +140,24 @@ class Noted:
 
 def noted(rows: Iterable[Sequence[object]]) -> Noted:
     """Parse rows of (block, greatest attempt, now)."""
-    positions: dict[tuple[str, int], int] = {}
-    unsure: dict[tuple[str, int], Unsure] = {}
-    letters: dict[tuple[str, int], int] = {}
-    began: dict[tuple[str, int], int] = {}
-    gone: set[str] = set()
-    superseded: set[str] = set()
-    columns: set[str] = set()
-    now = 0
-    for block, attempt, at in rows:
-        name, _, partition = str(block).rpartition(":")
-        journal, _, kind = name.partition("#")
-        place, offset, now = (journal, int(partition)), int(str(attempt)), int(str(at))
+    ledger = Noted()
+    offsets = {"": ledger.positions, _LETTERS: ledger.letters, _BEGAN: ledger.began}
+    for block, attempt, now in rows:
+        name, _, number = str(block).rpartition(":")
+        topic, _, kind = name.partition("#")
+        partition, offset, ledger.now = (topic, int(number)), int(str(attempt)), int(str(now))
         if kind in {"unsure", "back", "lost"}:
-            unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
-        elif kind == _LETTERS:
-            letters[place] = offset
-        elif kind == _BEGAN:
-            began[place] = offset
+            before = ledger.unsure.get(partition, Unsure(0))
+            ledger.unsure[partition] = before.and_before(offset, cast("Why", kind))
         elif kind == _GONE:
-            gone.add(journal)
+            ledger.gone.add(topic)
         elif name.startswith(COLUMN):
-            columns.add(name.removeprefix(COLUMN))
+            ledger.columns.add(name.removeprefix(COLUMN))
         elif names.SUPERSEDED in name:
-            superseded.add(str(block))
-        elif not kind:
-            positions[place] = offset
-    sets = frozenset(gone), now, frozenset(superseded)
-    return Noted(positions, unsure, *sets, letters, began, frozenset(columns))
+            ledger.superseded.add(str(block))
+        elif kind in offsets:
+            offsets[kind][partition] = offset
+    return ledger
 
 
 def newest(known: Noted) -> dict[str, int]:
@@ -172,13 +165,13 @@ def newest(known: Noted) -> dict[str, int]:
 
     Nobody reads those below it. Of what is unsure, "lost" and "back" count as "unsure", too.
     """
-    found = {position(journal, p): at for (journal, p), at in known.positions.items()}
-    found |= {_noted_row(journal, _BEGAN, p): at for (journal, p), at in known.began.items()}
-    found |= {_noted_row(topic, _LETTERS, p): at for (topic, p), at in known.letters.items()}
-    for (journal, p), one in known.unsure.items():
-        ends: dict[Why, int] = {"unsure": one.end, "back": one.back, "lost": one.lost}
-        found |= {_noted_row(journal, why, p): end for why, end in ends.items()}
-    return found
+    rows = {position(journal, p): at for (journal, p), at in known.positions.items()}
+    rows |= {_noted_row(journal, _BEGAN, p): at for (journal, p), at in known.began.items()}
+    rows |= {_noted_row(topic, _LETTERS, p): at for (topic, p), at in known.letters.items()}
+    for (journal, p), unsure in known.unsure.items():
+        ends: dict[Why, int] = {"unsure": unsure.end, "back": unsure.back, "lost": unsure.lost}
+        rows |= {_noted_row(journal, why, p): end for why, end in ends.items()}
+    return rows
 
 
 def only_a_marker(at: int, low: int, began: int) -> bool:
@@ -239,41 +232,33 @@ def rows_of(
     journal: str, positions: Mapping[int, int], unsure: Mapping[int, int], why: Why
 ) -> list[dict[str, object]]:
     """Return what a start records: positions, and which blocks are unsure, and why."""
-    rows: list[dict[str, object]] = [
-        {"block": position(journal, p), "state": "position", "attempt": offset}
-        for p, offset in positions.items()
+    began = {p: offset for p, offset in positions.items() if offset}
+    return [
+        *(_row(position(journal, p), offset) for p, offset in positions.items()),
+        *(_row(_noted_row(journal, _BEGAN, p), offset) for p, offset in began.items()),
+        *(_row(_noted_row(journal, why, p), end) for p, end in unsure.items()),
     ]
-    rows += [
-        {"block": _noted_row(journal, _BEGAN, p), "state": "position", "attempt": offset}
-        for p, offset in positions.items()
-        if offset
-    ]
-    rows += [
-        {"block": _noted_row(journal, why, p), "state": "position", "attempt": end}
-        for p, end in unsure.items()
-    ]
-    return rows
 
 
 def letters_rows(topic: str, ends: Mapping[int, int]) -> list[dict[str, object]]:
     """Return the rows that record how far a topic of dead letters, by its id, was looked at."""
-    return [
-        {"block": _noted_row(topic, _LETTERS, p), "state": "position", "attempt": end}
-        for p, end in ends.items()
-    ]
+    return [_row(_noted_row(topic, _LETTERS, p), end) for p, end in ends.items()]
 
 
 def gone_row(journal: str) -> dict[str, object]:
-    """Return the row that records the deletion of a journal."""
-    return {"block": _noted_row(journal, _GONE, 0), "state": "position"}
+    """Return the row that records a person's acknowledgement of the deletion of a journal."""
+    return _row(_noted_row(journal, _GONE, 0))
 
 
 def column_row(name: str) -> dict[str, object]:
     """Return the row that records loader.block_column."""
-    return {"block": f"{COLUMN}{name}:0", "state": "position"}
+    return _row(f"{COLUMN}{name}:0")
 
 
 def superseded_row(journal: str, partition: int, offset: int) -> dict[str, object]:
     """Return the row that records a rewind, at this offset of the journal, as carried out."""
-    row = names.superseded_row(journal, partition, offset)
-    return {"block": row, "state": "position", "attempt": offset}
+    return _row(names.superseded_row(journal, partition, offset), offset)
+
+
+def _row(block: str, attempt: int = 0) -> dict[str, object]:
+    return {"block": block, "state": "position", "attempt": attempt}
