@@ -55,7 +55,7 @@ class ParkedEntry:
 
 def claims(entries: Iterable[Entry]) -> set[str]:
     """Return the claims among a block's rows."""
-    return {one.claim for one in entries if one.state == PREPARED}
+    return {entry.claim for entry in entries if entry.state == PREPARED}
 
 
 def written(row: NewEntry) -> Mapping[str, object]:

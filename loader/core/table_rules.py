@@ -212,19 +212,17 @@ def nature(
 def emptied(create: str, column: str) -> str:
     """Return why rows lose what they have in a column; "": they keep it.
 
-    Args:
-        create: system.tables.create_table_query.
-        column: that holds block ids.
+    `create`: system.tables.create_table_query.
     """
     return f"column {column} has a TTL" if has_ttl(create, column) else ""
 
 
 def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
     """Return the deduplication window of a table; `defaults` as of `nature`."""
-    found = engine.window(defaults)
-    if found is None:
+    if (remembered := engine.window(defaults)) is None:
         return Window(0, None, "none")
-    return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
+    counter: Counter = "log" if engine.is_replicated else "parts"
+    return Window(remembered.parts, remembered.seconds, counter)
 
 
 def _cancels(engine: TableEngine, defaults: Mapping[str, int]) -> bool:

@@ -97,27 +97,26 @@ def asked(after: Mapping[str, Place], each: int) -> dict[str, Any]:
         after: by turn, the block that was tried last; the next are those behind it.
         each: how many of each turn.
     """
-    places = list(after.values())
     return {
         "turns": list(after),
-        "times": [at for at, _ in places],
-        "ids": [name for _, name in places],
+        "times": [since_ms for since_ms, _ in after.values()],
+        "ids": [block for _, block in after.values()],
         "each": each,
     }
 
 
 def resting(rows: Iterable[Sequence[Any]], found: Iterable[Sequence[Any]]) -> Resting:
     """Parse rows of NEXT, and of NEXT_ENTRIES."""
-    some, by_id = list(rows), {one.block.id: one for one in entries(found)}
-    ids = [name for *_, places in some for *_, name in places]
+    turns, by_id = list(rows), {entry.block.id: entry for entry in entries(found)}
+    ids = [name for *_, places in turns for *_, name in places]
     return Resting(
-        {of: count for of, aside, count, _ in some if aside},
-        sum(count for _, aside, count, _ in some if not aside),
+        {name: count for name, aside, count, _ in turns if aside},
+        sum(count for _, aside, count, _ in turns if not aside),
         [by_id[name] for name in ids if name in by_id],  # the others were settled just now
     )
 
 
 def entries(rows: Iterable[Sequence[Any]]) -> list[ParkedEntry]:
     """Parse rows of ALL and its like, by block id."""
-    found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
-    return sorted(found, key=lambda one: one.block.id)
+    parked = (ParkedEntry(left_out.read(record), *columns) for record, *columns in rows)
+    return sorted(parked, key=lambda entry: entry.block.id)
