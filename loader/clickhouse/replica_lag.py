@@ -52,7 +52,7 @@ def differs(schema: pa.Schema, target: Target) -> bool:
     """
     if target.nature.window.counter != "log":
         return False
-    return any(target.columns.get(one.name) != recorded_type(one) for one in schema)
+    return any(target.columns.get(column.name) != recorded_type(column) for column in schema)
 
 
 def lag(

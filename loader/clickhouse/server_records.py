@@ -27,7 +27,7 @@ from loader.clickhouse.table_state_sql import (
     STAYS,
     databases_of,
 )
-from loader.clickhouse.unlogged_tables import unlogged
+from loader.clickhouse.tables_behind import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked

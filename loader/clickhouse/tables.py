@@ -5,7 +5,7 @@ Receives table names and blocks, gives plain values for loader.core.plan. Never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,7 +154,7 @@ class Tables:
     def _look(self, tables: Collection[str]) -> dict[str, Target]:
         """Look at as many as one question takes."""
         databases, plain = split_tables(tables)
-        found = self._ask(
+        rows = self._ask(
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             f"{STARTED}, create_table_query, {ALTERED}, version() FROM system.tables "
@@ -163,39 +163,33 @@ class Tables:
             names=plain,
         )
         columns = self._columns(databases, plain)
-        natures: dict[str, Nature] = {}
-        rest: dict[str, dict[str, Any]] = {}
-        for table, engine, full, sorting, partition, views, started, create, *now in found:
+        targets: dict[str, Target] = {}
+        for table, engine, full, sorting, partition, views, started, create, *now in rows:
             self._forget_defaults(int(started))
-            if table in tables:
-                mine = columns.get(table, _NO_COLUMNS)
-                if is_ledger(mine.types):
-                    self.ledgers.add(table)
-                    continue
-                if self._several and not is_shared(engine):
-                    raise TableRefused(
-                        f"clickhouse.url names several replicas, but {table} is not replicated: "
-                        f"it is a {engine}",
-                        "Make the table a ReplicatedMergeTree, or name one replica in "
-                        "clickhouse.url.",
-                    )
-                natures[table] = nature(
-                    engine,
-                    full,
-                    self._window_defaults(engine),
-                    TableKeys(
-                        sorting, partition, dict.fromkeys(mine.types, "") | dict(mine.defaults)
-                    ),
-                    tuple(views),
-                    emptied(create, self._block_column),
+            if table not in tables:
+                continue
+            mine = columns.get(table, _NO_COLUMNS)
+            if is_ledger(mine.types):
+                self.ledgers.add(table)
+                continue
+            if self._several and not is_shared(engine):
+                raise TableRefused(
+                    f"clickhouse.url names several replicas, but {table} is not replicated: "
+                    f"it is a {engine}",
+                    "Make the table a ReplicatedMergeTree, or name one replica in clickhouse.url.",
                 )
-                defined = columns_of(create)
-                unseen = defined.difference(mine.seen) if defined else None
-                rest[table] = {"altered": int(now[0]), "version": now[1], "unseen": unseen}
-        counters = self._counters(natures)
+            defaults, lost = self._window_defaults(engine), emptied(create, self._block_column)
+            expressions = dict.fromkeys(mine.types, "") | dict(mine.defaults)
+            keys = TableKeys(sorting, partition, expressions)
+            rules = nature(engine, full, defaults, keys, tuple(views), lost)
+            defined, (altered, version) = columns_of(create), now
+            unseen = defined.difference(mine.seen) if defined else None
+            targets[table] = Target(
+                mine.types, mine.shape, rules, -1, int(altered), version, unseen
+            )
+        counters = self._counters({table: target.nature for table, target in targets.items()})
         return {
-            table: Target(*columns.get(table, _NO_COLUMNS)[:2], one, counters[table], **rest[table])
-            for table, one in natures.items()
+            table: replace(target, counter=counters[table]) for table, target in targets.items()
         }
 
     def _columns(self, databases: list[str], plain: list[str]) -> dict[str, _Columns]:
@@ -217,11 +211,7 @@ class Tables:
     def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> InsertFacts:
         """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
 
-        Args:
-            block: asked about.
-            run: its attempt, which says whether rows of earlier claims carry the block's id.
-            target: its table.
-            claimed: when the oldest claim was made.
+        `run`: its attempt, which says whether rows of earlier claims carry the block's id.
         """
         if (still := self._running.of(block)).running:
             return InsertFacts(running=still.reason)
@@ -322,9 +312,9 @@ class Tables:
         """Return the same by the window of a table that takes rows of the same INSERT."""
         of = window(TableEngine(engine, full), self._window_defaults(engine))
         now, before = target.version, claimed.versions
-        return (
-            surely_remembered(of, claimed.seconds, now, before) if knows_tokens(now, before) else -1
-        )
+        if not knows_tokens(now, before):
+            return -1
+        return surely_remembered(of, claimed.seconds, now, before)
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:
         """Return rows by block id, where the table has its column; `more`: SETTINGS."""

@@ -64,7 +64,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     """
     client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
-    engine = ledger.engine(settings.loader.database)
+    engine = ledger.engine()
     ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
@@ -75,7 +75,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
             page=ErrorPage.REPLICAS,
         )
     if make:
-        ledger.ensure(settings.loader.database)
+        ledger.ensure()
     if make or engine:
         ledger.check_seen()
     return ledger

@@ -224,5 +224,5 @@ def test_a_ledger_of_an_earlier_version_gets_its_column(
     """With its rows as they are; one of somebody else's is refused, as before."""
     client.command(f"ALTER TABLE {ledger.name} DROP COLUMN transform")
     assert LandedRows(journal.settings()).made("d.t") == {}
-    ledger.ensure(journal.settings().loader.database)
+    ledger.ensure()
     assert ledger.counts() == []
