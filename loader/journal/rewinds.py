@@ -27,12 +27,7 @@ _REWIND = b"rewind"
 def ended(
     settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int]
 ) -> list[tuple[int, int]]:
-    """Return the partitions and offsets of rewinds that have ended.
-
-    Args:
-        settings: of the app.
-        begin: offset to read from, by journal partition.
-        ends: offset to read up to.
+    """Return the partitions and offsets of rewinds that have ended in a stretch, as of `some`.
 
     Raises:
         ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.
