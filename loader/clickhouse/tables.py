@@ -21,7 +21,7 @@ from loader.clickhouse.table_state_sql import (
     SHAPE,
     STARTED,
     rows_of_blocks,
-    split_tables,
+    tables_parameters,
 )
 from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers, with_unseen
 from loader.clickhouse.unconfirmed_parts import (
@@ -140,10 +140,10 @@ class Tables:
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """Return the tables that exist, by name."""
-        found: dict[str, Target] = {}
+        targets: dict[str, Target] = {}
         for some in in_urls(sorted(tables), len):
-            found |= self._look(frozenset(some))
-        return found
+            targets |= self._look(frozenset(some))
+        return targets
 
     def check_gone(self, table: str) -> None:
         """Check that a table which `look` does not give is gone, and not hidden from this user."""
@@ -153,16 +153,15 @@ class Tables:
 
     def _look(self, tables: Collection[str]) -> dict[str, Target]:
         """Look at as many as one question takes."""
-        databases, plain = split_tables(tables)
+        listed = tables_parameters(tables)
         rows = self._ask(
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             f"{STARTED}, create_table_query, {ALTERED}, version() FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
-            databases=databases,
-            names=plain,
+            **listed,
         )
-        columns = self._columns(databases, plain)
+        columns = self._columns(listed)
         targets: dict[str, Target] = {}
         for table, engine, full, sorting, partition, views, started, create, *now in rows:
             self._forget_defaults(int(started))
@@ -192,19 +191,18 @@ class Tables:
             table: replace(target, counter=counters[table]) for table, target in targets.items()
         }
 
-    def _columns(self, databases: list[str], plain: list[str]) -> dict[str, _Columns]:
+    def _columns(self, listed: Mapping[str, list[str]]) -> dict[str, _Columns]:
         return {
-            table: _Columns(dict(some), shape, dict(made), every)
-            for table, some, shape, made, every in self._ask(
+            table: _Columns(dict(types), shape, dict(defaults), seen)
+            for table, types, shape, defaults, seen in self._ask(
                 "SELECT database || '.' || table, "  # noqa: S608 - two constants
                 f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
                 "groupArrayIf((name, default_expression), default_expression != ''), "
                 "groupArray(name) FROM system.columns "
                 "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
                 "GROUP BY database, table",
-                databases=databases,
-                names=plain,
                 stamp=self._block_column,
+                **listed,
             )
         }
 
@@ -333,17 +331,16 @@ class Tables:
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""
-        found = dict.fromkeys(natures, -1)
+        counters = dict.fromkeys(natures, -1)
         for kind, sql in ALL_COUNTERS.items():
             of_kind = {t for t, one in natures.items() if one.window.counter == kind}
             if not of_kind:
                 continue
-            databases, plain = split_tables(of_kind)
-            rows = self._allowed(sql, databases=databases, names=plain)
+            rows = self._allowed(sql, **tables_parameters(of_kind))
             if rows is not None and kind == "parts":
-                found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
-            found |= {t: int(n) for t, n in rows or () if t in of_kind}
-        return found
+                counters |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
+            counters |= {t: int(n) for t, n in rows or () if t in of_kind}
+        return counters
 
     def _forget_defaults(self, started: int) -> None:
         """Forget the defaults: a restarted server may have another version or configuration."""
