@@ -146,12 +146,9 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _beginnings(self, known: Mapping[int, int] | None = None) -> dict[int, int]:
-        ledger = self._start.positions
-        elsewhere = {**(known or {}), **ledger}
-        return {
-            p: elsewhere[p] if p in elsewhere else self._first(p)
-            for p in self._polling.partitions()
-        }
+        noted = {**(known or {}), **self._start.positions}
+        partitions = self._polling.partitions()
+        return {p: noted[p] if p in noted else self._first(p) for p in partitions}
 
     def _first(self, partition: int) -> int:
         """Return the first offset of a partition that is new, so that nobody noted a position."""
@@ -175,8 +172,8 @@ def _given(partition: int, offset: int, record: bytes) -> RecordRows:
     """Return the rows of a journal record."""
     commit = Commit.FromString(record)
     weight = sum(map(_weight, commit.blocks))
-    told = commit.blocks and commit.written_at_ms
-    transaction = (commit.member, commit.written_at_ms) if told else None
+    is_dated = commit.blocks and commit.written_at_ms
+    transaction = (commit.member, commit.written_at_ms) if is_dated else None
     return RecordRows(block_rows(partition, offset, commit), weight, transaction)
 
 
