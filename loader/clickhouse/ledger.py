@@ -205,10 +205,8 @@ class Ledger:
     def mark_first(self, rows: Sequence[NewEntry]) -> bool:
         """Append loaded rows if the ledger has their claim and nothing else of these blocks.
 
-        It takes the server two thirds of what `mark` takes, and says what became of it.
-
-        Args:
-            rows: all under one claim.
+        It takes the server two thirds of what `mark` takes, and says what became of it. `rows`: all
+        under one claim.
 
         Returns:
             True: the server says that it wrote them, all at once; False: it does not say so.

@@ -171,9 +171,7 @@ class Running:
     def of_app(self, app: str, tables: Collection[str]) -> Runs:
         """Return which INSERTs of an app run.
 
-        Args:
-            app: whose blocks.
-            tables: of which it is asked; one that is not replicated is on the server in use alone.
+        A table that is not replicated is on the server in use alone.
 
         Raises:
             Unavailable, Refused: the only server gave no answer.

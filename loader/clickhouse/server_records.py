@@ -255,12 +255,7 @@ class ServerRecords:
         """Return why an INSERT of the block may have written something.
 
         "": the logs have every one that any server ran, each ended, and without a part.
-
-        Args:
-            statements: of each entry the kind, query id, rows about to be written, error code.
-            since_ms: Unix time of the oldest claim.
-            table: as of `record`.
-            ledger: as of `record`.
+        `statements`: of each entry the kind, query id, rows about to be written, error code.
         """
         begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
         ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
@@ -333,13 +328,8 @@ class ServerRecords:
 def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str) -> str:
     """Return why rows of a table, or their block's id, may have been removed since a claim.
 
-    "": none were.
-
-    Args:
-        of: the table.
-        parts: of the table since then; None where the log may lack some.
-        deletes: mutations since then that removed some; None where that is not known.
-        stamp: name of the block-id column.
+    "": none were. `parts` and `deletes`: of the table since then; None where the log may lack some,
+    or they are not known.
     """
     reasons = []
     if parts is not None and parts.dropped:
@@ -374,11 +364,8 @@ def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
 def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
     """Return the most parts that were inserted since a claim; None where nothing bounds them.
 
-    Args:
-        of: the table.
-        since: the insert counter before the claim; -1 where it had none.
-        newest: the insert counter now.
-        parts: what the part log has since the claim; None where it may lack some.
+    `since`: the insert counter before the claim; -1 where it had none; `parts`: what the part log
+    has since the claim; None where it may lack some.
     """
     if since < 0 or of.window.counter == "none" or (parts is not None and parts.dropped):
         return None  # with a dropped partition the tokens of its parts are forgotten

@@ -46,10 +46,8 @@ class TableCache:
     def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         """Return the blocks' tables that exist, by name.
 
-        Args:
-            blocks: about to be claimed.
-            new: ids of those that nobody has attempted. Where there is another, all are looked
-                at anew.
+        `new`: ids of those that nobody has attempted. Where there is another, all are looked at
+        anew.
 
         Raises:
             Unavailable, Refused: as Tables.look.

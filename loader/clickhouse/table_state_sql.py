@@ -183,10 +183,8 @@ def databases_of(places: Iterable[str]) -> list[str]:
     """Return each name that the database of one of these tables can have.
 
     A question that names databases by themselves asks no other server for its tables. Names of a
-    database or a table may have dots, as those of views' own tables do.
-
-    Args:
-        places: as database.table, not quoted.
+    database or a table may have dots, as those of views' own tables do. `places`: as
+    database.table, not quoted.
     """
     return sorted({place[:at] for place in places for at, c in enumerate(place) if c == "."})
 

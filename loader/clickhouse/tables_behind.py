@@ -214,14 +214,9 @@ def room_behind(
 ) -> int:
     """Return how many parts may yet come while all tables that views fill remember a token.
 
-    Or have nothing that it would keep out. Below 0: one of them may have forgotten it.
-
-    Args:
-        evidence: is asked.
-        repeat: of the table whose views they are.
-        margin: gives how many parts may follow an INSERT into a table of this engine and
-            engine_full.
-        agree: whether rows by way of these views have the same token on whichever replica.
+    Or have nothing that it would keep out. Below 0: one of them may have forgotten it. `margin`:
+    gives how many parts may follow an INSERT into a table of this engine and engine_full; `agree`:
+    whether rows by way of these views have the same token on whichever replica.
     """
     rooms, claimed, ways, shared = [_UNBOUND], repeat.claimed, set[str](), False
     for table in reached(evidence.ask, repeat.table):

@@ -127,13 +127,8 @@ def why_unconfirmed(
 ) -> str:
     """Return why rows of the block may yet be dropped; "": they stay.
 
-    Args:
-        ask: the server.
-        state: before the rows were counted.
-        table: as database.table.
-        block: its id.
-        stamp: name of the block-id column.
-        since_ms: Unix time of the oldest claim.
+    `state`: before the rows were counted; `stamp`: name of the block-id column; `since_ms`: Unix
+    time of the oldest claim.
     """
     if not state.doubt or not state.passing:
         return state.doubt
@@ -153,14 +148,9 @@ def count_fetched(
     """Count rows by block id, and return why the replica that did may have others to fetch.
 
     "": it has all that was inserted before, so that none are missing. What others insert just now
-    is in its queue for a moment, too: ask again.
-
-    Args:
-        ask: the server.
-        counting: loader.clickhouse.table_state_sql.rows_of_blocks.
-        blocks: of one table.
-        human: what is said of them. A person's word does not wait for a part which is an hour old
-            and cannot be fetched, as no replica that runs has it.
+    is in its queue for a moment, too: ask again. `counting`:
+    loader.clickhouse.table_state_sql.rows_of_blocks. A person's word (`human`) does not wait for a
+    part which is an hour old and cannot be fetched, as no replica that runs has it.
     """
     is_settling = human in {"absent", "loaded", "discard"}
     parameters: dict[str, Any] = {
@@ -221,13 +211,8 @@ def compare_counts(
     """Return why a count of fewer rows than a block has proves nothing, and why others may come.
 
     "": it proves it, and none come. Masked rows stay masked; what was fetched between the two
-    counts is shown from then on.
-
-    Args:
-        block: its id.
-        counted: its rows, as queries show them.
-        whole: what was counted next, masked rows too, as of `count_fetched`.
-        count: counts once more as at first.
+    counts is shown from then on. `counted`: the block's rows, as queries show them; `whole`: what
+    was counted next, masked rows too, as of `count_fetched`; `count`: counts once more as at first.
     """
     again, lacks = whole
     if lacks or again.get(block, 0) == counted:

@@ -178,8 +178,7 @@ def with_rows(block: Block, listed: MessageRows) -> Block:
 def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
     """Return what to read for messages with these offsets: of each stretch the first, and its end.
 
-    Args:
-        offsets: ascending, at least one.
+    `offsets`: ascending, at least one.
     """
     ranges = [(offsets[0], offsets[0] + 1)]
     for offset in offsets[1:]:

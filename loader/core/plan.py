@@ -142,12 +142,9 @@ def read_token(sent: Sent) -> int:
 def doubt(rows: int, *, lost: bool, record: str = "") -> Entry:
     """Return the row that stands for a claim which the ledger may have lost.
 
-    It is written before the block is attempted: so the doubt outlives the attempt.
-
-    Args:
-        rows: of the block.
-        lost: a person says that the ledger was lost.
-        record: of messages that are dead letters, as of a claim that leaves them out.
+    It is written before the block is attempted: so the doubt outlives the attempt. `lost`: a person
+    says that the ledger was lost; `record`: of messages that are dead letters, as of a claim that
+    leaves them out.
     """
     claim = SURELY if lost else PERHAPS
     return Entry(PREPARED, 0, claim, stamped=True, rows=rows, record=record)

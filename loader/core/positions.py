@@ -179,12 +179,8 @@ def only_a_marker(at: int, low: int, began: int) -> bool:
 
     A transaction of a relay writes at most one record into a partition of the journal. So right
     behind each record, where a position is that was saved when the record was settled, lies its
-    marker, which holds nothing. Where a loader began, a record may have been.
-
-    Args:
-        at: the position.
-        low: the log's first offset.
-        began: a position behind this one was saved when a record was settled.
+    marker, which holds nothing. Where a loader began, a record may have been. `low`: the log's
+    first offset; `began`: a position behind this one was saved when a record was settled.
     """
     return began < at == low - 1
 
@@ -213,10 +209,7 @@ def stand(journal: str, floors: Mapping[int, int]) -> str:
     Every micro-batch leaves rows, so there are tens of millions within a month. They are sorted by
     block and attempt, and named like this ClickHouse reads the last of each block alone. Where a
     ledger of an earlier version is sorted by block, it reads the attempts of all, and no more.
-
-    Args:
-        journal: topic id.
-        floors: next offset by partition.
+    `floors`: next offset by partition.
     """
     places = " OR ".join(
         f"(block = {literal(position(journal, p))} AND attempt >= {at})"

@@ -199,10 +199,7 @@ class Asides:
     def found(self, blocks: Iterable[Aside], rest: Mapping[str, int], now: float) -> None:
         """Take the ledger's list of set-aside blocks; forget all others.
 
-        Args:
-            blocks: the next of each queue.
-            rest: by queue, how many more there are.
-            now: the time.
+        `blocks`: the next of each queue; `rest`: by queue, how many more there are.
         """
         by_id = {aside.block.id: aside for aside in blocks}
         last = {turn(aside.block): (aside.since_ms, name) for name, aside in by_id.items()}
@@ -265,11 +262,8 @@ class Asides:
     def tried(self, name: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
         """Record the outcome of blocks that were due.
 
-        Args:
-            name: of their queue.
-            gone: the state of each that stands aside no more.
-            left: set aside again.
-            now: the time.
+        `name`: of their queue; `gone`: the state of each that stands aside no more; `left`: set
+        aside again.
         """
         table = self._tables[name]
         tried = gone.keys() | {aside.block.id for aside in left}

@@ -142,10 +142,8 @@ class Nature:
         """Return whether an INSERT of which nothing is seen may have finished, views and all.
 
         Rows that cancel each other within one INSERT make no part at all (optimize_on_insert, the
-        server's default), and so no entry in a log. A view gets them all the same.
-
-        Args:
-            logged: as of `hides_an_insert`.
+        server's default), and so no entry in a log. A view gets them all the same. `logged`: as of
+        `hides_an_insert`.
         """
         return self.cancels or (self.expires and not logged)
 
@@ -153,9 +151,7 @@ class Nature:
         """Return whether tokens may have gone with a part whose rows would not go again.
 
         A token goes with its part when nothing is left of the rows in it, be it by those of others.
-
-        Args:
-            emptied: merges since the claim of which nothing was left; None: not known.
+        `emptied`: merges since the claim of which nothing was left; None: not known.
         """
         if emptied is None:
             return self.cancels or self.patched

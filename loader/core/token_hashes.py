@@ -29,9 +29,8 @@ _BOTH_FROM, _ONE_FROM = (26, 2), (26, 7)
 def knows_tokens(now: str, before: Collection[str]) -> bool:
     """Return whether a server surely knows the tokens of INSERTs that others may have run.
 
-    Args:
-        now: its version, as version() gives it.
-        before: the versions that may have run them; "": it is not known which.
+    `now`: its version, as version() gives it; `before`: the versions that may have run them; "": it
+    is not known which.
     """
     return all(old == now or _numbers(now) in KNOWN_BY.get(_numbers(old), ()) for old in before)
 

@@ -93,9 +93,7 @@ def turn(block: Block) -> str:
 def asked(after: Mapping[str, Place], each: int) -> dict[str, Any]:
     """Return the parameters of NEXT.
 
-    Args:
-        after: by turn, the block that was tried last; the next are those behind it.
-        each: how many of each turn.
+    `after`: by turn, the block that was tried last; `each`: how many of each turn.
     """
     return {
         "turns": list(after),

@@ -182,11 +182,7 @@ def check_unread(
 ) -> None:
     """Stop where records from the ledger's position on are deleted.
 
-    Args:
-        topic: the journal's name.
-        mine: the ledger's position in it, by partition.
-        bounds: as of StartFacts.
-        began: as of StartPlan.
+    `bounds`: as of StartFacts; `began`: as of StartPlan.
 
     Raises:
         ContractBroken: nobody has loaded the blocks that they may have had.
@@ -226,11 +222,8 @@ def check_rewinds(
 ) -> None:
     """Stop where the ledger does not have the note of a rewind that has ended.
 
-    Args:
-        ledger: its name.
-        journal: topic id of the journal as it is now.
-        noted: by the ledger, read behind the journal: the note comes before the rewind's end.
-        ended: rewinds from the record before the position on: (partition, offset).
+    `noted`: by the ledger, read behind the journal: the note comes before the rewind's end;
+    `ended`: rewinds from the record before the position on: (partition, offset).
 
     Raises:
         ContractBroken: it is older than such a rewind, or lost.

@@ -122,9 +122,7 @@ class Elsewhere:
 class Checkpoint:
     """The checkpoint of one query.
 
-    Args:
-        where: directory, or URL.
-        engine: gives Spark's session, for a URL.
+    `where`: directory, or URL; `engine`: gives Spark's session, for a URL.
     """
 
     def __init__(self, where: str, engine: Callable[[], SparkSession] | None = None) -> None:

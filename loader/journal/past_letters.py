@@ -166,13 +166,8 @@ def read(
 ) -> FoundLetters:
     """Read letters that loaders wrote from this time on; none where there is no such topic.
 
-    Args:
-        settings: of the app.
-        since_ms: Unix ms.
-        looked: how far the dead letters were looked at, by topic id and partition.
-        why: the ledger may not know some.
-        tell: a line for people, about what cannot be known.
-        check: is called again and again while it reads; may raise, to end it.
+    `looked`: how far the dead letters were looked at, by topic id and partition; `why`: the ledger
+    may not know some; `check`: is called again and again while it reads; may raise, to end it.
 
     Raises:
         Unavailable: a server does not answer, or a transaction stays open.
@@ -226,13 +221,8 @@ def lacking(
 ) -> list[NewEntry]:
     """Return what the ledger lacks of blocks that have letters.
 
-    Args:
-        settings: of the app.
-        ledger: of the app, which may have been set back.
-        stretch: of the journal, whose blocks the ledger may not know.
-        found: letters of any block.
-        check: is called again and again while it reads; may raise, to end it.
-        lost: a person says that the ledger was lost.
+    `found`: letters of any block; `check`: as of `read`; `lost`: a person says that the ledger was
+    lost.
 
     Raises:
         Unavailable: a server does not answer.

@@ -87,12 +87,8 @@ def waited(
 ) -> T:
     """Call until the server answers, for loader.wait_for_servers_seconds at most.
 
-    Args:
-        settings: of the app.
-        call: repeated while it raises Unavailable.
-        rest: waits between two tries.
-        tell: a line for people before each.
-        longest: seconds, at most, that are waited for this call; None: as for all.
+    `rest` waits between two tries; `tell`: a line for people before each; `longest`: seconds, at
+    most, that are waited for this call; None: as for all.
     """
     limit = settings.loader.wait_for_servers_seconds or math.inf
     limit = limit if longest is None else min(limit, longest)
@@ -143,13 +139,8 @@ def begin(
 ) -> Start:
     """Decide where to begin; record in the ledger what it did not know.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; its table exists.
-        checkpoint: Spark's, which is moved aside where the ledger says otherwise.
-        lost: a person says that the ledger was lost.
-        rest: as of `waited`.
-        tell: as of `waited`.
+    `checkpoint`: Spark's, which is moved aside where the ledger says otherwise; `lost`: a person
+    says that the ledger was lost; `rest` and `tell`: as of `waited`.
 
     Raises:
         ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
