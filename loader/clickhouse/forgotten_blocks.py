@@ -43,6 +43,8 @@ class Forgotten:
         stamp: name of the block-id column.
         unsure: by journal partition.
         running: asks all servers what runs; else the ledger's is the only one.
+
+    Raises (every method): Unavailable, Refused.
     """
 
     def __init__(
@@ -73,11 +75,7 @@ class Forgotten:
         return self._unsure.get(partition, Unsure(0)).asks(offset, entries)
 
     def doubt(self, waiting: Iterable[Block]) -> None:
-        """Record in the ledger which of these blocks that wait may be in their tables.
-
-        Raises:
-            Unavailable, Refused: as ClickHouse answers.
-        """
+        """Record in the ledger which of these blocks that wait may be in their tables."""
         blocks = list(waiting)
         doubtful = self.among((block.partition, 0, block) for block in blocks)
         self._ledger.write(
@@ -89,11 +87,7 @@ class Forgotten:
         )
 
     def among(self, places: Iterable[Place]) -> set[str]:
-        """Return the ids of blocks, of those that `asks`, that may be in their tables.
-
-        Raises:
-            Unavailable, Refused: as ClickHouse answers.
-        """
+        """Return the ids of blocks, of those that `asks`, that may be in their tables."""
         by_table: defaultdict[tuple[str, bool], dict[str, Block]] = defaultdict(dict)
         for partition, offset, block in places:
             if block.table not in self._empty:

@@ -821,7 +821,8 @@ def _decide(run: Run) -> Effect:
     stays = not nothing and not facts.views and not facts.unconfirmed
     if counted is not None and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
-    if _is_untouched(run, counted):
+    # Nobody has inserted anything since the oldest claim, whose INSERT neither.
+    if run.earlier and run.since >= 0 and facts.inserted == 0 and not counted:
         return _insert(run, facts.newest, anew=_may_be_orphan(run, counted))
     return AskRecord()
 
@@ -891,11 +892,6 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     if counted and stays and (whole := _whole(run, counted)):
         return Settle(run.attempt, made_by=whole.claim)
     return AskRecord()
-
-
-def _is_untouched(run: Run, counted: int | None) -> bool:
-    """Whether nobody has inserted anything since the oldest claim, whose INSERT neither."""
-    return bool(run.earlier) and run.since >= 0 and run.facts.inserted == 0 and not counted
 
 
 def _remembered(run: Run) -> int | None:

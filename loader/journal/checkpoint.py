@@ -19,7 +19,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from relay.config.settings import ELSEWHERE
 from relay.errors import ConfigError, Fenced, Refused
@@ -50,19 +50,6 @@ class CheckpointPositions:
     planned: Mapping[int, int] = field(default_factory=dict)
 
 
-class Files(Protocol):
-    """The files of a directory, local or remote."""
-
-    def names(self, within: str) -> list[str]:
-        """List the names in a subdirectory; none if it does not exist."""
-
-    def text(self, within: str, name: str) -> str:
-        """Read a file of a subdirectory."""
-
-    def move(self, name: str, into: str) -> None:
-        """Move a file or directory into a subdirectory."""
-
-
 class Here:
     """Files on this machine."""
 
@@ -70,16 +57,16 @@ class Here:
         self._directory = directory
 
     def names(self, within: str) -> list[str]:
-        """List the names, as Files says."""
+        """List the names in a subdirectory; none if it does not exist."""
         where = self._directory / within
         return [file.name for file in where.iterdir()] if where.is_dir() else []
 
     def text(self, within: str, name: str) -> str:
-        """Read the text, as Files says."""
+        """Read a file of a subdirectory."""
         return (self._directory / within / name).read_text(encoding="utf-8")
 
     def move(self, name: str, into: str) -> None:
-        """Move the file, as Files says."""
+        """Move a file or directory into a subdirectory."""
         (self._directory / into).mkdir(exist_ok=True)
         (self._directory / name).rename(self._directory / into / name)
 
@@ -94,22 +81,19 @@ class Elsewhere:
         self._files = self._path().getFileSystem(configuration)
 
     def names(self, within: str) -> list[str]:
-        """List the names, as Files says."""
+        """List the names, as Here does."""
         where = self._path(within)
         if not self._files.exists(where):
             return []
         return [str(file.getPath().getName()) for file in self._files.listStatus(where)]
 
     def text(self, within: str, name: str) -> str:
-        """Read the text, as Files says."""
-        stream = self._files.open(self._path(within, name))
-        try:
+        """Read the text, as Here does."""
+        with contextlib.closing(self._files.open(self._path(within, name))) as stream:
             return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
 
     def move(self, name: str, into: str) -> None:
-        """Move the file, as Files says."""
+        """Move the file, as Here does."""
         self._files.mkdirs(self._path(into))
         if not self._files.rename(self._path(name), self._path(into, name)):
             raise OSError(f"cannot rename {self._path(name).toString()}")
@@ -127,7 +111,7 @@ class Checkpoint:
 
     def __init__(self, where: str, engine: Callable[[], SparkSession] | None = None) -> None:
         self.where = where
-        self._files: Files = Here(Path(where))
+        self._files: Here | Elsewhere = Here(Path(where))
         if engine is not None and ELSEWHERE.match(where):
             self._files = Elsewhere(engine(), where)
 

@@ -102,6 +102,8 @@ class JournalPolling:
         given: the rows of a journal record, from its partition, its offset and itself.
         began: by partition, 0 where it has none: positions that it is asked for behind this one
             lie right behind a record. None: not known.
+
+    Raises (every method): Unavailable, Refused: no answer, or a no.
     """
 
     def __init__(
@@ -120,7 +122,6 @@ class JournalPolling:
 
         Raises:
             ContractBroken: the records at `position` are gone.
-            Refused: the brokers say no.
         """
         if self._next != position:
             self._assign(position)
@@ -163,7 +164,7 @@ class JournalPolling:
             whole: all was read before, so no partition may end earlier.
 
         Raises:
-            ContractBroken, Refused: as `there`.
+            ContractBroken: as `there`.
             Unavailable: no answer for ANSWER_SECONDS.
         """
         self._assign(position)
@@ -213,31 +214,19 @@ class JournalPolling:
         self._consumer.close()
 
     def partitions(self) -> list[int]:
-        """Return the partitions of the journal.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
+        """Return the partitions of the journal."""
         with self._described():
             metadata = self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS)
         return sorted(metadata.topics[self._topic].partitions)
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """Return its first offset, and the one behind its last.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
+        """Return its first offset, and the one behind its last."""
         where = TopicPartition(self._topic, partition)
         with self._described():
             return self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
 
     def ends(self) -> Positions:
-        """Return the end of each partition as it is now.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
+        """Return the end of each partition as it is now."""
         return {partition: self.watermarks(partition)[1] for partition in self.partitions()}
 
     @contextlib.contextmanager
