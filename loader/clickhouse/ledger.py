@@ -295,10 +295,6 @@ class Ledger:
         """Return blocks that wait, by block id; `aside`: those that stand aside, too, very many."""
         return waiting.entries(self.ask(waiting.ALL if aside else waiting.PARKED))
 
-    def parked(self) -> list[tuple[Block, str]]:
-        """Return the blocks that wait for a person, with reasons."""
-        return [(entry.block, entry.reason) for entry in self.waiting(aside=False)]
-
     def next_aside(self, after: Mapping[str, Place], each: int) -> Resting:
         """Return how many blocks wait, and which of those that stand aside are next.
 

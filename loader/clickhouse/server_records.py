@@ -211,8 +211,7 @@ class ServerRecords:
             if kind == "QueryFinish" and written >= max(needed, 1):
                 queries = sorted({query for _, _, _, query, *_ in found})
                 return self._stays(claim, queries, ended, since_ms, table)
-        statements = [(kind, query, n, code) for kind, n, _, query, _, code in found]
-        if not (doubt := self._doubt(statements, since_ms, table, ledger)):
+        if not (doubt := self._doubt(found, since_ms, table, ledger)):
             return ServerRecord("never", said="the server's query log has none that wrote a row")
         kinds = sorted({kind for kind, *_ in found})
         listed = f" ({', '.join(kinds)})" if kinds else ""
@@ -246,19 +245,15 @@ class ServerRecords:
         return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
 
     def _doubt(
-        self,
-        statements: Sequence[tuple[str, str, int, int]],
-        since_ms: int,
-        table: str,
-        ledger: str,
+        self, statements: Sequence[Sequence[Any]], since_ms: int, table: str, ledger: str
     ) -> str:
         """Return why an INSERT of the block may have written something.
 
         "": the logs have every one that any server ran, each ended, and without a part.
-        `statements`: of each entry the kind, query id, rows about to be written, error code.
+        `statements`: entries of the query log, as of _STATEMENTS.
         """
-        begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
-        ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
+        begun = {query for kind, _, _, query, *_ in statements if kind == "QueryStart"}
+        ended = {query for kind, _, _, query, *_ in statements if kind != "QueryStart"}
         if begun - ended:
             return self._flush() or "the log may lack the end of one"
         if self._several or self.elsewhere({table, ledger}):
@@ -268,7 +263,7 @@ class ServerRecords:
         if not ended:
             return ""
         # Rows are counted before they are given to any table: without one, nothing was begun.
-        codes = [code for *_, written, code in statements if written]
+        codes = [code for _, written, *_, code in statements if written]
         if codes and (why := unlogged(self.ask, table, codes)):
             return f"those that failed may have written some rows: {why}"
         parts = self.ask(_MADE_PARTS, since_ms, queries=sorted(ended))

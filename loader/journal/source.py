@@ -113,7 +113,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = self._polling.there(position, blocks)
         else:
             rows = self._polling.up_to(position, self._until, blocks)
-        return iter(rows), self._offsets(_behind(position, rows))
+        ends = {partition: offset + 1 for partition, offset, _ in rows}
+        return iter(rows), self._offsets({**position, **ends})
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[Row]:  # noqa: N802
         """Return the same records again, after a restart."""
@@ -183,11 +184,6 @@ def _weight(block: Block) -> float:
     What a batch costs is INSERTs, and small blocks of a table go together in one.
     """
     return min(1.0, max(LEAST_WEIGHT, rows_size(block) / WHOLE_BYTES))
-
-
-def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
-    """Return the position after the rows."""
-    return {**position, **{partition: offset + 1 for partition, offset, _ in rows}}
 
 
 def source(start: Start) -> type[DataSource]:
