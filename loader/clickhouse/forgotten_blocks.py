@@ -156,10 +156,10 @@ class Forgotten:
             return set()
         counted = partial(self._tables.counted, table, blocks)
         if target.counts(self._stamp):
-            there = self._or_all(blocks, counted)
+            present = self._or_all(blocks, counted)
             if orphans:
-                unseen.update({block: blocks[block] for block in blocks.keys() - there})
-            return there
+                unseen.update({block: blocks[block] for block in blocks.keys() - present})
+            return present
         if lost:
             return set(blocks)
         unseen.update(blocks)

@@ -302,16 +302,16 @@ class Running:
                 continue
             if not rows:  # a server that has not got the table yet says nothing of those that have
                 continue
-            name, every, answer = tuple(rows[0])
+            name, replicas, answer = tuple(rows[0])
             answers[name] = answer
             if enough(answer):
                 break
-            turns = turns if known else TURNS * len(every)
-            known |= set(every)
+            turns = turns if known else TURNS * len(replicas)
+            known |= set(replicas)
         if not answers and not why:
-            if not (here := self._ask_the_only_one(_REPLICA, about)):
+            if not (own := self._ask_the_only_one(_REPLICA, about)):
                 return None, ""
-            known |= set(here[0][1])
+            known |= set(own[0][1])
         if known and known <= answers.keys():
             return list(answers.items()), ""
         missing = ", ".join(sorted(known - answers.keys())) or "of the table"

@@ -62,11 +62,11 @@ class TableCache:
         if any(block.id not in new for block in blocks):
             lately = {}
         if unknown := tables - lately.keys():
-            found = self._look(unknown)
+            targets = self._look(unknown)
             # Where a window or an insert counter decides as well, it has to be that of now.
-            lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
+            lasting = {t: (now, one) for t, one in targets.items() if one.counts(self._stamp)}
             self._seen |= lasting
-            lately |= found
+            lately |= targets
         return lately
 
     def _look(self, tables: Collection[str]) -> dict[str, Target]:

@@ -109,22 +109,22 @@ def reached(ask: Ask, table: str) -> Iterator[ReachedTable]:
     places = {table}
     while places:
         rows = ask(_TABLES, 0, tables=sorted(places), databases=databases_of(places))
-        found = [ReachedTable(*row) for row in rows or ()]
-        for hidden in sorted(places - {taker.place for taker in found}):
+        tables = [ReachedTable(*row) for row in rows or ()]
+        for hidden in sorted(places - {taker.place for taker in tables}):
             database, _, name = hidden.partition(".")
             yield ReachedTable(database, name)
         places = set()
-        for taker in found:
-            way, behind = ways[taker.place], [".".join(view) for view in taker.views]
+        for taker in tables:
+            way, next_places = ways[taker.place], [".".join(view) for view in taker.views]
             if taker.engine == _VIEW:
                 way = {**way, taker.place: taker.altered}
-                behind.append(taker.target)
+                next_places.append(taker.target)
             else:
                 yield taker._replace(ways=way)
-            for place in behind:
-                known = ways.get(place)
-                ways[place] = {**(known or {}), **way}
-                if ways[place] != known:
+            for place in next_places:
+                before = ways.get(place)
+                ways[place] = {**(before or {}), **way}
+                if ways[place] != before:
                     places.add(place)
 
 
@@ -183,8 +183,8 @@ def _taker(giver: ReachedTable) -> str:
     names = [unquoted(item.strip(), "`'") for item in split_items(arguments)]
     if giver.engine == "Alias" and len(names) == 1:
         names.insert(0, giver.database)
-    at = _GIVES_TO.get(giver.engine, len(names))
-    pair = names[at : at + 2]
+    index = _GIVES_TO.get(giver.engine, len(names))
+    pair = names[index : index + 2]
     return ".".join(pair) if len(pair) == 2 and all(pair) else ""
 
 
@@ -280,16 +280,16 @@ def _logged(evidence: ServerRecords, table: ReachedTable, since_ms: int) -> int 
     if parts is None:
         # A view's table mostly sums, and a whole part of zeros is rare: only a log tells of that.
         return -1 if "Collapsing" in engine.merging else None
-    of = nature(table.engine, table.full, {})
-    if parts.dropped or (parts.inserted and of.forgets(parts.emptied)):
+    rules = nature(table.engine, table.full, {})
+    if parts.dropped or (parts.inserted and rules.forgets(parts.emptied)):
         return -1
     return parts.inserted
 
 
 def _numbered(evidence: ServerRecords, table: ReachedTable, since_ms: int) -> int | None:
     """Parts that came into a MergeTree since then, by its parts; None where some may be gone."""
-    of = nature(table.engine, table.full, {})
-    if of.cancels or of.expires:
+    rules = nature(table.engine, table.full, {})
+    if rules.cancels or rules.expires:
         return None
     rows = evidence.ask(_NUMBERED, since_ms, **table.location)
     return int(rows[0][0]) if rows else None

@@ -792,12 +792,12 @@ def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
 
 def _repeats(run: Run, claim: str) -> bool:
     """Whether a recorded statement may have found its token without the part."""
-    own = next((one for one in run.earlier if one.claim == claim), None)
+    own = next((entry for entry in run.earlier if entry.claim == claim), None)
     if own is None:
         # Which ones were before it, a ledger that was lost cannot say. Rows that somebody removed
         # later stay so then, as those of each block that was loaded.
         return not (run.forgotten and run.facts.removed)
-    return _may_have_token((one for one in run.earlier if _rank(one) < _rank(own)), own.sent)
+    return _may_have_token((entry for entry in run.earlier if _rank(entry) < _rank(own)), own.sent)
 
 
 def _decide(run: Run) -> Effect:
@@ -819,8 +819,8 @@ def _decide(run: Run) -> Effect:
     # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     stays = not nothing and not facts.views and not facts.unconfirmed
-    if counted is not None and stays and (whole := _whole(run, counted)):
-        return Settle(run.attempt, made_by=whole.claim)
+    if counted is not None and stays and (maker := _whole(run, counted)):
+        return Settle(run.attempt, made_by=maker.claim)
     # Nobody has inserted anything since the oldest claim, whose INSERT neither.
     if run.earlier and run.since >= 0 and facts.inserted == 0 and not counted:
         return _insert(run, facts.newest, anew=_may_be_orphan(run, counted))
@@ -889,8 +889,8 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     if counted == 0 and not (facts.fewer or facts.unconfirmed or facts.views):
         return WriteLetters()
     stays = not facts.views and not facts.unconfirmed
-    if counted and stays and (whole := _whole(run, counted)):
-        return Settle(run.attempt, made_by=whole.claim)
+    if counted and stays and (maker := _whole(run, counted)):
+        return Settle(run.attempt, made_by=maker.claim)
     return AskRecord()
 
 
@@ -982,7 +982,7 @@ def _knows(run: Run, claim: str) -> bool:
 
     "": what earlier versions of the program sent, which did not say.
     """
-    return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
+    return not run.forgotten and claim in {"", run.claim, *(entry.claim for entry in run.earlier)}
 
 
 def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
@@ -1048,8 +1048,8 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         if not fitting:
             return Park(run.attempt, f"a person marked it as loaded, but {share}")
         return Settle(run.attempt, LOADED, _remark(run, SAID_LOADED), fitting[-1].claim)
-    if counted is not None and (whole := _whole(run, counted)):
-        return Settle(run.attempt, LOADED, _remark(run, share), whole.claim)
+    if counted is not None and (maker := _whole(run, counted)):
+        return Settle(run.attempt, LOADED, _remark(run, share), maker.claim)
     return Settle(run.attempt, DISCARDED, _remark(run, "a person gave it up", share))
 
 

@@ -116,11 +116,11 @@ class Noted:
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
-        return {p: offset for (known, p), offset in self.positions.items() if known == journal}
+        return {p: offset for (topic, p), offset in self.positions.items() if topic == journal}
 
     def unsure_of(self, journal: str) -> dict[int, Unsure]:
         """Return which blocks of one journal are unsure, by partition."""
-        return {p: one for (known, p), one in self.unsure.items() if known == journal}
+        return {p: unsure for (topic, p), unsure in self.unsure.items() if topic == journal}
 
     def began_of(self, journal: str) -> dict[int, int]:
         """Return by partition from where on a position lies behind a record that was settled.
@@ -135,7 +135,7 @@ class Noted:
 
     def others(self, journal: str) -> list[str]:
         """Return the topic ids of all other journals that have a position."""
-        return sorted({known for known, _ in self.positions} - {journal})
+        return sorted({topic for topic, _ in self.positions} - {journal})
 
 
 def noted(rows: Iterable[Sequence[object]]) -> Noted:
@@ -160,15 +160,15 @@ def noted(rows: Iterable[Sequence[object]]) -> Noted:
     return ledger
 
 
-def newest(known: Noted) -> dict[str, int]:
+def newest(noted: Noted) -> dict[str, int]:
     """Return of each `block` that rows are appended to again and again the greatest attempt.
 
     Nobody reads those below it. Of what is unsure, "lost" and "back" count as "unsure", too.
     """
-    rows = {position(journal, p): at for (journal, p), at in known.positions.items()}
-    rows |= {_noted_row(journal, _BEGAN, p): at for (journal, p), at in known.began.items()}
-    rows |= {_noted_row(topic, _LETTERS, p): at for (topic, p), at in known.letters.items()}
-    for (journal, p), unsure in known.unsure.items():
+    rows = {position(journal, p): offset for (journal, p), offset in noted.positions.items()}
+    rows |= {_noted_row(journal, _BEGAN, p): offset for (journal, p), offset in noted.began.items()}
+    rows |= {_noted_row(topic, _LETTERS, p): offset for (topic, p), offset in noted.letters.items()}
+    for (journal, p), unsure in noted.unsure.items():
         ends: dict[Why, int] = {"unsure": unsure.end, "back": unsure.back, "lost": unsure.lost}
         rows |= {_noted_row(journal, why, p): end for why, end in ends.items()}
     return rows

@@ -202,8 +202,8 @@ def deleted_unread(topic: str, gaps: Mapping[int, tuple[int, int]]) -> ContractB
     `gaps`: by partition, where the loader stands and the first offset that is left.
     """
     shown = "; ".join(
-        f"partition {p} begins at offset {low}, but the loader stands at {at}"
-        for p, (at, low) in sorted(gaps.items())
+        f"partition {p} begins at offset {low}, but the loader stands at {position}"
+        for p, (position, low) in sorted(gaps.items())
     )
     return ContractBroken(
         f"{topic}: {shown}. The records between were deleted before they were loaded: no loader "

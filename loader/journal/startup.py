@@ -92,13 +92,13 @@ def waited(
     """
     limit = settings.loader.wait_for_servers_seconds or math.inf
     limit = limit if longest is None else min(limit, longest)
-    begun = time.monotonic()
+    started = time.monotonic()
     later = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return call()
         except Unavailable as error:
-            if time.monotonic() - begun > limit:
+            if time.monotonic() - started > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
             pause, why = next(later), f"{error.message}{step}"
