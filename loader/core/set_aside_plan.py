@@ -52,9 +52,7 @@ def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool)
         others_loaded: whether blocks of other tables were loaded meanwhile: then it is not the
             server that is away.
     """
-    if about in _AT_ONCE:
-        return True
-    if seconds >= PATIENCE_SECONDS:
+    if about in _AT_ONCE or seconds >= PATIENCE_SECONDS:
         return True
     return tries >= TRIES and (others_loaded or about == About.TABLE_NOW)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -85,18 +85,13 @@ class _CheckingReader(PartitionReader):
         self._check = check
         super().__init__(config)
 
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+    def consume(self, *arguments: Any, **named: Any) -> list[Message]:
         self._check()
-        return super().consume(num_messages, timeout)
+        return super().consume(*arguments, **named)
 
-    def get_watermark_offsets(
-        self,
-        partition: TopicPartition,
-        timeout: float = -1,
-        cached: bool = False,  # noqa: FBT001, FBT002 - its own
-    ) -> tuple[int, int]:
+    def get_watermark_offsets(self, *arguments: Any, **named: Any) -> tuple[int, int]:
         self._check()
-        return super().get_watermark_offsets(partition, timeout, cached)
+        return super().get_watermark_offsets(*arguments, **named)
 
 
 def is_needed(why: Why, rejected: str) -> bool:
