@@ -19,9 +19,17 @@ from loader.clickhouse.table_state_sql import STARTED
 from loader.clickhouse.unconfirmed_parts import MAY_DROP
 from loader.core import left_out, waiting
 from loader.core.claim_sql import AGAIN, HOLDING, HOLDS, MARK
-from loader.core.entries import NewEntry, ParkedEntry, written
+from loader.core.entries import NewEntry, ParkedEntry, ledger_columns
 from loader.core.plan import Entry, settled
-from loader.core.positions import NOTED, SAVE, STANDING, Noted, noted, saved, stand
+from loader.core.positions import (
+    NOTED,
+    SAVE,
+    STANDING,
+    Noted,
+    parse_noted,
+    save_parameters,
+    select_positions,
+)
 from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
@@ -103,7 +111,7 @@ class Ledger:
             self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(self._database)}")
             self._tell(ledger_table.create(self.name))
         columns = {row[0]: row[2:4] for row in self.ask("DESCRIBE TABLE LEDGER")}
-        alter = ledger_table.add(self.name, columns)
+        alter = ledger_table.add_columns(self.name, columns)
         ledger_table.check_clock(self.name, *columns["at"])
         if alter:
             self._tell(alter)
@@ -200,7 +208,7 @@ class Ledger:
 
         `until`: Unix seconds by the server's clock: later nothing is written; 0: whenever.
         """
-        self._append(map(written, rows), f"now() <= {until:d}" if until else "")
+        self._append(map(ledger_columns, rows), f"now() <= {until:d}" if until else "")
 
     def mark_first(self, rows: Sequence[NewEntry]) -> bool:
         """Append loaded rows if the ledger has their claim and nothing else of these blocks.
@@ -214,7 +222,7 @@ class Ledger:
         condition = f"length({{blocks:Array(String)}}) IN {self.holding}"
         blocks = _named([row.block for row in rows])
         claim = rows[0].entry.claim
-        return bool(self._append(map(written, rows), condition, **blocks, claim=claim))
+        return bool(self._append(map(ledger_columns, rows), condition, **blocks, claim=claim))
 
     def mark(
         self,
@@ -248,12 +256,12 @@ class Ledger:
 
     def noted(self) -> Noted:
         """Read the positions in the app's journals, and where entries may be missing."""
-        return noted(self.ask(NOTED, self.for_few_rows))
+        return parse_noted(self.ask(NOTED, self.for_few_rows))
 
     def noted_from(self, journal: str, floors: Mapping[int, int]) -> Noted:
         """Read a journal's positions alone, if none is before its floor; else what is `noted`."""
-        standing = STANDING.replace("STAND", stand(journal, floors))
-        positions = noted(self.ask(standing, self.for_few_rows))
+        sql = STANDING.replace("STAND", select_positions(journal, floors))
+        positions = parse_noted(self.ask(sql, self.for_few_rows))
         return positions if floors.keys() <= positions.of(journal).keys() else self.noted()
 
     def positions(self) -> Mapping[tuple[str, int], int]:
@@ -269,8 +277,8 @@ class Ledger:
         hide what is missing: then nothing is written.
         """
         before = known or {}
-        sql = SAVE.replace("STAND", stand(journal, before)).replace("LEDGER", self.name)
-        self._tell(sql, **saved(journal, positions, before))
+        sql = SAVE.replace("STAND", select_positions(journal, before)).replace("LEDGER", self.name)
+        self._tell(sql, **save_parameters(journal, positions, before))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Append rows that loader.core.positions made."""
@@ -293,16 +301,16 @@ class Ledger:
 
     def waiting(self, *, aside: bool = True) -> list[ParkedEntry]:
         """Return blocks that wait, by block id; `aside`: those that stand aside, too, very many."""
-        return waiting.entries(self.ask(waiting.ALL if aside else waiting.PARKED))
+        return waiting.parse_entries(self.ask(waiting.ALL if aside else waiting.PARKED))
 
     def next_aside(self, after: Mapping[str, Place], each: int) -> Resting:
         """Return how many blocks wait, and which of those that stand aside are next.
 
-        `after` and `each`: as of loader.core.waiting.asked.
+        `after` and `each`: as of loader.core.waiting.next_parameters.
         """
-        asked = waiting.asked(after, each)
-        return waiting.resting(
-            self.ask(waiting.NEXT, **asked), self.ask(waiting.NEXT_ENTRIES, **asked)
+        parameters = waiting.next_parameters(after, each)
+        return waiting.parse_resting(
+            self.ask(waiting.NEXT, **parameters), self.ask(waiting.NEXT_ENTRIES, **parameters)
         )
 
     def now_ms(self) -> int:
@@ -325,7 +333,7 @@ class Ledger:
         """Return how many rows the server says it wrote; None: it does not say."""
         if not (body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows)):
             return 0
-        sql = f"INSERT INTO {self.name} {ledger_table.given(condition)} FORMAT JSONEachRow"
+        sql = f"INSERT INTO {self.name} {ledger_table.insert_columns(condition)} FORMAT JSONEachRow"
         return rows_written(self._tell(sql, data=body.encode(), **parameters))
 
     def ask(

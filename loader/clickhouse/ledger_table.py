@@ -94,7 +94,7 @@ def create(name: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree {LEDGER_KEY}"
 
 
-def add(name: str, found: Collection[str]) -> str:
+def add_columns(name: str, found: Collection[str]) -> str:
     """Return the statement that adds what a table with these columns lacks; empty: nothing.
 
     Raises:
@@ -111,7 +111,7 @@ def add(name: str, found: Collection[str]) -> str:
     return f"ALTER TABLE {name} {added}" if added else ""
 
 
-def given(condition: str) -> str:
+def insert_columns(condition: str) -> str:
     """Return the part of an INSERT that names the columns of rows sent along.
 
     `condition`: in SQL, on which the server takes the rows; "": always.

@@ -58,7 +58,7 @@ def claims(entries: Iterable[Entry]) -> set[str]:
     return {entry.claim for entry in entries if entry.state == PREPARED}
 
 
-def written(row: NewEntry) -> Mapping[str, object]:
+def ledger_columns(row: NewEntry) -> Mapping[str, object]:
     """Return the ledger's columns of a state change."""
     block, entry = row.block, row.entry
     waits = left_out.record(block) if entry.state in {"parked", "aside"} else ""

@@ -57,7 +57,7 @@ def made_of(block: Block) -> str:
     return block.id if left_out.is_left_out(block) else f"{block.id}{LEFT_OUT}"
 
 
-def news(
+def find_lacking(
     blocks: Iterable[Block],
     letters: Mapping[str, Sequence[PastLetter]],
     entries: Mapping[str, Sequence[plan.Entry]],

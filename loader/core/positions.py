@@ -36,17 +36,17 @@ NOTED = """
 SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER
 WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
 """
-"""The rows, as `noted` reads them."""
+"""The rows, as `parse_noted` reads them."""
 SAVE = """INSERT INTO LEDGER (app, block, state, attempt)
 SELECT {app:String}, {blocks:Array(String)}[n], 'position', {offsets:Array(Int64)}[n]
 FROM (SELECT arrayJoin(range(1, length({blocks:Array(String)}) + 1)) AS n)
 WHERE (SELECT uniqExact(block) FROM LEDGER STAND) = {known:UInt64}
 """
-"""Appends positions unless the ledger is behind others; parameters: `saved`; STAND: `stand`."""
+"""Appends positions unless the ledger is behind others; parameters: `save_parameters`."""
 STANDING = """
 SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER STAND GROUP BY block
 """
-"""Those of the rows that `stand`, as `noted` reads them."""
+"""The rows that `select_positions` names for STAND, as `parse_noted` reads them."""
 _BEGAN = "began"
 COLUMN = "#column-"
 """How the `block` of the row begins that names loader.block_column."""
@@ -138,7 +138,7 @@ class Noted:
         return sorted({topic for topic, _ in self.positions} - {journal})
 
 
-def noted(rows: Iterable[Sequence[object]]) -> Noted:
+def parse_noted(rows: Iterable[Sequence[object]]) -> Noted:
     """Parse rows of (block, greatest attempt, now)."""
     ledger = Noted()
     offsets = {"": ledger.positions, _LETTERS: ledger.letters, _BEGAN: ledger.began}
@@ -194,7 +194,9 @@ def _noted_row(topic: str, kind: str, partition: int) -> str:
     return f"{topic}#{kind}:{partition}"
 
 
-def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) -> dict[str, Any]:
+def save_parameters(
+    journal: str, positions: Mapping[int, int], known: Mapping[int, int]
+) -> dict[str, Any]:
     """Return the parameters of SAVE: `positions` to append where it has `known`, or later ones."""
     return {
         "blocks": [position(journal, p) for p in positions],
@@ -203,7 +205,7 @@ def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) 
     }
 
 
-def stand(journal: str, floors: Mapping[int, int]) -> str:
+def select_positions(journal: str, floors: Mapping[int, int]) -> str:
     """Return in SQL which rows are positions of a journal, none before the floor of its partition.
 
     Every micro-batch leaves rows, so there are tens of millions within a month. They are sorted by

@@ -232,7 +232,8 @@ def lacking(
         by_id |= {block.id: block for block in sealed if core.made_of(block) in found.letters}
     blocks = by_id.values()
     entries = ledger.entries([*blocks, *(Block(id=core.made_of(b), table=b.table) for b in blocks)])
-    return core.news(blocks, found.letters, entries, names.dead_topic(settings.app), lost=lost)
+    topic = names.dead_topic(settings.app)
+    return core.find_lacking(blocks, found.letters, entries, topic, lost=lost)
 
 
 def _blocks(settings: Settings, stretch: JournalStretch) -> Generator[list[Block]]:

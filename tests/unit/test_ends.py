@@ -128,7 +128,7 @@ WAYS = {
     "loader.clickhouse.ledger._failure Refused": APP,
     "loader.clickhouse.ledger._write_again Unavailable": SERVER,
     "loader.clickhouse.ledger.check_seen Refused": APP,
-    "loader.clickhouse.ledger_table.add ContractBroken": APP,
+    "loader.clickhouse.ledger_table.add_columns ContractBroken": APP,
     "loader.clickhouse.ledger_table.check_clock ContractBroken": APP,
     "loader.clickhouse.ledger_table.check_engine ContractBroken": APP,
     "loader.spark.one_app._from_spark Unavailable": SERVER,
