@@ -539,11 +539,11 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
         case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
         case "letters", LettersFound() as letters:
-            return _found(run, letters)
+            return _decide_by_letters(run, letters)
         case "mark", Marked():
             return run, Done("loaded")
         case "mark" | "isolate", Ok():
-            return _went_on(run)
+            return _go_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
@@ -558,7 +558,7 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
-    claim = Claim(attempt, _newest_token(_lasting(e for e in entries if e.state == PREPARED)))
+    claim = Claim(attempt, _newest_token(_last_claims(e for e in entries if e.state == PREPARED)))
     return replace(_doubting(run, entries), at="claim", attempt=attempt), claim
 
 
@@ -606,10 +606,10 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     overtaken = frozenset(one.claim for one in before) - {one.claim for one in earlier}
-    return replace(run, overtaken=overtaken, sent=sent, human=_word(run, entries)), Ask()
+    return replace(run, overtaken=overtaken, sent=sent, human=_current_word(run, entries)), Ask()
 
 
-def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
+def _current_word(run: Run, entries: tuple[Entry, ...]) -> Human:
     """What a person said, of the attempts that were over then.
 
     Another's claim since the block was parked may be of the same person's word, whose answer was
@@ -624,7 +624,7 @@ def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
     return "retry" if since else "absent"
 
 
-def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
+def _decide_by_letters(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
     """Letters that are there settle the block, whatever was said of it.
 
     Else the ledger is read again. Who claimed the block before their producer was fenced is seen
@@ -637,7 +637,7 @@ def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
     return replace(run, at="again", letters=letters.state), ReadEntries()
 
 
-def _went_on(run: Run) -> tuple[Run, Effect]:
+def _go_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
         return replace(run, at="end"), ReadEntries()
@@ -645,7 +645,7 @@ def _went_on(run: Run) -> tuple[Run, Effect]:
     return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1, token)
 
 
-def _lasting(claims: Iterable[Entry]) -> list[Entry]:
+def _last_claims(claims: Iterable[Entry]) -> list[Entry]:
     """Those that may have inserted.
 
     An owner claims again only when his INSERT was refused, or before he has sent one.
@@ -663,8 +663,8 @@ def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entr
         before: claims of others.
         refused: the attempt's own, if an INSERT of it was refused.
     """
-    claims = _lasting(before)
-    last = [*claims, *_lasting(refused)]
+    claims = _last_claims(before)
+    last = [*claims, *_last_claims(refused)]
     newest = _newest_token(last)
     owners = {entry.claim for entry in last if read_token(entry.sent) == newest}
     of_owners = [entry for entry in (*before, *refused) if entry.claim in owners]
@@ -710,12 +710,12 @@ def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
     """The answer to a repeat is also that of a server that has the token and lost the part."""
     if facts.running:  # not counted; a server answers before it strikes the INSERT off its list
         return run, _retry(facts.running, RetryCause.STILL_RUNNING)
-    if not _lacks(run, facts, run.rows):
+    if not _lacks_rows(run, facts, run.rows):
         return _inserted(run)
     return replace(run, at="mark"), _lost_part(run, facts, run.rows)
 
 
-def _tells(run: Run, facts: InsertFacts) -> bool:
+def _count_tells(run: Run, facts: InsertFacts) -> bool:
     """Whether a count shows what a token without its part has kept out.
 
     It does not where rows go by themselves, or are hidden. Where somebody may have removed some,
@@ -724,9 +724,9 @@ def _tells(run: Run, facts: InsertFacts) -> bool:
     return run.all_stamped and facts.logs_tokens and facts.fewer in {"", facts.removed}
 
 
-def _lacks(run: Run, facts: InsertFacts, rows: int) -> bool:
+def _lacks_rows(run: Run, facts: InsertFacts, rows: int) -> bool:
     """Whether the table lacks rows of a repeat, of which the server said that it wrote them."""
-    return facts.counted is not None and facts.counted < rows and _tells(run, facts)
+    return facts.counted is not None and facts.counted < rows and _count_tells(run, facts)
 
 
 def _lost_part(run: Run, facts: InsertFacts, rows: int) -> Park:
@@ -778,7 +778,7 @@ def _recounts(run: Run) -> bool:
     Of rows that were removed any token may be left, also of claims that the ledger has lost.
     """
     orphan = bool(run.facts.removed) or _may_have_token(run.earlier, run.sent)
-    return orphan and _tells(run, run.facts)
+    return orphan and _count_tells(run, run.facts)
 
 
 def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
@@ -815,11 +815,11 @@ def _decide(run: Run) -> Effect:
             return _unconfirmed(run)  # who looked may have asked the same replica
         return _insert(run, None, anew=bool(facts.removed) or _may_be_orphan(run, counted))
     if run.human in {"loaded", "discard"}:
-        return _as_told(run, counted)
+        return _decide_by_word(run, counted)
     # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     stays = not nothing and not facts.views and not facts.unconfirmed
-    if counted is not None and stays and (maker := _whole(run, counted)):
+    if counted is not None and stays and (maker := _maker_of_all(run, counted)):
         return Settle(run.attempt, made_by=maker.claim)
     # Nobody has inserted anything since the oldest claim, whose INSERT neither.
     if run.earlier and run.since >= 0 and facts.inserted == 0 and not counted:
@@ -877,7 +877,7 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
         return Insert(facts.newest + facts.margin - facts.inserted)
     if facts.unconfirmed and facts.passing:
         return _unconfirmed(run)
-    part = "" if counted is None else f"; {_share(run, counted)}"
+    part = "" if counted is None else f"; {_describe_share(run, counted)}"
     return Park(run.attempt, f"{run.rejected}{part}, and may come from the INSERT that was refused")
 
 
@@ -889,7 +889,7 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     if counted == 0 and not (facts.fewer or facts.unconfirmed or facts.views):
         return WriteLetters()
     stays = not facts.views and not facts.unconfirmed
-    if counted and stays and (maker := _whole(run, counted)):
+    if counted and stays and (maker := _maker_of_all(run, counted)):
         return Settle(run.attempt, made_by=maker.claim)
     return AskRecord()
 
@@ -945,7 +945,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     if run.human == "dead":
         if record.state == "never" and not counted:
             return WriteLetters()
-        return Park(run.attempt, _undecided(run, counted, record))
+        return Park(run.attempt, _describe_evidence(run, counted, record))
     # Rows that are there without an INSERT of them on record: the record is another server's, or
     # lacks something, or a person inserted them by hand.
     if replaces:
@@ -958,7 +958,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
         return _insert(run, None, anew=replaced)
-    return Park(run.attempt, _undecided(run, counted, record))
+    return Park(run.attempt, _describe_evidence(run, counted, record))
 
 
 def _by_success(run: Run, record: ServerRecord) -> Effect | None:
@@ -967,7 +967,7 @@ def _by_success(run: Run, record: ServerRecord) -> Effect | None:
     written = record.state == "written" or (record.state == "perhaps" and known)
     if not written or not (maker := _maker(run, record.claim)):
         return None
-    if _lacks(run, run.facts, maker.rows) and _repeats(run, record.claim):
+    if _lacks_rows(run, run.facts, maker.rows) and _repeats(run, record.claim):
         return _lost_part(run, run.facts, maker.rows)
     return Settle(run.attempt, made_by=maker.claim)
 
@@ -985,14 +985,14 @@ def _knows(run: Run, claim: str) -> bool:
     return not run.forgotten and claim in {"", run.claim, *(entry.claim for entry in run.earlier)}
 
 
-def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
+def _describe_evidence(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
     findings = ["an earlier attempt ended before the server answered"]
     if not run.earlier:
         findings = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
-        findings.append(_share(run, counted))
+        findings.append(_describe_share(run, counted))
         if counted and len({entry.transform for entry in run.earlier}) > 1:
             findings.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
@@ -1025,21 +1025,21 @@ def _maker(run: Run, claim: str) -> Entry | None:
     return named[0] if len(alike) == 1 else None
 
 
-def _whole(run: Run, counted: int) -> Entry | None:
+def _maker_of_all(run: Run, counted: int) -> Entry | None:
     """A claim all of whose rows these are, if they cannot be a part of another version's."""
     able = [entry for entry in _claims(run) if entry.rows >= counted]
     alike = {(entry.rows, entry.transform) for entry in able}
     return able[0] if len(alike) == 1 and able[0].rows == counted else None
 
 
-def _share(run: Run, counted: int) -> str:
+def _describe_share(run: Run, counted: int) -> str:
     sizes = sorted({entry.rows for entry in _claims(run)})
     return f"{counted} of its {' or '.join(map(str, sizes))} rows are in the table"
 
 
-def _as_told(run: Run, counted: int | None) -> Effect:
+def _decide_by_word(run: Run, counted: int | None) -> Effect:
     """A person's word, unless the rows that carry the block's id say otherwise."""
-    share = "" if counted is None else _share(run, counted)
+    share = "" if counted is None else _describe_share(run, counted)
     if run.facts.unconfirmed and run.facts.passing:
         return _unconfirmed(run)
     if run.human == "loaded":
@@ -1048,7 +1048,7 @@ def _as_told(run: Run, counted: int | None) -> Effect:
         if not fitting:
             return Park(run.attempt, f"a person marked it as loaded, but {share}")
         return Settle(run.attempt, LOADED, _remark(run, SAID_LOADED), fitting[-1].claim)
-    if counted is not None and (maker := _whole(run, counted)):
+    if counted is not None and (maker := _maker_of_all(run, counted)):
         return Settle(run.attempt, LOADED, _remark(run, share), maker.claim)
     return Settle(run.attempt, DISCARDED, _remark(run, "a person gave it up", share))
 
