@@ -191,12 +191,9 @@ class ServerRecords:
     ) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
-        Args:
-            block: its id.
-            rows: that an INSERT of each earlier claim writes, by claim.
-            since_ms: Unix time of the oldest claim, by the server's clock.
-            table: the block's, as database.table.
-            ledger: the ledger's; without these two no server can run one.
+        `rows`: that an INSERT of each earlier claim writes, by claim; `since_ms`: of the oldest
+        claim, by the server's clock. Without `table`, the block's, and `ledger`, a server can't
+        have run one.
         """
         self._flush()
         statements = self.ask(_STATEMENTS, since_ms, block=block)

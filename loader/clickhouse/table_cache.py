@@ -29,12 +29,8 @@ class TableCache:
     A look is three questions, an eighth of what small blocks cost. It is as old as the statements
     that follow it take in any case, and each INSERT asks whether the columns are still those: an
     INSERT on an older look fails, and the next attempt looks again. An older insert counter makes a
-    claim look older, never younger.
-
-    Args:
-        tables: are asked.
-        stamp: name of the block-id column.
-        clock: seconds, monotonic.
+    claim look older, never younger. `stamp`: name of the block-id column; `clock`: seconds,
+    monotonic.
     """
 
     def __init__(

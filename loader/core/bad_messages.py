@@ -58,10 +58,8 @@ class Unsteady(Exception):
 def refused(trial: Trial, messages: MessageRows, most: int = MOST) -> dict[int, str]:
     """Return why, by index, of the messages that the table refuses; each is refused alone.
 
-    Args:
-        trial: of the messages with these indexes, ascending and at least one.
-        messages: of the block.
-        most: that may be refused.
+    `trial`: of the messages with these indexes, ascending and at least one; `most`: that may be
+    refused.
 
     Raises:
         TooMany: more are.
@@ -76,10 +74,7 @@ def refused(trial: Trial, messages: MessageRows, most: int = MOST) -> dict[int, 
 def confirm(trial: Trial, found: Iterable[int], count: int) -> None:
     """Try once more, after errors which may have been about something that passes.
 
-    Args:
-        trial: as of `refused`.
-        found: indexes of the messages that it refused.
-        count: of all messages.
+    `found`: indexes of the messages that the trial refused; `count`: of all messages.
 
     Raises:
         Unsteady: one of them is taken now, or the others together are not.

@@ -657,11 +657,8 @@ def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entr
     """Those that may have inserted, since an owner found that nothing of the block was there.
 
     He claimed it again for a further token then. What he had seen was of claims that his first one
-    had overtaken; of one that came in between nobody knows.
-
-    Args:
-        before: claims of others.
-        refused: the attempt's own, if an INSERT of it was refused.
+    had overtaken; of one that came in between nobody knows. `before`: claims of others; `refused`:
+    the attempt's own, if an INSERT of it was refused.
     """
     claims = _last_claims(before)
     last = [*claims, *_last_claims(refused)]

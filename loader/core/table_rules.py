@@ -128,11 +128,9 @@ class Nature:
         """Return whether rows may have come and gone that a repeat would bring again.
 
         Then a table into which nobody seems to have inserted anything is not untouched for sure.
-        What has expired does so again; a view behind the table takes its rows again.
-
-        Args:
-            margin: parts that may follow an INSERT while all tables behind remember its token.
-            logged: by a part log, and not by an insert counter alone, which may have gone back.
+        What has expired does so again; a view behind the table takes its rows again. `margin`:
+        parts that may follow an INSERT while all tables behind remember its token; `logged`: by a
+        part log, and not by an insert counter alone, which may have gone back.
         """
         if self.window.counter == "parts" and not logged and self.forgets(None):
             return True

@@ -157,11 +157,8 @@ class JournalPolling:
     ) -> list[Row]:
         """Read the records up to these offsets, and none beyond.
 
-        Args:
-            position: next offset by partition.
-            until: offsets to read up to.
-            blocks: about how many at most; None: all.
-            whole: all was read before, so no partition may end earlier.
+        `until`: offsets to read up to; `blocks`: about how many at most; None: all; `whole`: all
+        was read before, so no partition may end earlier.
 
         Raises:
             ContractBroken: as `there`.
