@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
@@ -57,23 +57,8 @@ _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
 
 
-class _Columns(NamedTuple):
-    """What system.columns has of a table.
-
-    Attributes:
-        types: by name, of those that an INSERT may name.
-        shape: the hash of all.
-        defaults: by name, of those that have an expression.
-        seen: the names of all that this user sees.
-    """
-
-    types: Mapping[str, str]
-    shape: int
-    defaults: Mapping[str, str]
-    seen: Sequence[str]
-
-
-_NO_COLUMNS = _Columns({}, 0, {}, ())
+_NO_COLUMNS: tuple[Any, ...] = ((), 0, (), ())
+"""What `Tables._columns` has of a table that shows this user none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +152,9 @@ class Tables:
             self._forget_defaults(int(started))
             if table not in tables:
                 continue
-            mine = columns.get(table, _NO_COLUMNS)
-            if is_ledger(mine.types):
+            insertable, shape, made, seen = columns.get(table, _NO_COLUMNS)
+            types = dict(insertable)
+            if is_ledger(types):
                 self.ledgers.add(table)
                 continue
             if self._several and not is_shared(engine):
@@ -178,33 +164,33 @@ class Tables:
                     "Make the table a ReplicatedMergeTree, or name one replica in clickhouse.url.",
                 )
             defaults, lost = self._window_defaults(engine), emptied(create, self._block_column)
-            expressions = dict.fromkeys(mine.types, "") | dict(mine.defaults)
-            keys = TableKeys(sorting, partition, expressions)
+            keys = TableKeys(sorting, partition, dict.fromkeys(types, "") | dict(made))
             rules = nature(engine, full, defaults, keys, tuple(views), lost)
             defined, (altered, version) = columns_of(create), now
-            unseen = defined.difference(mine.seen) if defined else None
-            targets[table] = Target(
-                mine.types, mine.shape, rules, -1, int(altered), version, unseen
-            )
+            unseen = defined.difference(seen) if defined else None
+            targets[table] = Target(types, shape, rules, -1, int(altered), version, unseen)
         counters = self._counters({table: target.nature for table, target in targets.items()})
         return {
             table: replace(target, counter=counters[table]) for table, target in targets.items()
         }
 
-    def _columns(self, listed: Mapping[str, list[str]]) -> dict[str, _Columns]:
-        return {
-            table: _Columns(dict(types), shape, dict(defaults), seen)
-            for table, types, shape, defaults, seen in self._ask(
-                "SELECT database || '.' || table, "  # noqa: S608 - two constants
-                f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
-                "groupArrayIf((name, default_expression), default_expression != ''), "
-                "groupArray(name) FROM system.columns "
-                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
-                "GROUP BY database, table",
-                stamp=self._block_column,
-                **listed,
-            )
-        }
+    def _columns(self, listed: Mapping[str, list[str]]) -> dict[str, Sequence[Any]]:
+        """What system.columns has, by table.
+
+        Name and type of columns that an INSERT may name, the hash of all columns, name and
+        expression of those that have one, and all names that this user sees.
+        """
+        rows = self._ask(
+            "SELECT database || '.' || table, "  # noqa: S608 - two constants
+            f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
+            "groupArrayIf((name, default_expression), default_expression != ''), "
+            "groupArray(name) FROM system.columns "
+            "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+            "GROUP BY database, table",
+            stamp=self._block_column,
+            **listed,
+        )
+        return {table: columns for table, *columns in rows}
 
     def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> InsertFacts:
         """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
