@@ -92,7 +92,7 @@ class Worker:
         self._client = connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
         self._ledger = Ledger(self._client, settings.loader.database, settings.app)
         self._running = Running(self._client, settings.clickhouse)
-        many = several(settings.clickhouse, self._ledger.engine(settings.loader.database))
+        many = several(settings.clickhouse, self._ledger.engine())
         self._tables = Tables(self._client, self._stamp, several=many, running=self._running)
         self._looks = TableCache(self._tables, self._stamp)
         self._targets = settings.targets()

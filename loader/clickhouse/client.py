@@ -88,21 +88,17 @@ def is_permanent(error: Exception) -> bool:
 
 
 def rows_written(answer: object) -> int | None:
-    """Return how many rows the server says an INSERT wrote; None: it does not say.
-
-    Args:
-        answer: clickhouse-connect's.
-    """
+    """Return how many rows the server says an INSERT wrote; None where it does not say."""
     rows = answer.summary.get("written_rows") if isinstance(answer, QuerySummary) else None
     return None if rows is None else int(rows)
 
 
 def failure(error: Exception, what: str) -> Unavailable | Refused:
     """Return the error for a failed statement that the loader cannot do without."""
-    text = _cut(error_line(error, what))
+    text = error_line(error, what)[:500]
     if not is_permanent(error):
-        away = "Start ClickHouse, or correct clickhouse.url."
-        return Unavailable(text, RAISE_THE_LIMIT if about(str(error)) is About.SIZE else away)
+        start = "Start ClickHouse, or correct clickhouse.url."
+        return Unavailable(text, RAISE_THE_LIMIT if about(str(error)) is About.SIZE else start)
     if is_denied(error):
         return Refused(
             text,
@@ -119,18 +115,13 @@ def table_failure(error: Exception, what: str) -> Unavailable | Refused:
     A right that is missing on a system table is missing for all of them, and who may not even ask
     (READONLY, of a question that writes nothing) has a profile that does not fit.
     """
-    found, text = failure(error, what), str(error)
+    why, text = failure(error, what), str(error)
     denied = error_code(error) == _READONLY or (is_denied(error) and " ON system." in text)
-    for_all = about(text) is About.USER or denied
-    if isinstance(found, Unavailable) or for_all:
-        return found
-    return TableRefused(found.message, found.next_step)
+    if isinstance(why, Unavailable) or about(text) is About.USER or denied:
+        return why
+    return TableRefused(why.message, why.next_step)
 
 
 def one_line(error: Exception) -> str:
     """Return an error's text without line breaks, at most 500 characters."""
-    return unanswered(error) or _cut(answer_line(str(error)))
-
-
-def _cut(text: str) -> str:
-    return text[:500]
+    return unanswered(error) or answer_line(str(error))[:500]

@@ -10,6 +10,7 @@ says that the ledger was lost, it is parked.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ class Forgotten:
         stamp: name of the block-id column.
         unsure: by journal partition.
         running: asks all servers what runs; else the ledger's is the only one.
+
+    Raises (every method): Unavailable, Refused.
     """
 
     def __init__(
@@ -66,58 +69,51 @@ class Forgotten:
         """Return whether a person says that the ledger had entries of these blocks."""
         return offset < self._unsure.get(partition, Unsure(0)).lost
 
-    def asks(self, one: Place, entries: Sequence[Entry]) -> bool:
+    def asks(self, place: Place, entries: Sequence[Entry]) -> bool:
         """Return whether the ledger, which has these entries of a block, may have lost others."""
-        partition, offset, _ = one
+        partition, offset, _ = place
         return self._unsure.get(partition, Unsure(0)).asks(offset, entries)
 
     def doubt(self, waiting: Iterable[Block]) -> None:
-        """Record in the ledger which of these blocks that wait may be in their tables.
-
-        Raises:
-            Unavailable, Refused: as ClickHouse answers.
-        """
+        """Record in the ledger which of these blocks that wait may be in their tables."""
         blocks = list(waiting)
-        found = self.among((block.partition, 0, block) for block in blocks)
-        rows = [(block, doubt(block.rows, lost=False)) for block in blocks if block.id in found]
-        self._ledger.write([NewEntry(*row) for row in rows])
+        doubtful = self.among((block.partition, 0, block) for block in blocks)
+        self._ledger.write(
+            [
+                NewEntry(block, doubt(block.rows, lost=False))
+                for block in blocks
+                if block.id in doubtful
+            ]
+        )
 
-    def among(self, some: Iterable[Place]) -> set[str]:
-        """Return the ids of blocks that may be in their tables.
-
-        Args:
-            some: that `asks`.
-
-        Raises:
-            Unavailable, Refused: as ClickHouse answers.
-        """
-        by_table: dict[tuple[str, bool], dict[str, Block]] = {}
-        for partition, offset, block in some:
+    def among(self, places: Iterable[Place]) -> set[str]:
+        """Return the ids of blocks, of those that `asks`, that may be in their tables."""
+        by_table: defaultdict[tuple[str, bool], dict[str, Block]] = defaultdict(dict)
+        for partition, offset, block in places:
             if block.table not in self._empty:
-                key = block.table, self.lost(partition, offset)
-                by_table.setdefault(key, {})[block.id] = block
+                by_table[block.table, self.lost(partition, offset)][block.id] = block
         if not by_table:
             return set()
         runs = self._running.of_app(self._ledger.app, {table for table, _ in by_table})
-        found = {one for blocks in by_table.values() for one in blocks if one in runs.blocks}
+        doubtful = {block for blocks in by_table.values() for block in blocks} & runs.blocks
         unseen: dict[str, Block] = {}
         nothing_runs = not runs.blocks
         for (table, lost), blocks in sorted(by_table.items()):
             if table in runs.unknown:  # what runs there may leave rows: the attempt waits for it
-                found |= blocks.keys()
+                doubtful |= blocks.keys()
                 continue
             ask = partial(self._among, table, blocks, unseen, lost=lost, nothing_runs=nothing_runs)
             try:
                 # A person says that the ledger was lost: then a doubt parks blocks whose table may
                 # turn out to be empty, which no trouble that passes may do.
-                found |= ask() if lost else self._or_all(blocks, ask)
+                doubtful |= ask() if lost else self._or_all(blocks, ask)
             except Refused:  # one table's trouble: the attempt at its blocks meets it again
-                found |= blocks.keys()
+                doubtful |= blocks.keys()
         if unseen:
             since_ms = min(earliest(block) for block in unseen.values())
             recorded = partial(self._tables.evidence.recorded, unseen, since_ms)
-            found |= self._or_all(unseen, recorded)
-        return found
+            doubtful |= self._or_all(unseen, recorded)
+        return doubtful
 
     def _or_all(self, blocks: Collection[str], ask: Callable[[], Collection[str]]) -> set[str]:
         """Return which of the blocks a question finds; all of them where it alone gets no answer.
@@ -145,25 +141,25 @@ class Forgotten:
         if target is None:
             self._tables.check_gone(table)
             return set()
-        if self._tables.evidence.shown_only(
-            table
-        ):  # nor does a count say that a block is not there
+        evidence = self._tables.evidence
+        if evidence.shown_only(table):  # nor does a count say that a block is not there
             return set(blocks)
         # A part that was replaced left its token, under which its block would not come again.
         since_ms = min(map(earliest, blocks.values()))
         windowed = target.nature.is_countable and target.nature.window.parts > 0
-        orphans = windowed and self._tables.evidence.vanished(table, since_ms)
+        orphans = windowed and evidence.vanished(table, since_ms)
         # Of what merges, expires or passes through, an empty table says nothing.
-        if target.nature.is_countable and not orphans and not self._has_rows(table):
+        any_row = f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"  # noqa: S608 - quoted
+        if target.nature.is_countable and not orphans and not self._ask(any_row):
             if nothing_runs:  # what still runs may leave rows of blocks of later batches
                 self._empty.add(table)
             return set()
         counted = partial(self._tables.counted, table, blocks)
         if target.counts(self._stamp):
-            there = self._or_all(blocks, counted)
+            present = self._or_all(blocks, counted)
             if orphans:
-                unseen.update({one: blocks[one] for one in blocks.keys() - there})
-            return there
+                unseen.update({block: blocks[block] for block in blocks.keys() - present})
+            return present
         if lost:
             return set(blocks)
         unseen.update(blocks)
@@ -176,11 +172,8 @@ class Forgotten:
         counted, behind = self._tables.counted_whole(list(blocks.values()), target.nature)
         return blocks if behind else counted
 
-    def _has_rows(self, table: str) -> bool:
-        return bool(self._ask(f"SELECT 1 FROM {quoted_table(table)} LIMIT 1"))  # noqa: S608 - quoted
-
-    def _ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
+    def _ask(self, sql: str) -> Sequence[Any]:
         try:
-            return list(self._ledger.client.query(sql, parameters=parameters).result_rows)
+            return self._ledger.client.query(sql).result_rows
         except ClickHouseError as error:
             raise failure(error, "asking which blocks the tables have already") from error

@@ -7,6 +7,7 @@ decides anything, never updates or deletes a row.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,9 +19,17 @@ from loader.clickhouse.table_state_sql import STARTED
 from loader.clickhouse.unconfirmed_parts import MAY_DROP
 from loader.core import left_out, waiting
 from loader.core.claim_sql import AGAIN, HOLDING, HOLDS, MARK
-from loader.core.entries import NewEntry, ParkedEntry, written
+from loader.core.entries import NewEntry, ParkedEntry, ledger_columns
 from loader.core.plan import Entry, settled
-from loader.core.positions import NOTED, SAVE, STANDING, Noted, noted, saved, stand
+from loader.core.positions import (
+    NOTED,
+    SAVE,
+    STANDING,
+    Noted,
+    parse_noted,
+    save_parameters,
+    select_positions,
+)
 from relay.clickhouse.errors import UNKNOWN_COLUMNS, number
 from relay.clickhouse.hidden_rows import exempt, shown_once_there, shown_only
 from relay.clickhouse.http_pool import in_urls
@@ -30,7 +39,7 @@ from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from clickhouse_connect.driver.httpclient import HttpClient
 
@@ -66,6 +75,7 @@ class Ledger:
     def __init__(self, client: HttpClient, database: str, app: str) -> None:
         self.client = client
         self.app = app
+        self._database = database
         self.table, self.name = f"{database}.ledger", f"{quoted(database)}.ledger"
         self._kept: frozenset[str] = frozenset()
         self.holds = HOLDS.replace("LEDGER", self.name)
@@ -81,30 +91,30 @@ class Ledger:
 
     def exists(self) -> bool:
         """Return whether a loader has ever run here."""
-        return bool(self._ask(f"EXISTS TABLE {self.name}")[0][0])
+        return bool(self.ask("EXISTS TABLE LEDGER")[0][0])
 
-    def engine(self, database: str) -> str:
+    def engine(self) -> str:
         """Return the engine of the ledger's table; empty if there is no table."""
-        rows = self._ask(
+        rows = self.ask(
             "SELECT engine FROM system.tables WHERE database = {within:String} AND name = 'ledger'",
-            within=database,
+            within=self._database,
         )
         return str(rows[0][0]) if rows else ""
 
-    def ensure(self, database: str) -> None:
+    def ensure(self) -> None:
         """Create database and table if they do not exist.
 
         Raises:
             ContractBroken: a table of that name has other columns, or rows of no time.
         """
         if not self.exists():
-            self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+            self._tell(f"CREATE DATABASE IF NOT EXISTS {quoted(self._database)}")
             self._tell(ledger_table.create(self.name))
-        found = {row[0]: row[2:4] for row in self._ask(f"DESCRIBE TABLE {self.name}")}
-        added = ledger_table.add(self.name, found)
-        ledger_table.check_clock(self.name, *found["at"])
-        if added:
-            self._tell(added)
+        columns = {row[0]: row[2:4] for row in self.ask("DESCRIBE TABLE LEDGER")}
+        alter = ledger_table.add_columns(self.name, columns)
+        ledger_table.check_clock(self.name, *columns["at"])
+        if alter:
+            self._tell(alter)
 
     def check_seen(self) -> None:
         """Check that no row is hidden from this user.
@@ -137,20 +147,19 @@ class Ledger:
 
     def entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """Return all rows of the blocks, by block id; a block without rows is not in it."""
-        found: dict[str, list[Entry]] = {}
+        entries: defaultdict[str, list[Entry]] = defaultdict(list)
         for some in in_urls(blocks, lambda block: len(block.id)):
-            rows = self._ask(
-                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, "  # noqa: S608 - names are quoted, values bound
-                f"sent, left_out, if({waiting.RESTS}, '', record) FROM {self.name} "
+            rows = self.ask(
+                "SELECT block, state, attempt, claim, seen, stamped, reason, rows, transform, "  # noqa: S608 - constants
+                f"sent, left_out, if({waiting.RESTS}, '', record) FROM LEDGER "
                 "WHERE app = {app:String} AND table IN {tables:Array(String)} "
                 "AND block IN {blocks:Array(String)}",
-                tables=sorted({block.table for block in some}),
-                blocks=[block.id for block in some],
-                settings=self.for_few_rows,
+                self.for_few_rows,
+                **_named(some),
             )
             for block, *entry in rows:
-                found.setdefault(block, []).append(Entry(*entry))
-        return {block: tuple(entries) for block, entries in found.items()}
+                entries[block].append(Entry(*entry))
+        return {block: tuple(of_block) for block, of_block in entries.items()}
 
     def kept_entries(self, blocks: Sequence[Block]) -> dict[str, tuple[Entry, ...]]:
         """Return the same, and keep what settles blocks: nobody tries those again.
@@ -158,29 +167,24 @@ class Ledger:
         A replica shows rows of an INSERT that Keeper did not answer, and drops them later if Keeper
         does not have them, whoever wrote them. So they are written once more.
         """
-        found = self.entries(blocks)
-        over = [block for block in blocks if settled(found.get(block.id, ()))]
+        entries = self.entries(blocks)
+        over = [block for block in blocks if settled(entries.get(block.id, ()))]
         new = [block for block in over if block.id not in self._kept]
         if new and self._may_drop():
             for some in in_urls(new, lambda block: len(block.id)):
                 self._write_again(some)
         self._kept = frozenset(block.id for block in over)
-        return found
+        return entries
 
     def _may_drop(self) -> bool:
-        place = table_parameters(self.table)
         try:
-            return bool(self._ask(MAY_DROP, None, **place)[0][0])
+            return bool(self.ask(MAY_DROP, None, **table_parameters(self.table))[0][0])
         except Refused:  # this user may not ask
-            return self.engine(place["database"]).startswith("Replicated")
+            return self.engine().startswith("Replicated")
 
     def _write_again(self, blocks: Sequence[Block]) -> None:
-        answer = self._tell(
-            AGAIN.replace("LEDGER", self.name),
-            tables=sorted({block.table for block in blocks}),
-            blocks=[block.id for block in blocks],
-            all=len(blocks),
-        )
+        again = AGAIN.replace("LEDGER", self.name)
+        answer = self._tell(again, None, **_named(blocks), all=len(blocks))
         if not rows_written(answer):  # another replica, or this one has dropped them
             raise Unavailable(
                 f"the ledger {self.name} has no longer what settled {blocks[0].id}, or others",
@@ -189,9 +193,9 @@ class Ledger:
 
     def oldest_claim(self, block: Block) -> Claimed:
         """Return when the first claim of a block was made, by the server's clock at both ends."""
-        rows = self._ask(
-            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)), "  # noqa: S608 - names are quoted, values bound
-            f"groupUniqArrayIf(version, state = 'prepared'), {STARTED} FROM {self.name} WHERE "
+        rows = self.ask(
+            "SELECT toFloat64(now64(3)) - toFloat64(min(at)), toUnixTimestamp64Milli(min(at)), "  # noqa: S608 - constants
+            f"groupUniqArrayIf(version, state = 'prepared'), {STARTED} FROM LEDGER WHERE "
             "app = {app:String} AND table = {table:String} AND block = {block:String}",
             table=block.table,
             block=block.id,
@@ -202,30 +206,23 @@ class Ledger:
     def write(self, rows: Sequence[NewEntry], until: int = 0) -> None:
         """Append rows, all of them visible at once.
 
-        Args:
-            rows: state changes.
-            until: Unix seconds by the server's clock: later nothing is written; 0: whenever.
+        `until`: Unix seconds by the server's clock: later nothing is written; 0: whenever.
         """
-        self._append(map(written, rows), f"now() <= {until:d}" if until else "")
+        self._append(map(ledger_columns, rows), f"now() <= {until:d}" if until else "")
 
     def mark_first(self, rows: Sequence[NewEntry]) -> bool:
         """Append loaded rows if the ledger has their claim and nothing else of these blocks.
 
-        It takes the server two thirds of what `mark` takes, and says what became of it.
-
-        Args:
-            rows: all under one claim.
+        It takes the server two thirds of what `mark` takes, and says what became of it. `rows`: all
+        under one claim.
 
         Returns:
             True: the server says that it wrote them, all at once; False: it does not say so.
         """
         condition = f"length({{blocks:Array(String)}}) IN {self.holding}"
-        asked = {
-            "tables": sorted({row.block.table for row in rows}),
-            "blocks": [row.block.id for row in rows],
-            "claim": rows[0].entry.claim,
-        }
-        return bool(self._append(map(written, rows), condition, **asked))
+        blocks = _named([row.block for row in rows])
+        claim = rows[0].entry.claim
+        return bool(self._append(map(ledger_columns, rows), condition, **blocks, claim=claim))
 
     def mark(
         self,
@@ -248,8 +245,8 @@ class Ledger:
         """
         self._tell(
             MARK.replace("LEDGER", self.name),
-            tables=sorted({block.table for block in blocks}),
-            blocks=[block.id for block in blocks],
+            None,
+            **_named(blocks),
             claim=claim,
             made_by=made_by or claim,
             state=outcome[0],
@@ -259,14 +256,13 @@ class Ledger:
 
     def noted(self) -> Noted:
         """Read the positions in the app's journals, and where entries may be missing."""
-        asked = NOTED.replace("LEDGER", self.name)
-        return noted(self._ask(asked, settings=self.for_few_rows))
+        return parse_noted(self.ask(NOTED, self.for_few_rows))
 
     def noted_from(self, journal: str, floors: Mapping[int, int]) -> Noted:
         """Read a journal's positions alone, if none is before its floor; else what is `noted`."""
-        asked = STANDING.replace("STAND", stand(journal, floors)).replace("LEDGER", self.name)
-        found = noted(self._ask(asked, settings=self.for_few_rows))
-        return found if floors.keys() <= found.of(journal).keys() else self.noted()
+        sql = STANDING.replace("STAND", select_positions(journal, floors))
+        positions = parse_noted(self.ask(sql, self.for_few_rows))
+        return positions if floors.keys() <= positions.of(journal).keys() else self.noted()
 
     def positions(self) -> Mapping[tuple[str, int], int]:
         """Return the next journal offset by (topic id, partition): all before is settled."""
@@ -281,16 +277,12 @@ class Ledger:
         hide what is missing: then nothing is written.
         """
         before = known or {}
-        sql = SAVE.replace("STAND", stand(journal, before)).replace("LEDGER", self.name)
-        self._tell(sql, **saved(journal, positions, before))
+        sql = SAVE.replace("STAND", select_positions(journal, before)).replace("LEDGER", self.name)
+        self._tell(sql, **save_parameters(journal, positions, before))
 
     def note(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Append rows that loader.core.positions made."""
         self._append(iter(rows))
-
-    def ask(self, sql: str, **parameters: object) -> list[Sequence[Any]]:
-        """Ask a question about the table, which it calls LEDGER; return the answer."""
-        return self._ask(sql.replace("LEDGER", self.name), None, **parameters)
 
     def remove(self, where: Sequence[str]) -> None:
         """Remove rows that meet one of the conditions, and wait until all replicas have done so.
@@ -299,8 +291,9 @@ class Ledger:
         written anew for each, and the last is the one to wait for.
         """
         delete = f"ALTER TABLE {self.name} DELETE WHERE"
-        for at, one in enumerate(where, start=1):
-            self._tell(f"{delete} {one} SETTINGS mutations_sync = {2 if at == len(where) else 0}")
+        for nth, condition in enumerate(where, start=1):
+            sync = 2 if nth == len(where) else 0
+            self._tell(f"{delete} {condition} SETTINGS mutations_sync = {sync}")
 
     def counts(self) -> list[tuple[str, str, int, int]]:
         """Return (table, state, blocks, rows); a block that is tried again stays what it was."""
@@ -308,25 +301,21 @@ class Ledger:
 
     def waiting(self, *, aside: bool = True) -> list[ParkedEntry]:
         """Return blocks that wait, by block id; `aside`: those that stand aside, too, very many."""
-        return waiting.entries(self.ask(waiting.ALL if aside else waiting.PARKED))
-
-    def parked(self) -> list[tuple[Block, str]]:
-        """Return the blocks that wait for a person, with reasons."""
-        return [(one.block, one.reason) for one in self.waiting(aside=False)]
+        return waiting.parse_entries(self.ask(waiting.ALL if aside else waiting.PARKED))
 
     def next_aside(self, after: Mapping[str, Place], each: int) -> Resting:
         """Return how many blocks wait, and which of those that stand aside are next.
 
-        `after` and `each`: as of loader.core.waiting.asked.
+        `after` and `each`: as of loader.core.waiting.next_parameters.
         """
-        asked = waiting.asked(after, each)
-        return waiting.resting(
-            self.ask(waiting.NEXT, **asked), self.ask(waiting.NEXT_ENTRIES, **asked)
+        parameters = waiting.next_parameters(after, each)
+        return waiting.parse_resting(
+            self.ask(waiting.NEXT, **parameters), self.ask(waiting.NEXT_ENTRIES, **parameters)
         )
 
     def now_ms(self) -> int:
         """Return the Unix ms by the server's clock."""
-        return int(self._ask("SELECT toUnixTimestamp64Milli(now64(3))")[0][0])
+        return int(self.ask("SELECT toUnixTimestamp64Milli(now64(3))")[0][0])
 
     def waiting_records(self) -> Iterator[Block]:
         """Yield all blocks that are parked or set aside, without holding them."""
@@ -344,18 +333,19 @@ class Ledger:
         """Return how many rows the server says it wrote; None: it does not say."""
         if not (body := "\n".join(json.dumps({"app": self.app, **row}) for row in rows)):
             return 0
-        sql = f"INSERT INTO {self.name} {ledger_table.given(condition)} FORMAT JSONEachRow"
+        sql = f"INSERT INTO {self.name} {ledger_table.insert_columns(condition)} FORMAT JSONEachRow"
         return rows_written(self._tell(sql, data=body.encode(), **parameters))
 
-    def _ask(
+    def ask(
         self, sql: str, settings: Mapping[str, object] | None = None, **parameters: object
     ) -> list[Sequence[Any]]:
-        values, sent = {"app": self.app, **parameters}, dict(settings or {})
+        """Ask a question about the table, which it calls LEDGER; return the answer."""
+        named, sql = {"app": self.app, **parameters}, sql.replace("LEDGER", self.name)
         try:
-            result = self.client.query(sql, parameters=values, settings=sent)
+            answer = self.client.query(sql, parameters=named, settings=dict(settings or {}))
         except ClickHouseError as error:
             raise self._failure(error) from error
-        return list(result.result_rows)
+        return list(answer.result_rows)
 
     def _tell(self, sql: str, data: bytes | None = None, **parameters: object) -> object:
         # async_insert would answer before the row can be read.
@@ -377,3 +367,11 @@ class Ledger:
             f"{why.message}; an earlier version of the loader made this ledger",
             "start `loader run` of this version: it adds the column. Then repeat this command",
         )
+
+
+def _named(blocks: Collection[Block]) -> dict[str, list[str]]:
+    """The parameters of a statement about these blocks."""
+    return {
+        "tables": sorted({block.table for block in blocks}),
+        "blocks": [block.id for block in blocks],
+    }

@@ -45,9 +45,7 @@ COLUMNS: Mapping[str, str] = {
 def check_engine(name: str, engine: str) -> None:
     """Check that the engine keeps every row that is written.
 
-    Args:
-        name: the table's, quoted.
-        engine: system.tables.engine; empty: there is no table.
+    `engine`: system.tables.engine; empty: there is no table.
 
     Raises:
         ContractBroken: the engine keeps no rows itself, or merges them into others.
@@ -73,10 +71,7 @@ def check_engine(name: str, engine: str) -> None:
 def check_clock(name: str, kind: str, expression: str) -> None:
     """Check that each row gets the time when it is written.
 
-    Args:
-        name: the table's, quoted.
-        kind: of the default of its column `at`, as DESCRIBE TABLE gives it.
-        expression: of that default.
+    `kind` and `expression`: of the default of its column `at`, as DESCRIBE TABLE gives it.
 
     Raises:
         ContractBroken: rows get none, so that they count as of 1970.
@@ -99,7 +94,7 @@ def create(name: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree {LEDGER_KEY}"
 
 
-def add(name: str, found: Collection[str]) -> str:
+def add_columns(name: str, found: Collection[str]) -> str:
     """Return the statement that adds what a table with these columns lacks; empty: nothing.
 
     Raises:
@@ -116,11 +111,10 @@ def add(name: str, found: Collection[str]) -> str:
     return f"ALTER TABLE {name} {added}" if added else ""
 
 
-def given(condition: str) -> str:
+def insert_columns(condition: str) -> str:
     """Return the part of an INSERT that names the columns of rows sent along.
 
-    Args:
-        condition: in SQL, on which the server takes the rows; "": always.
+    `condition`: in SQL, on which the server takes the rows; "": always.
     """
     columns = {column: kind for column, kind in COLUMNS.items() if column != "at"}
     listed = ", ".join(columns)

@@ -52,7 +52,7 @@ def differs(schema: pa.Schema, target: Target) -> bool:
     """
     if target.nature.window.counter != "log":
         return False
-    return any(target.columns.get(one.name) != recorded_type(one) for one in schema)
+    return any(target.columns.get(column.name) != recorded_type(column) for column in schema)
 
 
 def lag(
@@ -73,10 +73,10 @@ def lag(
     if target is None or target.nature.window.counter != "log":
         return None
     try:
-        asked = client.query(_MADE, parameters=table_parameters(table))
+        answer = client.query(_MADE, parameters=table_parameters(table))
     except ClickHouseError as error:
         return None if is_denied(error) else _failed(error)
-    ((replicas, to_make, shape),) = asked.result_rows
+    ((replicas, to_make, shape),) = answer.result_rows
     if not replicas:
         return None
     ((has_read, may_have_read, keeper, path),) = replicas
@@ -93,12 +93,12 @@ def _unless_empty(
     """Why an ALTER may be the one entry of the table's log; None where it has no entry."""
     try:
         parameters = {"paths": [path], "keeper": keeper}
-        asked = client.query(empty_logs(keeper), parameters=parameters)
+        answer = client.query(empty_logs(keeper), parameters=parameters)
     except ClickHouseError as error:
         if not is_permanent(error):
             return _failed(error)
         return None if keeps_values else _undecided(table, error)
-    return None if asked.result_rows else _behind(table)
+    return None if answer.result_rows else _behind(table)
 
 
 def _failed(error: ClickHouseError) -> plan.NoAnswer:

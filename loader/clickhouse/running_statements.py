@@ -28,7 +28,7 @@ from relay.clickhouse.replicas import connected, own_pool
 from relay.clickhouse.table_engine import TableEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from clickhouse_connect.driver.client import Client
     from clickhouse_connect.driver.httpclient import HttpClient
@@ -64,8 +64,6 @@ _OF_APP = (
 """Blocks of the app, as the comments of what runs name them."""
 _OF_TABLE = "FROM system.replicas WHERE database = {database:String} AND table = {name:String}"
 _REPLICA = f"SELECT replica_name, mapKeys(replica_is_active) {_OF_TABLE}"
-_BOTH = f"SELECT replica_name, mapKeys(replica_is_active), (({_RUNNING}), ({_DEFINED})) {_OF_TABLE}"
-_ALL = f"SELECT replica_name, mapKeys(replica_is_active), ({_OF_APP}) {_OF_TABLE}"
 _ALTERED_VIEWS = (
     "SELECT arraySort(groupArray((database || '.' || name, toString(uuid), as_select, "  # noqa: S608 - constants
     f"if({ALTERED} > {STARTED} + 1, '', toString(serverUUID()))))) "
@@ -74,7 +72,6 @@ _ALTERED_VIEWS = (
 )
 """Since the server was started: a token names these by their UUIDs, and others by their names.
 Within a second of the start nobody knows, so that it is a name which no other server has."""
-_VIEWS = f"SELECT replica_name, mapKeys(replica_is_active), ({_ALTERED_VIEWS}) {_OF_TABLE}"
 
 
 class Definition(NamedTuple):
@@ -155,8 +152,8 @@ class Running:
 
     def close(self) -> None:
         """Close the clients made here."""
-        for one in (*self._replicas, *filter(None, [self._balancer])):
-            one.close()
+        for server in (*self._replicas, *filter(None, [self._balancer])):
+            server.close()
 
     def of(self, block: Block) -> Still:
         """Return whether an INSERT of the block still runs.
@@ -174,9 +171,7 @@ class Running:
     def of_app(self, app: str, tables: Collection[str]) -> Runs:
         """Return which INSERTs of an app run.
 
-        Args:
-            app: whose blocks.
-            tables: of which it is asked; one that is not replicated is on the server in use alone.
+        A table that is not replicated is on the server in use alone.
 
         Raises:
             Unavailable, Refused: the only server gave no answer.
@@ -186,11 +181,11 @@ class Running:
             return self._of_app_behind(self._balancer, about, tables)
         if self._alone:
             return Runs(frozenset(self._ask_the_only_one(_OF_APP, about)[0][0]))
-        answered, rows, silent = self._each(_OF_APP, about)
-        blocks = frozenset(block for (some,) in rows for block in some)
+        rows, silent = self._each(_OF_APP, about)
+        blocks = frozenset(block for (some,) in rows.values() for block in some)
         if not silent:
             return Runs(blocks)
-        unknown = {t for t in tables if not _only_replicas(answered, table_parameters(t))}
+        unknown = {t for t in tables if not _only_replicas(rows, table_parameters(t))}
         return Runs(blocks, frozenset(unknown))
 
     def agree(self, table: str, views: Collection[str]) -> bool:
@@ -200,41 +195,39 @@ class Running:
         again, and that names the view by its UUID, which is another one where each replica made
         the view by itself. A view that was made since then looks like one that was altered.
 
-        Args:
-            table: that the views are behind.
-            views: as database.view.
-
         Raises:
             ReplicaSilent: a replica gave no answer.
         """
         if self._alone:
             return True
-        place = table_parameters(table)
-        about = {"databases": databases_of(views), "views": sorted(views), **place}
+        about = {
+            "databases": databases_of(views),
+            "views": sorted(views),
+            **table_parameters(table),
+        }
         if self._balancer is not None:
-            met, missing = self._met(self._balancer, about, _VIEWS)
-            altered, silent = [found for _, found in met or ()], [missing] if missing else []
+            met, missing = self._met(self._balancer, about, _ALTERED_VIEWS)
+            altered, silent = [answer for _, answer in met or ()], [missing] if missing else []
         else:
-            _, rows, silent = self._each(f"SELECT ({_ALTERED_VIEWS})", about)
-            altered = [found for (found,) in rows]
+            rows, silent = self._each(f"SELECT ({_ALTERED_VIEWS})", about)
+            altered = [answer for (answer,) in rows.values()]
         if silent:
             # Also of one that the coordinator knows no more: the INSERT may have been its own.
             raise ReplicaSilent(
                 f"{'; '.join(silent)}: it may give rows by way of a view another token. If it is "
                 "gone for good, drop it, and start the loader without its address in clickhouse.url"
             )
-        return bool(altered) and all(found == altered[0] for found in altered)
+        return bool(altered) and all(answer == altered[0] for answer in altered)
 
     def _of_app_behind(self, balancer: _AskedServer, about: About, tables: Collection[str]) -> Runs:
         blocks, unknown = set[str](), set[str]()
         for table in tables:
-            met, missing = self._met(balancer, {**about, **table_parameters(table)}, _ALL)
+            met, missing = self._met(balancer, {**about, **table_parameters(table)}, _OF_APP)
             if met is None:
-                found = self._ask_the_only_one(_OF_APP, about)[0][0]
-            else:
-                found = [block for _, some in met for block in some]
-                unknown |= {table} if missing else set()
-            blocks |= set(found)
+                blocks |= set(self._ask_the_only_one(_OF_APP, about)[0][0])
+                continue
+            blocks |= {block for _, some in met for block in some}
+            unknown |= {table} if missing else set()
         return Runs(frozenset(blocks), frozenset(unknown))
 
     def _on_the_only_one(self, about: About) -> Still:
@@ -248,29 +241,30 @@ class Running:
             raise failure(error, "asking which statements run") from error
 
     def _on_any(self, about: About) -> Still:
-        answered, rows, silent = self._each(f"SELECT ({_RUNNING}), ({_DEFINED})", about)
-        for one, (running, _) in zip(answered, rows, strict=True):
+        rows, silent = self._each(f"SELECT ({_RUNNING}), ({_DEFINED})", about)
+        for server, (running, _) in rows.items():
             if running:
-                return _runs(one.url)
-        if silent and not _only_replicas(answered, about):
+                return _runs(server.url)
+        if silent and not _only_replicas(rows, about):
             return _unknown(*silent)
-        every = (Definition(*defined) for _, defined in rows)  # all empty where it has no table
-        return Still(running=False, definitions=tuple(every))
+        # All empty where it has no table.
+        definitions = tuple(Definition(*defined) for _, defined in rows.values())
+        return Still(running=False, definitions=definitions)
 
-    def _each(self, sql: str, about: About) -> tuple[list[_AskedServer], list[Any], list[str]]:
-        """Who answered, the row that each gave, and why others gave none."""
-        answered, rows, silent = [], [], []
-        for one in self._replicas:
-            found = one.ask(sql, about)
-            if isinstance(found, str):
-                silent.append(f"replica {one.url} does not answer ({found})")
+    def _each(self, sql: str, about: About) -> tuple[dict[_AskedServer, Any], list[str]]:
+        """The row that each server gave, and why others gave none."""
+        rows, silent = {}, []
+        for server in self._replicas:
+            answer = server.ask(sql, about)
+            if isinstance(answer, str):
+                silent.append(f"replica {server.url} does not answer ({answer})")
             else:
-                answered.append(one)
-                rows.append(found[0])
-        return answered, rows, silent
+                rows[server] = answer[0]
+        return rows, silent
 
     def _behind(self, balancer: _AskedServer, about: About) -> Still:
-        met, missing = self._met(balancer, about, _BOTH, enough=lambda answer: bool(answer[0]))
+        both = f"({_RUNNING}), ({_DEFINED})"
+        met, missing = self._met(balancer, about, both, enough=lambda answer: bool(answer[0]))
         if met is None:
             return self._on_the_only_one(about)
         for name, (running, _) in met:
@@ -285,49 +279,46 @@ class Running:
         self,
         balancer: _AskedServer,
         about: About,
-        sql: str,
+        question: str,
         enough: Callable[[Any], bool] = lambda _: False,
     ) -> tuple[list[tuple[str, Any]] | None, str]:
         """Answers over fresh connections, until each replica of the table was met.
 
-        Args:
-            balancer: that is asked.
-            about: parameters.
-            sql: gives a replica's name, the names of all, and an answer.
-            enough: whether an answer ends it.
+        `enough`: whether an answer ends it.
 
         Returns:
             Names and answers, None where no server that answered has replicas of the table: it is
             on one alone, or refused (loader.clickhouse.tables); and who was not met.
         """
+        sql = f"SELECT replica_name, mapKeys(replica_is_active), ({question}) {_OF_TABLE}"
         answers: dict[str, Any] = {}
         known, why = set[str](), ""
         turns, until = TURNS, self._clock() + BALANCER_SECONDS
         while turns and self._clock() < until and not (known and known <= answers.keys()):
             turns -= 1
-            found = balancer.ask(sql, about, afresh=True)
-            if isinstance(found, str):
-                why = f" ({found})"
+            rows = balancer.ask(sql, about, afresh=True)
+            if isinstance(rows, str):
+                why = f" ({rows})"
                 continue
-            if not found:  # a server that has not got the table yet says nothing of those that have
+            if not rows:  # a server that has not got the table yet says nothing of those that have
                 continue
-            name, every, answer = tuple(found[0])
+            name, replicas, answer = tuple(rows[0])
             answers[name] = answer
             if enough(answer):
                 break
-            turns = turns if known else TURNS * len(every)
-            known |= set(every)
+            turns = turns if known else TURNS * len(replicas)
+            known |= set(replicas)
         if not answers and not why:
-            if not (here := self._ask_the_only_one(_REPLICA, about)):
+            if not (own := self._ask_the_only_one(_REPLICA, about)):
                 return None, ""
-            known |= set(here[0][1])
-        whole = known and known <= answers.keys()
+            known |= set(own[0][1])
+        if known and known <= answers.keys():
+            return list(answers.items()), ""
         missing = ", ".join(sorted(known - answers.keys())) or "of the table"
-        said = (
+        return list(answers.items()), (
             f"no connection to {balancer.url} reached replica {missing}{why}; if it leads to one "
             "server only, name each replica in clickhouse.url"
         )
-        return list(answers.items()), "" if whole else said
 
 
 class _AskedServer:
@@ -377,15 +368,15 @@ class _AskedServer:
         return client
 
 
-def _only_replicas(answered: Sequence[_AskedServer], about: About) -> bool:
+def _only_replicas(answered: Iterable[_AskedServer], about: About) -> bool:
     """Whether the coordinator knows no other replicas of the table than these."""
     met, known = set(), set[str]()
-    for one in answered:
-        found = one.ask(_REPLICA, about)
-        if isinstance(found, str) or not found:
+    for server in answered:
+        rows = server.ask(_REPLICA, about)
+        if isinstance(rows, str) or not rows:
             return False
-        met.add(found[0][0])
-        known |= set(found[0][1])
+        met.add(rows[0][0])
+        known |= set(rows[0][1])
     return bool(known) and known <= met
 
 

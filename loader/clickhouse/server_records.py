@@ -27,7 +27,7 @@ from loader.clickhouse.table_state_sql import (
     STAYS,
     databases_of,
 )
-from loader.clickhouse.unlogged_tables import unlogged
+from loader.clickhouse.tables_behind import unlogged
 from loader.core.plan import ServerRecord
 from relay import names
 from relay.clickhouse.hidden_rows import fewer_shown, shown_only, unmasked
@@ -143,8 +143,8 @@ class ServerRecords:
     def _statements(self, place: Mapping[str, str], since_ms: int, stamp: str) -> int:
         """How many statements may have made such mutations, which may be killed since."""
         this = place["database"], place["name"]
-        asked = {"stamp": stamp, "stopped": list(STOPPED_WAITING), "place": ".".join(this), **place}
-        rows = self.ask(REMOVING, since_ms, **asked) or ()
+        named = {"stamp": stamp, "stopped": list(STOPPED_WAITING), "place": ".".join(this), **place}
+        rows = self.ask(REMOVING, since_ms, **named) or ()
         if len(rows) == MOST_REMOVING:
             return MOST_REMOVING  # one that was not read may have
         mine = (text for text, database in rows if target(text, database) == this)
@@ -183,38 +183,34 @@ class ServerRecords:
     def recorded(self, blocks: Collection[str], since_ms: int) -> set[str]:
         """Return those of the blocks that an INSERT in the query log names, however it ended."""
         self._flush()
-        asked = (self.ask(_RECORDED, since_ms, blocks=some) for some in in_urls(blocks, len))
-        return {str(row[0]) for rows in asked for row in rows or ()}
+        answers = (self.ask(_RECORDED, since_ms, blocks=ids) for ids in in_urls(blocks, len))
+        return {str(row[0]) for rows in answers for row in rows or ()}
 
     def record(
         self, block: str, rows: Mapping[str, int], since_ms: int, table: str, ledger: str
     ) -> ServerRecord:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
-        Args:
-            block: its id.
-            rows: that an INSERT of each earlier claim writes, by claim.
-            since_ms: Unix time of the oldest claim, by the server's clock.
-            table: the block's, as database.table.
-            ledger: the ledger's; without these two no server can run one.
+        `rows`: that an INSERT of each earlier claim writes, by claim; `since_ms`: of the oldest
+        claim, by the server's clock. Without `table`, the block's, and `ledger`, a server can't
+        have run one.
         """
         self._flush()
-        found = self.ask(_STATEMENTS, since_ms, block=block)
-        if found is None:
+        statements = self.ask(_STATEMENTS, since_ms, block=block)
+        if statements is None:
             return ServerRecord(
                 "unclear", said="the server keeps no query log that this user may read"
             )
         # The newest: a repeat under the token stands for what those before it left of it.
-        for kind, written, comment, _, ended, _ in reversed(found):
+        for kind, written, comment, _, ended, _ in reversed(statements):
             claim = names.claim_of_comment(comment)
             needed = rows.get(claim, max(rows.values(), default=1))
             if kind == "QueryFinish" and written >= max(needed, 1):
-                queries = sorted({query for _, _, _, query, *_ in found})
+                queries = sorted({query for _, _, _, query, *_ in statements})
                 return self._stays(claim, queries, ended, since_ms, table)
-        statements = [(kind, query, n, code) for kind, n, _, query, _, code in found]
         if not (doubt := self._doubt(statements, since_ms, table, ledger)):
             return ServerRecord("never", said="the server's query log has none that wrote a row")
-        kinds = sorted({kind for kind, *_ in found})
+        kinds = sorted({kind for kind, *_ in statements})
         listed = f" ({', '.join(kinds)})" if kinds else ""
         return ServerRecord(
             "unclear",
@@ -227,44 +223,35 @@ class ServerRecords:
     ) -> ServerRecord:
         """Return whether the rows are still where the INSERTs wrote them, by the part log."""
         place = table_parameters(table)
-        asked = self.ask(STAYS, since_ms, queries=queries, ended=ended, **place)
-        made, there, elsewhere, vanished = asked[0] if asked else (0, 0, 0, 0)
-        said = "the server recorded that its INSERT succeeded"
+        rows = self.ask(STAYS, since_ms, queries=queries, ended=ended, **place)
+        made, remaining, elsewhere, vanished = rows[0] if rows else (0, 0, 0, 0)
+        fact = "the server recorded that its INSERT succeeded"
         if vanished:
             return ServerRecord(
                 "replaced",
                 claim,
-                f"{said}, but parts of it went and the part log does not say how, as at REPLACE or "
+                f"{fact}, but parts of it went and the part log does not say how, as at REPLACE or "
                 "MOVE PARTITION (or with a table that has no UUID), and others may have its rows",
             )
-        if there:
+        if remaining:
             return ServerRecord("written", claim)
         if made and not elsewhere:
             return ServerRecord(
-                "gone", claim, f"{said}, but its parts were dropped or replaced since then"
+                "gone", claim, f"{fact}, but its parts were dropped or replaced since then"
             )
-        return ServerRecord("perhaps", claim, f"{said}, but not whether its rows are still there")
+        return ServerRecord("perhaps", claim, f"{fact}, but not whether its rows are still there")
 
     def _doubt(
-        self,
-        statements: Sequence[tuple[str, str, int, int]],
-        since_ms: int,
-        table: str,
-        ledger: str,
+        self, statements: Sequence[Sequence[Any]], since_ms: int, table: str, ledger: str
     ) -> str:
         """Return why an INSERT of the block may have written something.
 
         "": the logs have every one that any server ran, each ended, and without a part.
-
-        Args:
-            statements: of each entry the kind, query id, rows about to be written, error code.
-            since_ms: Unix time of the oldest claim.
-            table: as of `record`.
-            ledger: as of `record`.
+        `statements`: entries of the query log, as of _STATEMENTS.
         """
-        begun = {query for kind, query, *_ in statements if kind == "QueryStart"}
-        ended = {query for kind, query, *_ in statements if kind != "QueryStart"}
-        if begun - ended:
+        started = {query for kind, _, _, query, *_ in statements if kind == "QueryStart"}
+        ended = {query for kind, _, _, query, *_ in statements if kind != "QueryStart"}
+        if started - ended:
             return self._flush() or "the log may lack the end of one"
         if self._several or self.elsewhere({table, ledger}):
             return "another replica may have run one, whose log this is not"
@@ -273,7 +260,7 @@ class ServerRecords:
         if not ended:
             return ""
         # Rows are counted before they are given to any table: without one, nothing was begun.
-        codes = [code for *_, written, code in statements if written]
+        codes = [code for _, written, *_, code in statements if written]
         if codes and (why := unlogged(self.ask, table, codes)):
             return f"those that failed may have written some rows: {why}"
         parts = self.ask(_MADE_PARTS, since_ms, queries=sorted(ended))
@@ -322,24 +309,19 @@ class ServerRecords:
     def ask(self, sql: str, since_ms: int, **parameters: object) -> list[Sequence[Any]] | None:
         """Ask; return None if the server has no such table, or this user may not read it."""
         try:
-            asked = {"since": since_ms, **parameters}
-            return list(self._client.query(sql, parameters=asked).result_rows)
+            named = {"since": since_ms, **parameters}
+            return list(self._client.query(sql, parameters=named).result_rows)
         except ClickHouseError as error:
             if error_code(error) == _DENIED or is_permanent(error):
                 return None
             raise failure(error, "asking what the server recorded") from error
 
 
-def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str) -> str:
+def why_removed(rules: Nature, parts: Parts | None, deletes: int | None, stamp: str) -> str:
     """Return why rows of a table, or their block's id, may have been removed since a claim.
 
-    "": none were.
-
-    Args:
-        of: the table.
-        parts: of the table since then; None where the log may lack some.
-        deletes: mutations since then that removed some; None where that is not known.
-        stamp: name of the block-id column.
+    "": none were. `parts` and `deletes`: of the table since then; None where the log may lack some,
+    or they are not known.
     """
     reasons = []
     if parts is not None and parts.dropped:
@@ -348,7 +330,7 @@ def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str
         )
     if parts is not None and parts.patches:
         reasons.append("rows were updated or deleted since then")
-    if parts is None and of.patched:
+    if parts is None and rules.patched:
         reasons.append(
             "whether rows were updated or deleted since then is not known (no whole part log)"
         )
@@ -361,28 +343,25 @@ def why_removed(of: Nature, parts: Parts | None, deletes: int | None, stamp: str
     return ", ".join(reasons)
 
 
-def why_fewer(table: str, known: Iterable[str], evidence: ServerRecords) -> str:
+def why_fewer(table: str, causes: Iterable[str], evidence: ServerRecords) -> str:
     """Return why rows of the table may be gone, or not be seen; "": they would be seen.
 
-    `known`: reasons; empty ones are none. `evidence` tells of a policy whatever else is known.
+    `causes`: reasons; empty ones are none. `evidence` tells of a policy whatever else is known.
     """
-    if reasons := [one for one in known if one]:
+    if reasons := [cause for cause in causes if cause]:
         return ", ".join(filter(None, [*reasons, evidence.filtered(table)]))
     return evidence.hidden(table)
 
 
-def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
+def inserted_since(rules: Nature, since: int, newest: int, parts: Parts | None) -> int | None:
     """Return the most parts that were inserted since a claim; None where nothing bounds them.
 
-    Args:
-        of: the table.
-        since: the insert counter before the claim; -1 where it had none.
-        newest: the insert counter now.
-        parts: what the part log has since the claim; None where it may lack some.
+    `since`: the insert counter before the claim; -1 where it had none; `parts`: what the part log
+    has since the claim; None where it may lack some.
     """
-    if since < 0 or of.window.counter == "none" or (parts is not None and parts.dropped):
+    if since < 0 or rules.window.counter == "none" or (parts is not None and parts.dropped):
         return None  # with a dropped partition the tokens of its parts are forgotten
-    if of.window.counter == "log":
+    if rules.window.counter == "log":
         # An empty log has the number of the first entry, 0. One of ATTACH PARTITION FROM brings
         # many parts, each with a token up to 26.6; without any entry there came none.
         came = max(newest - since, newest == 0) if since <= newest else None
@@ -392,4 +371,4 @@ def inserted_since(of: Nature, since: int, newest: int, parts: Parts | None) -> 
         # those before; what else takes numbers, as ATTACH does, makes this only larger.
         return max(parts.inserted, newest - since)
     # Of a table without partitions the newest part goes only together with all others.
-    return newest - since if since <= newest and not of.partitioned else None
+    return newest - since if since <= newest and not rules.partitioned else None

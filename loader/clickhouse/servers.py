@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse.client import failure, is_permanent
-from relay import names
 from relay.clickhouse.balancer import servers
+from relay.clickhouse.quoting import table_parameters
 from relay.clickhouse.replicas import is_shared, pin
 from relay.errors import ErrorPage, Refused
 
@@ -35,21 +35,19 @@ def several(clickhouse: ClickHouse, engine: str) -> bool:
     A single replica without a quorum is right as long as it is the one that answers: from then on
     an answer of another is an error.
 
-    Args:
-        clickhouse: how to reach it.
-        engine: the ledger's; empty where there is none yet.
+    `engine`: the ledger's; empty where there is none yet.
 
     Raises:
         Refused: they do, behind one address, and there is no quorum.
     """
     if len(clickhouse.urls) > 1:
         return True
-    found = servers(clickhouse)
+    met = servers(clickhouse)
     if clickhouse.insert_quorum is not None:
-        return len(found) > 1
-    if len(found) > 1:
+        return len(met) > 1
+    if len(met) > 1:
         raise Refused(
-            f"several servers answer at clickhouse.url: {' and '.join(found)} answered at "
+            f"several servers answer at clickhouse.url: {' and '.join(met)} answered at "
             f"{clickhouse.url}, but no quorum is set",
             MEND,
             page=ErrorPage.REPLICAS,
@@ -72,19 +70,14 @@ def unmet(clickhouse: ClickHouse, ledger: Ledger) -> str:
     With a quorum a single address is taken for a balancer's. Where it is one replica's own, or the
     balancer keeps to one server, the others are never reached.
 
-    Args:
-        clickhouse: how to reach it.
-        ledger: whose replicas are counted.
-
     Raises:
         Unavailable: no answer.
     """
     if len(clickhouse.urls) > 1 or clickhouse.insert_quorum is None:
         return ""
-    database, name = names.split_table(ledger.table)
-    about = {"database": database, "name": name}
+    this = table_parameters(ledger.table)
     try:
-        active = ledger.client.query(_ACTIVE, parameters=about).result_rows
+        active = ledger.client.query(_ACTIVE, parameters=this).result_rows
     except ClickHouseError as error:
         if is_permanent(error):
             return ""  # nor may this user ask what runs

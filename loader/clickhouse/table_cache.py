@@ -29,12 +29,8 @@ class TableCache:
     A look is three questions, an eighth of what small blocks cost. It is as old as the statements
     that follow it take in any case, and each INSERT asks whether the columns are still those: an
     INSERT on an older look fails, and the next attempt looks again. An older insert counter makes a
-    claim look older, never younger.
-
-    Args:
-        tables: are asked.
-        stamp: name of the block-id column.
-        clock: seconds, monotonic.
+    claim look older, never younger. `stamp`: name of the block-id column; `clock`: seconds,
+    monotonic.
     """
 
     def __init__(
@@ -46,10 +42,8 @@ class TableCache:
     def look(self, blocks: Sequence[Block], new: Collection[str]) -> dict[str, Target]:
         """Return the blocks' tables that exist, by name.
 
-        Args:
-            blocks: about to be claimed.
-            new: ids of those that nobody has attempted. Where there is another, all are looked
-                at anew.
+        `new`: ids of those that nobody has attempted. Where there is another, all are looked at
+        anew.
 
         Raises:
             Unavailable, Refused: as Tables.look.
@@ -64,11 +58,11 @@ class TableCache:
         if any(block.id not in new for block in blocks):
             lately = {}
         if unknown := tables - lately.keys():
-            found = self._look(unknown)
+            targets = self._look(unknown)
             # Where a window or an insert counter decides as well, it has to be that of now.
-            lasting = {t: (now, one) for t, one in found.items() if one.counts(self._stamp)}
+            lasting = {t: (now, one) for t, one in targets.items() if one.counts(self._stamp)}
             self._seen |= lasting
-            lately |= found
+            lately |= targets
         return lately
 
     def _look(self, tables: Collection[str]) -> dict[str, Target]:

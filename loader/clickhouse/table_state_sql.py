@@ -173,22 +173,20 @@ STARTED = "toUnixTimestamp(now()) - uptime()"
 """SQL: the Unix second when the server was started that answers."""
 
 
-def split_tables(tables: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return databases and names, in the order of the tables."""
+def tables_parameters(tables: Collection[str]) -> dict[str, list[str]]:
+    """Return `databases` and `names` of tables, to be bound in a statement."""
     pairs = [names.split_table(table) for table in sorted(tables)]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return {"databases": [pair[0] for pair in pairs], "names": [pair[1] for pair in pairs]}
 
 
 def databases_of(places: Iterable[str]) -> list[str]:
     """Return each name that the database of one of these tables can have.
 
     A question that names databases by themselves asks no other server for its tables. Names of a
-    database or a table may have dots, as those of views' own tables do.
-
-    Args:
-        places: as database.table, not quoted.
+    database or a table may have dots, as those of views' own tables do. `places`: as
+    database.table, not quoted.
     """
-    return sorted({place[:at] for place in places for at, one in enumerate(place) if one == "."})
+    return sorted({place[:at] for place in places for at, c in enumerate(place) if c == "."})
 
 
 def counter_sql(kind: Counter) -> str:
@@ -204,15 +202,12 @@ def shape_sql() -> str:
 def rows_of_blocks(table: str, stamp: str, more: str) -> str:
     """Return the statement that counts a table's rows of {blocks:Array(String)}: (id, rows).
 
-    Args:
-        table: as database.table.
-        stamp: name of the block-id column.
-        more: SETTINGS; empty: none.
+    `stamp`: name of the block-id column; `more`: SETTINGS.
     """
-    of = quoted(stamp)
+    column = quoted(stamp)
     return (
-        f"SELECT (toString({of}), count()) AS one FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
-        f"WHERE {of} IN {{blocks:Array(String)}} GROUP BY {of}{more}"
+        f"SELECT (toString({column}), count()) AS one FROM {quoted_table(table)} "  # noqa: S608 - names are quoted, values bound
+        f"WHERE {column} IN {{blocks:Array(String)}} GROUP BY {column}{more}"
     )
 
 

@@ -5,9 +5,9 @@ Receives table names and blocks, gives plain values for loader.core.plan. Never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
@@ -21,7 +21,7 @@ from loader.clickhouse.table_state_sql import (
     SHAPE,
     STARTED,
     rows_of_blocks,
-    split_tables,
+    tables_parameters,
 )
 from loader.clickhouse.tables_behind import Repeat, room_behind, views_of_takers, with_unseen
 from loader.clickhouse.unconfirmed_parts import (
@@ -57,23 +57,8 @@ _CLOCK_SECONDS = 1
 """That the second of a server's start, as it is computed, may differ from one time to another."""
 
 
-class _Columns(NamedTuple):
-    """What system.columns has of a table.
-
-    Attributes:
-        types: by name, of those that an INSERT may name.
-        shape: the hash of all.
-        defaults: by name, of those that have an expression.
-        seen: the names of all that this user sees.
-    """
-
-    types: Mapping[str, str]
-    shape: int
-    defaults: Mapping[str, str]
-    seen: Sequence[str]
-
-
-_NO_COLUMNS = _Columns({}, 0, {}, ())
+_NO_COLUMNS: tuple[Any, ...] = ((), 0, (), ())
+"""What `Tables._columns` has of a table that shows this user none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +125,10 @@ class Tables:
 
     def look(self, tables: Collection[str]) -> dict[str, Target]:
         """Return the tables that exist, by name."""
-        found: dict[str, Target] = {}
+        targets: dict[str, Target] = {}
         for some in in_urls(sorted(tables), len):
-            found |= self._look(frozenset(some))
-        return found
+            targets |= self._look(frozenset(some))
+        return targets
 
     def check_gone(self, table: str) -> None:
         """Check that a table which `look` does not give is gone, and not hidden from this user."""
@@ -153,120 +138,110 @@ class Tables:
 
     def _look(self, tables: Collection[str]) -> dict[str, Target]:
         """Look at as many as one question takes."""
-        databases, plain = split_tables(tables)
-        found = self._ask(
+        listed = tables_parameters(tables)
+        rows = self._ask(
             "SELECT database || '.' || name, engine, engine_full, sorting_key, partition_key, "  # noqa: S608 - a constant
             "arrayMap((d, t) -> d || '.' || t, dependencies_database, dependencies_table), "
             f"{STARTED}, create_table_query, {ALTERED}, version() FROM system.tables "
             "WHERE database IN {databases:Array(String)} AND name IN {names:Array(String)}",
-            databases=databases,
-            names=plain,
+            **listed,
         )
-        columns = self._columns(databases, plain)
-        natures: dict[str, Nature] = {}
-        rest: dict[str, dict[str, Any]] = {}
-        for table, engine, full, sorting, partition, views, started, create, *now in found:
+        columns = self._columns(listed)
+        targets: dict[str, Target] = {}
+        for table, engine, full, sorting, partition, views, started, create, *now in rows:
             self._forget_defaults(int(started))
-            if table in tables:
-                mine = columns.get(table, _NO_COLUMNS)
-                if is_ledger(mine.types):
-                    self.ledgers.add(table)
-                    continue
-                if self._several and not is_shared(engine):
-                    raise TableRefused(
-                        f"clickhouse.url names several replicas, but {table} is not replicated: "
-                        f"it is a {engine}",
-                        "Make the table a ReplicatedMergeTree, or name one replica in "
-                        "clickhouse.url.",
-                    )
-                natures[table] = nature(
-                    engine,
-                    full,
-                    self._window_defaults(engine),
-                    TableKeys(
-                        sorting, partition, dict.fromkeys(mine.types, "") | dict(mine.defaults)
-                    ),
-                    tuple(views),
-                    emptied(create, self._block_column),
+            if table not in tables:
+                continue
+            insertable, shape, made, seen = columns.get(table, _NO_COLUMNS)
+            types = dict(insertable)
+            if is_ledger(types):
+                self.ledgers.add(table)
+                continue
+            if self._several and not is_shared(engine):
+                raise TableRefused(
+                    f"clickhouse.url names several replicas, but {table} is not replicated: "
+                    f"it is a {engine}",
+                    "Make the table a ReplicatedMergeTree, or name one replica in clickhouse.url.",
                 )
-                defined = columns_of(create)
-                unseen = defined.difference(mine.seen) if defined else None
-                rest[table] = {"altered": int(now[0]), "version": now[1], "unseen": unseen}
-        counters = self._counters(natures)
+            defaults, lost = self._window_defaults(engine), emptied(create, self._block_column)
+            keys = TableKeys(sorting, partition, dict.fromkeys(types, "") | dict(made))
+            rules = nature(engine, full, defaults, keys, tuple(views), lost)
+            defined, (altered, version) = columns_of(create), now
+            unseen = defined.difference(seen) if defined else None
+            targets[table] = Target(types, shape, rules, -1, int(altered), version, unseen)
+        counters = self._counters({table: target.nature for table, target in targets.items()})
         return {
-            table: Target(*columns.get(table, _NO_COLUMNS)[:2], one, counters[table], **rest[table])
-            for table, one in natures.items()
+            table: replace(target, counter=counters[table]) for table, target in targets.items()
         }
 
-    def _columns(self, databases: list[str], plain: list[str]) -> dict[str, _Columns]:
-        return {
-            table: _Columns(dict(some), shape, dict(made), every)
-            for table, some, shape, made, every in self._ask(
-                "SELECT database || '.' || table, "  # noqa: S608 - two constants
-                f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
-                "groupArrayIf((name, default_expression), default_expression != ''), "
-                "groupArray(name) FROM system.columns "
-                "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
-                "GROUP BY database, table",
-                databases=databases,
-                names=plain,
-                stamp=self._block_column,
-            )
-        }
+    def _columns(self, listed: Mapping[str, list[str]]) -> dict[str, Sequence[Any]]:
+        """What system.columns has, by table.
+
+        Name and type of columns that an INSERT may name, the hash of all columns, name and
+        expression of those that have one, and all names that this user sees.
+        """
+        rows = self._ask(
+            "SELECT database || '.' || table, "  # noqa: S608 - two constants
+            f"groupArrayIf((name, type), {INSERTABLE}), {SHAPE}, "
+            "groupArrayIf((name, default_expression), default_expression != ''), "
+            "groupArray(name) FROM system.columns "
+            "WHERE database IN {databases:Array(String)} AND table IN {names:Array(String)} "
+            "GROUP BY database, table",
+            stamp=self._block_column,
+            **listed,
+        )
+        return {table: columns for table, *columns in rows}
 
     def facts(self, block: Block, run: Run, target: Target, claimed: Claimed) -> InsertFacts:
         """Return what loader.core.plan asks about a block that an earlier claim may have inserted.
 
-        Args:
-            block: asked about.
-            run: its attempt, which says whether rows of earlier claims carry the block's id.
-            target: its table.
-            claimed: when the oldest claim was made.
+        `run`: its attempt, which says whether rows of earlier claims carry the block's id.
         """
         if (still := self._running.of(block)).running:
             return InsertFacts(running=still.reason)
-        of = target.nature
+        rules = target.nature
         place = table_parameters(block.table)
         parts = self.evidence.parts(place, claimed.at_ms)
-        since = of.window.counter_before(run.since, (one.sent for one in run.earlier))
-        replica = self._replica(block.table, of, since)
+        since = rules.window.counter_before(run.since, (claim.sent for claim in run.earlier))
+        replica = self._replica(block.table, rules, since)
         newest = replica.newest
         mine = block.table, [block.id]
         counted = self.counted(*mine).get(block.id, 0) if run.all_stamped else None
-        unconfirmed = self._doubt(block, of, replica, claimed) if counted else ""
+        unconfirmed = self._doubt(block, rules, replica, claimed) if counted else ""
         # A transform may make more rows than the block has, each version its own number.
-        made = max([run.rows, *(one.rows for one in run.earlier)])
-        is_fewer = counted is not None and counted < made
-        inserted = inserted_since(of, since, newest, parts)
-        forgotten = inserted != 0 and of.forgets(None if parts is None else parts.emptied)
+        rows = max([run.rows, *(claim.rows for claim in run.earlier)])
+        is_fewer = counted is not None and counted < rows
+        inserted = inserted_since(rules, since, newest, parts)
+        forgotten = inserted != 0 and rules.forgets(None if parts is None else parts.emptied)
         margin = -1 if forgotten else self._margin(target, still.definitions, claimed)
         may_repeat = inserted is not None and inserted <= margin
         told_absent = run.human == "absent"
         deletes, removed, fewer = None, "", ""
-        if is_fewer or of.repeatable or may_repeat or told_absent or inserted == 0:
+        if is_fewer or rules.repeatable or may_repeat or told_absent or inserted == 0:
             deletes = self.evidence.deletes(place, claimed.at_ms, self._block_column)
-        if is_fewer or of.repeatable or told_absent:
-            removed = why_removed(of, parts, deletes, self._block_column)
+        if is_fewer or rules.repeatable or told_absent:
+            removed = why_removed(rules, parts, deletes, self._block_column)
         if is_fewer:
             shrank = "its newest parts disappeared" if 0 <= newest < since else ""
-            fewer = why_fewer(block.table, [of.vanish, removed, shrank], self.evidence)
+            fewer = why_fewer(block.table, [rules.vanish, removed, shrank], self.evidence)
             if not fewer:
-                whole = self.counted_whole([block], of, self.evidence.unmasked, run.human)
+                whole = self.counted_whole([block], rules, self.evidence.unmasked, run.human)
                 again = partial(self.counted, *mine)
                 fewer, others = compare_counts(block.id, counted or 0, whole, again)
                 unconfirmed = unconfirmed or others
-        room, untouched = 0, inserted == 0 and not of.loses_parts(logged=parts is not None)
+        room, untouched = 0, inserted == 0 and not rules.loses_parts(logged=parts is not None)
         if deletes:
             # A part that a mutation empties goes with its token; the newest's counter, too.
             margin, inserted = -1, None
-        elif inserted is not None and (may_repeat or untouched) and of.views:
+        elif inserted is not None and (may_repeat or untouched) and rules.views:
             repeat = Repeat(block.table, self._block_column, claimed, inserted, untouched)
             room = self._room_behind(target, repeat)
             margin = min(margin, inserted + room)
-        if inserted == 0 and (room < 0 or of.hides_an_insert(margin, logged=parts is not None)):
+        if inserted == 0 and (room < 0 or rules.hides_an_insert(margin, logged=parts is not None)):
             inserted = None
-        views = with_unseen(self.evidence.ask, block.table, of.views) if room < 0 else of.views
-        takers = views_of_takers(self.evidence.ask, block.table) if of.forwards and counted else ()
+        ask = self.evidence.ask
+        views = with_unseen(ask, block.table, rules.views) if room < 0 else rules.views
+        takers = views_of_takers(ask, block.table) if rules.forwards and counted else ()
         return InsertFacts(
             inserted=inserted,
             margin=margin,
@@ -274,24 +249,24 @@ class Tables:
             counted=counted,
             fewer=fewer,
             views=(*views, *takers),
-            repeatable=of.repeatable and not removed,
-            one_step=of.one_step,
+            repeatable=rules.repeatable and not removed,
+            one_step=rules.one_step,
             unconfirmed=unconfirmed,
             passing=replica.passing,
-            logs_tokens=of.window.counter == "parts" and of.window.parts > 0,
+            logs_tokens=rules.window.counter == "parts" and rules.window.parts > 0,
             restarted=claimed.may_precede(claimed.started),
             removed=removed,
         )
 
-    def _replica(self, table: str, of: Nature, since: int) -> ReplicaState:
+    def _replica(self, table: str, rules: Nature, since: int) -> ReplicaState:
         """Return the insert counter, and what a replica says beside it."""
-        if of.window.counter == "log":
+        if rules.window.counter == "log":
             return replica_state(self._allowed, table, since)
-        return ReplicaState(self._counters({table: of})[table])
+        return ReplicaState(self._counters({table: rules})[table])
 
-    def _doubt(self, block: Block, of: Nature, replica: ReplicaState, claimed: Claimed) -> str:
+    def _doubt(self, block: Block, rules: Nature, replica: ReplicaState, claimed: Claimed) -> str:
         """Return why rows of the block that were counted may yet be dropped; "": they stay."""
-        if of.forwards:
+        if rules.forwards:
             return why_unlooked(self.evidence.ask, block.id, claimed)
         about = block.table, block.id, self._block_column, claimed.at_ms
         return why_unconfirmed(self._allowed, replica, *about)
@@ -302,14 +277,15 @@ class Tables:
         Each replica forgets tokens for all, by the window that it has itself, and gives each part
         of its INSERTs as many entries as its version does.
         """
-        altered = max([target.altered, *(one.altered for one in elsewhere)])
+        altered = max([target.altered, *(replica.altered for replica in elsewhere)])
         # A window may have been another one meanwhile, which forgot tokens.
         if not knows_tokens(target.version, claimed.versions) or claimed.may_precede(altered):
             return -1
-        there = ((one.window, one.version) for one in elsewhere if one.engine)
-        every = [(target.nature.window, target.version), *there]
-        versions = {*claimed.versions, *(version for _, version in every)}
-        return min(surely_remembered(of, claimed.seconds, now, versions) for of, now in every)
+        others = ((replica.window, replica.version) for replica in elsewhere if replica.engine)
+        servers = [(target.nature.window, target.version), *others]
+        versions = {*claimed.versions, *(version for _, version in servers)}
+        seconds = claimed.seconds
+        return min(surely_remembered(tokens, seconds, now, versions) for tokens, now in servers)
 
     def _room_behind(self, target: Target, repeat: Repeat) -> int:
         """Return how many parts may yet come while the tables behind remember what they have."""
@@ -320,40 +296,39 @@ class Tables:
 
     def _margin_of(self, target: Target, claimed: Claimed, engine: str, full: str) -> int:
         """Return the same by the window of a table that takes rows of the same INSERT."""
-        of = window(TableEngine(engine, full), self._window_defaults(engine))
+        tokens = window(TableEngine(engine, full), self._window_defaults(engine))
         now, before = target.version, claimed.versions
-        return (
-            surely_remembered(of, claimed.seconds, now, before) if knows_tokens(now, before) else -1
-        )
+        if not knows_tokens(now, before):
+            return -1
+        return surely_remembered(tokens, claimed.seconds, now, before)
 
     def counted(self, table: str, blocks: Collection[str], more: str = "") -> dict[str, int]:
         """Return rows by block id, where the table has its column; `more`: SETTINGS."""
         sql = rows_of_blocks(table, self._block_column, more)
-        asked = (self._ask(sql, blocks=some, few=False) for some in in_urls(blocks, len))
-        return dict(row[0] for rows in asked for row in rows)
+        answers = (self._ask(sql, blocks=ids, few=False) for ids in in_urls(blocks, len))
+        return dict(row[0] for rows in answers for row in rows)
 
     def counted_whole(
-        self, blocks: Sequence[Block], of: Nature, more: str = "", human: Human = "nothing"
+        self, blocks: Sequence[Block], rules: Nature, more: str = "", human: Human = "nothing"
     ) -> tuple[dict[str, int], str]:
         """Return the same of a table's blocks, and why others may be still to come; "": none."""
         table, ask = blocks[0].table, partial(self._allowed, few=False)
-        if of.window.counter != "log":
+        if rules.window.counter != "log":
             return self.counted(table, [block.id for block in blocks], more), ""
         return count_fetched(ask, rows_of_blocks(table, self._block_column, more), blocks, human)
 
     def _counters(self, natures: Mapping[str, Nature]) -> dict[str, int]:
         """Return the insert counter of each table."""
-        found = dict.fromkeys(natures, -1)
+        counters = dict.fromkeys(natures, -1)
         for kind, sql in ALL_COUNTERS.items():
-            of_kind = {t for t, one in natures.items() if one.window.counter == kind}
+            of_kind = {t for t, rules in natures.items() if rules.window.counter == kind}
             if not of_kind:
                 continue
-            databases, plain = split_tables(of_kind)
-            rows = self._allowed(sql, databases=databases, names=plain)
+            rows = self._allowed(sql, **tables_parameters(of_kind))
             if rows is not None and kind == "parts":
-                found |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
-            found |= {t: int(n) for t, n in rows or () if t in of_kind}
-        return found
+                counters |= dict.fromkeys(of_kind, 0)  # a table without parts is not in the answer
+            counters |= {t: int(n) for t, n in rows or () if t in of_kind}
+        return counters
 
     def _forget_defaults(self, started: int) -> None:
         """Forget the defaults: a restarted server may have another version or configuration."""
@@ -373,10 +348,10 @@ class Tables:
             self._defaults[source] = {name: int(value) for name, value in rows}
         return self._defaults[source]
 
-    def _allowed(self, sql: str, **asked: Any) -> list[Sequence[Any]] | None:
+    def _allowed(self, sql: str, **parameters: Any) -> list[Sequence[Any]] | None:
         """Ask; return None if this user has no right to read it."""
         try:
-            return self._query(sql, **asked)
+            return self._query(sql, **parameters)
         except ClickHouseError as error:
             if is_permanent(error):
                 return None
@@ -387,14 +362,14 @@ class Tables:
         """Settings of a question about few rows, as those of system tables are."""
         return free_of(self._client, FEW_ROWS)
 
-    def _ask(self, sql: str, **asked: Any) -> list[Sequence[Any]]:
+    def _ask(self, sql: str, **parameters: Any) -> list[Sequence[Any]]:
         try:
-            return self._query(sql, **asked)
+            return self._query(sql, **parameters)
         except ClickHouseError as error:
             raise table_failure(error, "asking about the tables") from error
 
     def _query(self, sql: str, *, few: bool = True, **parameters: object) -> list[Sequence[Any]]:
         """Ask; `few`: for few rows, as those of system tables are."""
         settings = dict(self._few_rows) if few else {}
-        asked = self._client.query(sql, parameters=parameters, settings=settings)
-        return list(asked.result_rows)
+        answer = self._client.query(sql, parameters=parameters, settings=settings)
+        return list(answer.result_rows)

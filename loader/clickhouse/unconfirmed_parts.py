@@ -1,13 +1,13 @@
 """Whether a replica may yet drop rows that it shows, or show rows that it has still to fetch.
 
-Receives a way to ask one server, a table and a block; gives why. Never writes. Where Keeper does
-not answer an INSERT, the replica keeps the part, and the statement ends in UNKNOWN_STATUS_OF_INSERT
-(319), or as one that was killed or took too long: whoever asks this replica sees the rows. Some
-300 s later it asks Keeper, and drops the part if Keeper does not have it. Until then the part is
-one of its `parts_to_check`. Of rows that a table such as Distributed gave to others no replica is
-known that could be asked: they are no proof until it has looked, however many there are. And to a
-replica that lags behind, is new, or was set up anew on an empty disk, rows of others are still to
-come: that it shows fewer than a block has proves nothing.
+Receives a way to ask one server, a table and a block; gives why. Never writes; raises what `ask`
+raises. Where Keeper does not answer an INSERT, the replica keeps the part, and the statement ends
+in UNKNOWN_STATUS_OF_INSERT (319), or as one that was killed or took too long: whoever asks this
+replica sees the rows. Some 300 s later it asks Keeper, and drops the part if Keeper does not have
+it. Until then the part is one of its `parts_to_check`. Of rows that a table such as Distributed
+gave to others no replica is known that could be asked: they are no proof until it has looked,
+however many there are. And to a replica that lags behind, is new, or was set up anew on an empty
+disk, rows of others are still to come: that it shows fewer than a block has proves nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relay.records_pb2 import Block
 
     Ask = Callable[..., list[Sequence[Any]] | None]
+    """Takes a statement, and parameters by name; gives rows, None where this user may not ask."""
 
 _STATE = (
     f"SELECT {LOG_COUNTER}, multiIf("  # noqa: S608 - constants
@@ -108,13 +109,7 @@ def replica_state(ask: Ask, table: str, since: int) -> ReplicaState:
 
     Ask before the rows are counted: what is checked by now was dropped, or stays.
 
-    Args:
-        ask: a statement and its parameters by name; gives rows, None where this user may not ask.
-        table: as database.table.
-        since: the insert counter before the oldest claim; -1: it is not known.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    `since`: the insert counter before the oldest claim; -1: it is not known.
     """
     rows = ask(_STATE, **table_parameters(table))
     if rows is None:
@@ -132,16 +127,8 @@ def why_unconfirmed(
 ) -> str:
     """Return why rows of the block may yet be dropped; "": they stay.
 
-    Args:
-        ask: as of `replica_state`.
-        state: before the rows were counted.
-        table: as database.table.
-        block: its id.
-        stamp: name of the block-id column.
-        since_ms: Unix time of the oldest claim.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    `state`: before the rows were counted; `stamp`: name of the block-id column; `since_ms`: Unix
+    time of the oldest claim.
     """
     if not state.doubt or not state.passing:
         return state.doubt
@@ -161,38 +148,30 @@ def count_fetched(
     """Count rows by block id, and return why the replica that did may have others to fetch.
 
     "": it has all that was inserted before, so that none are missing. What others insert just now
-    is in its queue for a moment, too: ask again.
-
-    Args:
-        ask: as of `replica_state`.
-        counting: loader.clickhouse.table_state_sql.rows_of_blocks.
-        blocks: of one table.
-        human: what is said of them. A person's word does not wait for a part which is an hour old
-            and cannot be fetched, as no replica that runs has it.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    is in its queue for a moment, too: ask again. `counting`:
+    loader.clickhouse.table_state_sql.rows_of_blocks. A person's word (`human`) does not wait for a
+    part which is an hour old and cannot be fetched, as no replica that runs has it.
     """
-    told = human in {"absent", "loaded", "discard"}
-    asked: dict[str, Any] = {
-        "since": min(earliest(block) for block in blocks) // 1000 - _DATES_SECONDS,
-        "vain": FRUITLESS_SECONDS if told else -1,
+    is_settling = human in {"absent", "loaded", "discard"}
+    parameters: dict[str, Any] = {
+        "since": min(map(earliest, blocks)) // 1000 - _DATES_SECONDS,
+        "vain": FRUITLESS_SECONDS if is_settling else -1,
         **table_parameters(blocks[0].table),
     }
-    found: dict[str, int] = {}
+    total: dict[str, int] = {}
     for some in in_urls([block.id for block in blocks], len):
         for queue in (_DATED_QUEUE, _WHOLE_QUEUE):
             sql = _FETCHED.replace("QUEUE", queue).replace("ROWS", counting)
-            if (rows := ask(sql, blocks=some, **asked)) is not None:
+            if (rows := ask(sql, blocks=some, **parameters)) is not None:
                 break
         else:
             return {}, _UNKNOWN
         ((replicas, queued, counted),) = rows
-        found |= dict(counted)
+        total |= dict(counted)
         # There is none of a SharedMergeTree, whose parts are Keeper's.
         if doubt := _why_behind(ask, queued, *replicas[0]) if replicas else "":
             return {}, f"rows of it are missing, but the replica that was asked {doubt}"
-    return found, ""
+    return total, ""
 
 
 def _why_behind(
@@ -232,16 +211,8 @@ def compare_counts(
     """Return why a count of fewer rows than a block has proves nothing, and why others may come.
 
     "": it proves it, and none come. Masked rows stay masked; what was fetched between the two
-    counts is shown from then on.
-
-    Args:
-        block: its id.
-        counted: its rows, as queries show them.
-        whole: what was counted next, masked rows too, as of `count_fetched`.
-        count: counts once more as at first.
-
-    Raises:
-        Unavailable, Refused: as `count`.
+    counts is shown from then on. `counted`: the block's rows, as queries show them; `whole`: what
+    was counted next, masked rows too, as of `count_fetched`; `count`: counts once more as at first.
     """
     again, lacks = whole
     if lacks or again.get(block, 0) == counted:
@@ -259,14 +230,7 @@ def why_unlooked(ask: Ask, block: str, claimed: Claimed) -> str:
     Where no log tells of the block's INSERTs, its oldest claim has to be old enough: a later one
     may have inserted nothing, as each attempt that waits here claims the block.
 
-    Args:
-        ask: a statement, a Unix time in ms, and its parameters by name; gives rows, None where this
-            user may not ask.
-        block: its id.
-        claimed: its oldest claim.
-
-    Raises:
-        Unavailable, Refused: as `ask`.
+    `ask`: takes a Unix time in ms behind the statement.
     """
     rows = ask(_LAST, claimed.at_ms, block=block)
     seconds = min([claimed.seconds, *(float(row[0]) for row in rows or ())])

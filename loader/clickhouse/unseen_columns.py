@@ -22,10 +22,7 @@ GRANT = "Give the loader's user that right; its blocks wait for it."
 def unseen(table: str, target: Target, columns: Iterable[str]) -> str:
     """Return why the values of some of these columns must not be left out; "": they may be.
 
-    Args:
-        table: as database.table.
-        target: the table, looked at after the columns were known.
-        columns: of the rows.
+    `target`: the table, looked at after the columns were known.
     """
     if target.unseen is None:
         if not (lacking := sorted(set(columns) - target.columns.keys())):

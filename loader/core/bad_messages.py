@@ -58,28 +58,23 @@ class Unsteady(Exception):
 def refused(trial: Trial, messages: MessageRows, most: int = MOST) -> dict[int, str]:
     """Return why, by index, of the messages that the table refuses; each is refused alone.
 
-    Args:
-        trial: of the messages with these indexes, ascending and at least one.
-        messages: of the block.
-        most: that may be refused.
+    `trial`: of the messages with these indexes, ascending and at least one; `most`: that may be
+    refused.
 
     Raises:
-        TooMany: of them.
+        TooMany: more are.
         Whatever the trial raises.
     """
-    everyone = np.arange(len(messages.offsets))
-    bad = _by_row(trial, everyone, messages.rows, most)
-    rest = np.setdiff1d(everyone, np.fromiter(bad, np.int64, len(bad)))
+    indexes = np.arange(len(messages.offsets))
+    bad = _by_row(trial, indexes, messages.rows, most)
+    rest = np.setdiff1d(indexes, np.fromiter(bad, np.int64, len(bad)))
     return bad | _by_halves(trial, rest, most - len(bad))
 
 
 def confirm(trial: Trial, found: Iterable[int], count: int) -> None:
     """Try once more, after errors which may have been about something that passes.
 
-    Args:
-        trial: as of `refused`.
-        found: indexes of the messages that it refused.
-        count: of all messages.
+    `found`: indexes of the messages that the trial refused; `count`: of all messages.
 
     Raises:
         Unsteady: one of them is taken now, or the others together are not.
@@ -89,52 +84,50 @@ def confirm(trial: Trial, found: Iterable[int], count: int) -> None:
     rest = np.setdiff1d(np.arange(count), bad)
     if len(rest) and trial(rest) is not None:
         raise Unsteady
-    if any(trial(bad[at : at + 1]) is None for at in range(len(bad))):
+    if any(trial(bad[i : i + 1]) is None for i in range(len(bad))):
         raise Unsteady
 
 
 def without_an_example(reason: str, detail: str = "") -> plan.Answer:
     """Answer a refusal of a block of which no message is known to be accepted.
 
-    Args:
-        reason: the server's.
-        detail: about the messages.
+    `reason`: the server's; `detail`: about the messages.
     """
     if is_surely_a_value(reason):
         return plan.Impossible(f"{reason}; {detail}" if detail else reason)
     return plan.NoAnswer(reason, About.TABLE if about(reason) is About.TABLE else About.UNKNOWN)
 
 
-def _by_row(trial: Trial, left: Indexes, rows: Indexes, most: int) -> dict[int, str]:
+def _by_row(trial: Trial, untried: Indexes, rows: Indexes, most: int) -> dict[int, str]:
     """Those that the errors themselves lead to; what lies before each is not tried yet."""
     bad: dict[int, str] = {}
-    while len(left):
-        refusal = trial(left)
+    while len(untried):
+        refusal = trial(untried)
         if refusal is None or refusal.row is None:
             break
-        at = int(np.searchsorted(np.cumsum(rows[left]), refusal.row, side="right"))
-        if at >= len(left):
+        i = int(np.searchsorted(np.cumsum(rows[untried]), refusal.row, side="right"))
+        if i >= len(untried):
             break  # the row is not one of these: a transform made others
-        alone = trial(left[at : at + 1])
+        alone = trial(untried[i : i + 1])
         if alone is None:
             break  # likewise
-        bad[int(left[at])] = alone.reason
+        bad[int(untried[i])] = alone.reason
         if len(bad) > most:
             raise TooMany
-        left = left[at + 1 :]
+        untried = untried[i + 1 :]
     return bad
 
 
-def _by_halves(trial: Trial, left: Indexes, most: int) -> dict[int, str]:
+def _by_halves(trial: Trial, untried: Indexes, most: int) -> dict[int, str]:
     alone = 0
 
     def attempt(low: int, high: int) -> None:
         nonlocal alone
-        if (refusal := trial(left[low:high])) is not None:
+        if (refusal := trial(untried[low:high])) is not None:
             alone += high - low == 1
             if alone > most:
                 raise TooMany
             raise ValueError(refusal.reason)
 
-    _, found = isolate(attempt, len(left))
-    return {int(left[at]): why for at, why in found}
+    _, bad = isolate(attempt, len(untried))
+    return {int(untried[i]): reason for i, reason in bad}

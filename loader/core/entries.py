@@ -55,10 +55,10 @@ class ParkedEntry:
 
 def claims(entries: Iterable[Entry]) -> set[str]:
     """Return the claims among a block's rows."""
-    return {one.claim for one in entries if one.state == PREPARED}
+    return {entry.claim for entry in entries if entry.state == PREPARED}
 
 
-def written(row: NewEntry) -> Mapping[str, object]:
+def ledger_columns(row: NewEntry) -> Mapping[str, object]:
     """Return the ledger's columns of a state change."""
     block, entry = row.block, row.entry
     waits = left_out.record(block) if entry.state in {"parked", "aside"} else ""

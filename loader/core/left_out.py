@@ -35,37 +35,32 @@ _SHOWN = 3
 
 
 def messages(listed: MessageRows, refused: dict[int, str]) -> list[LeftOut]:
-    """Return the refused messages.
-
-    Args:
-        listed: all of the block.
-        refused: why, by index in `listed`.
-    """
+    """Return the refused messages; `refused`: why, by index in `listed`."""
     return [
         LeftOut(
-            offset=int(listed.offsets[at]),
-            rows=int(listed.rows[at]),
-            reason=why[:REASON_CHARACTERS],
+            offset=int(listed.offsets[index]),
+            rows=int(listed.rows[index]),
+            reason=reason[:REASON_CHARACTERS],
         )
-        for at, why in sorted(refused.items())
+        for index, reason in sorted(refused.items())
     ]
 
 
 def without(block: Block, left_out: Sequence[LeftOut]) -> Block:
     """Return the block that names them as left out."""
-    found = Block()
-    found.CopyFrom(block)
-    del found.left_out[:]
-    found.left_out.extend(left_out)
-    return found
+    named = Block()
+    named.CopyFrom(block)
+    del named.left_out[:]
+    named.left_out.extend(left_out)
+    return named
 
 
 def made_of(block: Block) -> Block:
     """Return the block that the messages left out of this one make."""
-    found = without(block, block.left_out)
-    found.id, found.sealed_rows = f"{block.id}{LEFT_OUT}", block.rows
-    found.rows = sum(one.rows for one in block.left_out)
-    return found
+    rest = without(block, block.left_out)
+    rest.id, rest.sealed_rows = f"{block.id}{LEFT_OUT}", block.rows
+    rest.rows = sum(message.rows for message in block.left_out)
+    return rest
 
 
 def is_left_out(block: Block) -> bool:
@@ -84,17 +79,17 @@ def is_divisible(block: Block, listed: bytes, *, dead: bool) -> bool:
 
 def source(block: Block) -> Block:
     """Return the block as it was sealed: of one of left out messages, the one they came in."""
-    found = without(block, ())
+    original = without(block, ())
     if is_left_out(block):
-        found.id, found.rows = sealed(block.id), block.sealed_rows
-    return found
+        original.id, original.rows = sealed(block.id), block.sealed_rows
+    return original
 
 
 def rows(block: Block) -> int:
     """Return how many rows an INSERT of it has, without a transform."""
     if is_left_out(block):
         return block.rows
-    return block.rows - sum(one.rows for one in block.left_out)
+    return block.rows - sum(message.rows for message in block.left_out)
 
 
 def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
@@ -110,7 +105,7 @@ def kept(block: Block, listed: MessageRows | None) -> npt.NDArray[np.bool_]:
 
 def inserted(block: Block, listed: MessageRows) -> npt.NDArray[np.bool_]:
     """Return for each message of the sealed block whether an INSERT of this one has it."""
-    out = np.isin(listed.offsets, [one.offset for one in block.left_out])
+    out = np.isin(listed.offsets, [message.offset for message in block.left_out])
     return out if is_left_out(block) else ~out
 
 
@@ -118,11 +113,11 @@ def version(transform: str, block: Block) -> str:
     """Return the version of what makes the rows: two that leave out others are not the same."""
     if not block.left_out:
         return transform
-    offsets = ",".join(str(one.offset) for one in block.left_out)
+    offsets = ",".join(str(message.offset) for message in block.left_out)
     digest = hashlib.sha256(offsets.encode()).hexdigest()[:16]
     which = "only" if is_left_out(block) else "without"
-    said = f"{which} {len(block.left_out)} of its messages, {digest}"
-    return f"{transform} {said}" if transform else said
+    part = f"{which} {len(block.left_out)} of its messages, {digest}"
+    return f"{transform} {part}" if transform else part
 
 
 def record(block: Block) -> str:
@@ -138,18 +133,14 @@ def read(text: str) -> Block:
 def on_claim(entry: Entry, block: Block, *, dead: bool) -> Entry:
     """Return the claim with what an INSERT of the block leaves out under it.
 
-    Args:
-        entry: the claim.
-        block: that is claimed.
-        dead: whether these messages are to become dead letters.
+    `dead`: whether these messages are to become dead letters.
     """
     if is_left_out(block) or not block.left_out:
         return entry
-    left_out, rest = sum(one.rows for one in block.left_out), made_of(block)
+    rest = made_of(block)
     rest.to_dead_letters = dead
-    return replace(
-        entry, reason=describe_left_out(block.left_out), left_out=left_out, record=record(rest)
-    )
+    reason = describe_left_out(block.left_out)
+    return replace(entry, reason=reason, left_out=rest.rows, record=record(rest))
 
 
 def known(entries: Iterable[Entry]) -> list[LeftOut]:
@@ -157,11 +148,9 @@ def known(entries: Iterable[Entry]) -> list[LeftOut]:
 
     What are dead letters was left out later than by any claim that a ledger has which was set back.
     """
-    claims = [entry for entry in entries if entry.record]
-    if not claims:
-        return []
-    last = max(claims, key=lambda one: (_is_doubt(one), one.attempt))
-    return list(read(last.record).left_out)
+    claims = (entry for entry in entries if entry.record)
+    last = max(claims, key=lambda claim: (_is_doubt(claim), claim.attempt), default=None)
+    return [] if last is None else list(read(last.record).left_out)
 
 
 def are_letters(entries: Iterable[Entry]) -> bool:
@@ -176,43 +165,35 @@ def _is_doubt(entry: Entry) -> bool:
 def with_rows(block: Block, listed: MessageRows) -> Block:
     """Return the block that says how many rows each of its left out messages has.
 
-    Dead letters, which are known to be left out by them alone, do not say so.
-
-    Args:
-        block: that leaves them out.
-        listed: all messages that it was sealed of.
+    Dead letters, which are known to be left out by them alone, do not say so. `listed`: all
+    messages that it was sealed of.
     """
-    of = dict(zip(listed.offsets.tolist(), listed.rows.tolist(), strict=True))
-    left_out = [
-        LeftOut(offset=one.offset, rows=of.get(one.offset, one.rows), reason=one.reason)
-        for one in block.left_out
-    ]
-    return without(block, left_out)
+    counted = without(block, block.left_out)
+    rows_at = dict(zip(listed.offsets.tolist(), listed.rows.tolist(), strict=True))
+    for message in counted.left_out:
+        message.rows = rows_at.get(message.offset, message.rows)
+    return counted
 
 
 def stretches(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Return what is to be read for messages with these offsets: first ones, and ends.
+    """Return what to read for messages with these offsets: of each stretch the first, and its end.
 
-    Args:
-        offsets: ascending, at least one.
+    `offsets`: ascending, at least one.
     """
-    found = [(offsets[0], offsets[0] + 1)]
+    ranges = [(offsets[0], offsets[0] + 1)]
     for offset in offsets[1:]:
-        first, end = found[-1]
+        first, end = ranges[-1]
         if offset - end < _PASSED_OVER:
-            found[-1] = first, offset + 1
+            ranges[-1] = first, offset + 1
         else:
-            found.append((offset, offset + 1))
-    return found
+            ranges.append((offset, offset + 1))
+    return ranges
 
 
 def describe_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
     """Return where the block's dead letters are, and why they are such, in a line for people.
 
-    Args:
-        block: of left out messages.
-        topic: of dead letters.
-        offsets: of the letters, ascending, in the source partition's partition of the topic.
+    `offsets`: of the letters, ascending, in the source partition's partition of their topic.
     """
     places = f"{block.partition}:{offsets[0]}"
     if len(offsets) > 1:
@@ -222,7 +203,7 @@ def describe_dead(block: Block, topic: str, offsets: Sequence[int]) -> str:
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Return who they are and why, in a line for people."""
-    reasons = [f"offset {one.offset}: {one.reason}" for one in left_out[:_SHOWN]]
+    reasons = [f"offset {message.offset}: {message.reason}" for message in left_out[:_SHOWN]]
     if len(left_out) > _SHOWN:
         reasons.append(f"and {len(left_out) - _SHOWN:,} more")
     return f"{several(len(left_out), 'message')} that the table refuses: {'; '.join(reasons)}"

@@ -46,10 +46,10 @@ class PastLetter:
 
 def by_block(letters: Iterable[PastLetter]) -> dict[str, list[PastLetter]]:
     """Group letters by the block of left out messages that they are of, each in offset order."""
-    found: defaultdict[str, list[PastLetter]] = defaultdict(list)
-    for letter in letters:
-        found[letter.block].append(letter)
-    return {name: sorted(some, key=lambda one: one.offset) for name, some in found.items()}
+    blocks: defaultdict[str, list[PastLetter]] = defaultdict(list)
+    for letter in sorted(letters, key=lambda letter: letter.offset):
+        blocks[letter.block].append(letter)
+    return dict(blocks)
 
 
 def made_of(block: Block) -> str:
@@ -57,7 +57,7 @@ def made_of(block: Block) -> str:
     return block.id if left_out.is_left_out(block) else f"{block.id}{LEFT_OUT}"
 
 
-def news(
+def find_lacking(
     blocks: Iterable[Block],
     letters: Mapping[str, Sequence[PastLetter]],
     entries: Mapping[str, Sequence[plan.Entry]],
@@ -76,23 +76,22 @@ def news(
         lost: a person says that the ledger was lost.
     """
     rows: dict[str, NewEntry] = {}
-    for block in sorted(blocks, key=lambda one: one.id):
+    for block in sorted(blocks, key=lambda block: block.id):
         name = made_of(block)
         of_rest, of_block = entries.get(name, ()), entries.get(block.id, ())
         if name not in letters or _final(of_block):
             continue
         made = _made(block, letters[name])
+        record = left_out.record(made)
         if not _final(of_rest):
-            said = left_out.describe_dead(made, topic, [one.offset for one in letters[name]])
-            attempt = 1 + max((one.attempt for one in of_rest), default=0)
-            record = left_out.record(made)
+            where = left_out.describe_dead(made, topic, [letter.offset for letter in letters[name]])
+            attempt = 1 + max((entry.attempt for entry in of_rest), default=0)
             dead = plan.Entry(
-                plan.DEAD, attempt, _CLAIM, reason=said, rows=made.rows, record=record
+                plan.DEAD, attempt, _CLAIM, reason=where, rows=made.rows, record=record
             )
             rows[name] = NewEntry(made, dead)
         if name != block.id and not left_out.are_letters(of_block):
-            doubt = plan.doubt(block.rows, lost=lost, record=left_out.record(made))
-            rows[block.id] = NewEntry(block, doubt)
+            rows[block.id] = NewEntry(block, plan.doubt(block.rows, lost=lost, record=record))
     return list(rows.values())
 
 
@@ -103,17 +102,16 @@ def _made(block: Block, letters: Sequence[PastLetter]) -> Block:
     """
     if left_out.is_left_out(block):
         return block
-    first = {one.message: one for one in reversed(letters)}
+    first = {letter.message: letter for letter in reversed(letters)}
     each = int(block.rows == block.messages)
     messages = [
-        LeftOut(offset=at, rows=each, reason=one.reason[: left_out.REASON_CHARACTERS])
-        for at, one in sorted(first.items())
+        LeftOut(offset=offset, rows=each, reason=letter.reason[: left_out.REASON_CHARACTERS])
+        for offset, letter in sorted(first.items())
     ]
-    found = left_out.made_of(left_out.without(block, messages))
-    found.to_dead_letters = True
-    return found
+    made = left_out.made_of(left_out.without(block, messages))
+    made.to_dead_letters = True
+    return made
 
 
 def _final(entries: Sequence[plan.Entry]) -> bool:
-    last = plan.settled(entries)
-    return last is not None and last.state in plan.FINAL
+    return any(entry.state in plan.FINAL for entry in entries)

@@ -142,12 +142,9 @@ def read_token(sent: Sent) -> int:
 def doubt(rows: int, *, lost: bool, record: str = "") -> Entry:
     """Return the row that stands for a claim which the ledger may have lost.
 
-    It is written before the block is attempted: so the doubt outlives the attempt.
-
-    Args:
-        rows: of the block.
-        lost: a person says that the ledger was lost.
-        record: of messages that are dead letters, as of a claim that leaves them out.
+    It is written before the block is attempted: so the doubt outlives the attempt. `lost`: a person
+    says that the ledger was lost; `record`: of messages that are dead letters, as of a claim that
+    leaves them out.
     """
     claim = SURELY if lost else PERHAPS
     return Entry(PREPARED, 0, claim, stamped=True, rows=rows, record=record)
@@ -159,11 +156,9 @@ def _rank(entry: Entry) -> tuple[int, bool, str]:
 
 def settled(entries: Sequence[Entry]) -> Entry | None:
     """Return the row that settles the block: a final one, or the latest if parked or aside."""
-    if not entries:
-        return None
-    for final in FINAL:
-        if found := next((entry for entry in entries if entry.state == final), None):
-            return found
+    final = next((entry for state in FINAL for entry in entries if entry.state == state), None)
+    if final or not entries:
+        return final
     current = max(entries, key=_rank)
     return current if current.state in {PARKED, ASIDE} else None
 
@@ -544,11 +539,11 @@ def step(run: Run, answer: Answer) -> tuple[Run, Effect]:
         case "insert" | "claim", Rejected(reason):  # a transform may refuse rows, too
             return _rejected(run, reason)
         case "letters", LettersFound() as letters:
-            return _found(run, letters)
+            return _decide_by_letters(run, letters)
         case "mark", Marked():
             return run, Done("loaded")
         case "mark" | "isolate", Ok():
-            return _went_on(run)
+            return _go_on(run)
     raise TypeError(f"{answer!r} does not answer {run.at!r}")
 
 
@@ -563,21 +558,19 @@ def _look(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if last is not None and (last.state not in {PARKED, ASIDE} or run.human == "nothing"):
         return run, _outcome(entries)
     attempt = 1 + max((entry.attempt for entry in entries), default=0)
-    claim = Claim(attempt, _newest_token(_lasting(e for e in entries if e.state == PREPARED)))
+    claim = Claim(attempt, _newest_token(_last_claims(e for e in entries if e.state == PREPARED)))
     return replace(_doubting(run, entries), at="claim", attempt=attempt), claim
 
 
 def _doubting(run: Run, entries: tuple[Entry, ...]) -> Run:
     claims = {entry.claim for entry in entries}
-    forgotten, lost = bool(claims & {PERHAPS, SURELY}), SURELY in claims
-    if (forgotten, lost) == (run.forgotten, run.lost):
-        return run
-    return replace(run, forgotten=forgotten, lost=lost)
+    return replace(run, forgotten=bool(claims & {PERHAPS, SURELY}), lost=SURELY in claims)
 
 
 def _look_at_the_end(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     if holds(entries, run.claim):
-        return run, _few("the server wrote nothing, though this loader's claim holds")
+        reason = "the server wrote nothing, though this loader's claim holds"
+        return run, _retry(reason, RetryCause.ROWS_NOT_WRITTEN)
     return run, _outcome(entries)
 
 
@@ -613,10 +606,10 @@ def _look_again(run: Run, entries: tuple[Entry, ...]) -> tuple[Run, Effect]:
     since = -1 if run.forgotten else min((entry.seen for entry in asked), default=-1)
     run = replace(run, at="ask", since=since, all_stamped=all_stamped, earlier=earlier)
     overtaken = frozenset(one.claim for one in before) - {one.claim for one in earlier}
-    return replace(run, overtaken=overtaken, sent=sent, human=_word(run, entries)), Ask()
+    return replace(run, overtaken=overtaken, sent=sent, human=_current_word(run, entries)), Ask()
 
 
-def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
+def _current_word(run: Run, entries: tuple[Entry, ...]) -> Human:
     """What a person said, of the attempts that were over then.
 
     Another's claim since the block was parked may be of the same person's word, whose answer was
@@ -631,21 +624,20 @@ def _word(run: Run, entries: tuple[Entry, ...]) -> Human:
     return "retry" if since else "absent"
 
 
-def _found(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
+def _decide_by_letters(run: Run, letters: LettersFound) -> tuple[Run, Effect]:
     """Letters that are there settle the block, whatever was said of it.
 
     Else the ledger is read again. Who claimed the block before their producer was fenced is seen
     then, and who claims it after that fences this one's.
     """
     if letters.state == "written":
-        said = "; ".join(filter(None, [letters.said, run.why]))
-        return replace(run, at="mark"), Settle(run.attempt, DEAD, said)
+        return replace(run, at="mark"), Settle(run.attempt, DEAD, _remark(run, letters.said))
     if letters.state == "unclear" and run.human not in {"loaded", "discard"}:
         return replace(run, at="mark"), Park(run.attempt, letters.said)
     return replace(run, at="again", letters=letters.state), ReadEntries()
 
 
-def _went_on(run: Run) -> tuple[Run, Effect]:
+def _go_on(run: Run) -> tuple[Run, Effect]:
     """Behind a mark the ledger has the last word; with messages left out the block is claimed."""
     if run.at == "mark":
         return replace(run, at="end"), ReadEntries()
@@ -653,37 +645,31 @@ def _went_on(run: Run) -> tuple[Run, Effect]:
     return replace(run, at="claim", attempt=run.attempt + 1), Claim(run.attempt + 1, token)
 
 
-def _lasting(claims: Iterable[Entry]) -> list[Entry]:
+def _last_claims(claims: Iterable[Entry]) -> list[Entry]:
     """Those that may have inserted.
 
     An owner claims again only when his INSERT was refused, or before he has sent one.
     """
-    last: dict[str, Entry] = {}
-    for entry in sorted(claims, key=_rank):
-        last[entry.claim] = entry
-    return list(last.values())
+    return list({entry.claim: entry for entry in sorted(claims, key=_rank)}.values())
 
 
 def _since_anew(before: Sequence[Entry], refused: Sequence[Entry]) -> tuple[Entry, ...]:
     """Those that may have inserted, since an owner found that nothing of the block was there.
 
     He claimed it again for a further token then. What he had seen was of claims that his first one
-    had overtaken; of one that came in between nobody knows.
-
-    Args:
-        before: claims of others.
-        refused: the attempt's own, if an INSERT of it was refused.
+    had overtaken; of one that came in between nobody knows. `before`: claims of others; `refused`:
+    the attempt's own, if an INSERT of it was refused.
     """
-    claims = _lasting(before)
-    last = [*claims, *_lasting(refused)]
+    claims = _last_claims(before)
+    last = [*claims, *_last_claims(refused)]
     newest = _newest_token(last)
     owners = {entry.claim for entry in last if read_token(entry.sent) == newest}
     of_owners = [entry for entry in (*before, *refused) if entry.claim in owners]
-    found = [_rank(entry) for entry in of_owners if read_token(entry.sent) < newest]
-    if newest == 1 or not found:
+    first = [_rank(entry) for entry in of_owners if read_token(entry.sent) < newest]
+    if newest == 1 or not first:
         return tuple(claims)
     return tuple(
-        entry for entry in claims if read_token(entry.sent) == newest or _rank(entry) > max(found)
+        entry for entry in claims if read_token(entry.sent) == newest or _rank(entry) > max(first)
     )
 
 
@@ -703,29 +689,30 @@ def _wrote(run: Run, rows: int) -> tuple[Run, Effect]:
     if rows == 0:
         # The claim was lost, or the ledger that this server sees lags behind: look again.
         return replace(run, at="end"), ReadEntries()
-    return run, _few(f"the server wrote {rows} of {run.rows} rows")
+    reason = f"the server wrote {rows} of {run.rows} rows"
+    return run, _retry(reason, RetryCause.ROWS_NOT_WRITTEN)
 
 
 def _inserted(run: Run) -> tuple[Run, Effect]:
     absent = "a person found none of its rows in the table" if run.human == "absent" else ""
-    said = "; ".join(filter(None, [absent, run.why]))
-    return replace(run, at="mark"), Settle(run.attempt, reason=said)
+    return replace(run, at="mark"), Settle(run.attempt, reason=_remark(run, absent))
+
+
+def _remark(run: Run, *findings: str) -> str:
+    """What the ledger keeps beside a state: what was found, and the person's own words."""
+    return "; ".join(filter(None, [*findings, run.why]))
 
 
 def _recounted(run: Run, facts: InsertFacts) -> tuple[Run, Effect]:
     """The answer to a repeat is also that of a server that has the token and lost the part."""
     if facts.running:  # not counted; a server answers before it strikes the INSERT off its list
-        return run, _still_running(facts)
-    if not _lacks(run, facts, run.rows):
+        return run, _retry(facts.running, RetryCause.STILL_RUNNING)
+    if not _lacks_rows(run, facts, run.rows):
         return _inserted(run)
     return replace(run, at="mark"), _lost_part(run, facts, run.rows)
 
 
-def _still_running(facts: InsertFacts) -> Done:
-    return Done("retry", facts.running, cause=RetryCause.STILL_RUNNING)
-
-
-def _tells(run: Run, facts: InsertFacts) -> bool:
+def _count_tells(run: Run, facts: InsertFacts) -> bool:
     """Whether a count shows what a token without its part has kept out.
 
     It does not where rows go by themselves, or are hidden. Where somebody may have removed some,
@@ -734,9 +721,9 @@ def _tells(run: Run, facts: InsertFacts) -> bool:
     return run.all_stamped and facts.logs_tokens and facts.fewer in {"", facts.removed}
 
 
-def _lacks(run: Run, facts: InsertFacts, rows: int) -> bool:
+def _lacks_rows(run: Run, facts: InsertFacts, rows: int) -> bool:
     """Whether the table lacks rows of a repeat, of which the server said that it wrote them."""
-    return facts.counted is not None and facts.counted < rows and _tells(run, facts)
+    return facts.counted is not None and facts.counted < rows and _count_tells(run, facts)
 
 
 def _lost_part(run: Run, facts: InsertFacts, rows: int) -> Park:
@@ -751,8 +738,8 @@ def _lost_part(run: Run, facts: InsertFacts, rows: int) -> Park:
     )
 
 
-def _few(reason: str) -> Done:
-    return Done("retry", reason, cause=RetryCause.ROWS_NOT_WRITTEN)
+def _retry(reason: str, cause: RetryCause) -> Done:
+    return Done("retry", reason, cause=cause)
 
 
 def _proved(run: Run, proof: InsertFacts | ServerRecord) -> tuple[Run, Effect]:
@@ -788,7 +775,7 @@ def _recounts(run: Run) -> bool:
     Of rows that were removed any token may be left, also of claims that the ledger has lost.
     """
     orphan = bool(run.facts.removed) or _may_have_token(run.earlier, run.sent)
-    return orphan and _tells(run, run.facts)
+    return orphan and _count_tells(run, run.facts)
 
 
 def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
@@ -796,25 +783,25 @@ def _may_have_token(claims: Iterable[Entry], sent: Sent) -> bool:
 
     What does not say under which it was sent may have had the first.
     """
-    alone = (one.sent for one in claims if one.sent != TOGETHER)
-    return any((read_token(one) or 1) == read_token(sent) for one in alone)
+    tokens = (read_token(claim.sent) or 1 for claim in claims if claim.sent != TOGETHER)
+    return read_token(sent) in tokens
 
 
 def _repeats(run: Run, claim: str) -> bool:
     """Whether a recorded statement may have found its token without the part."""
-    own = next((one for one in run.earlier if one.claim == claim), None)
+    own = next((entry for entry in run.earlier if entry.claim == claim), None)
     if own is None:
         # Which ones were before it, a ledger that was lost cannot say. Rows that somebody removed
         # later stay so then, as those of each block that was loaded.
         return not (run.forgotten and run.facts.removed)
-    return _may_have_token((one for one in run.earlier if _rank(one) < _rank(own)), own.sent)
+    return _may_have_token((entry for entry in run.earlier if _rank(entry) < _rank(own)), own.sent)
 
 
 def _decide(run: Run) -> Effect:
     """The order of proof for a block that an earlier claim may have inserted."""
     facts = run.facts
     if facts.running:
-        return _still_running(facts)
+        return _retry(facts.running, RetryCause.STILL_RUNNING)
     counted = facts.counted if run.all_stamped else None
     if run.rejected and not run.earlier and not run.forgotten:
         return _after_refusal(run, counted)
@@ -825,13 +812,14 @@ def _decide(run: Run) -> Effect:
             return _unconfirmed(run)  # who looked may have asked the same replica
         return _insert(run, None, anew=bool(facts.removed) or _may_be_orphan(run, counted))
     if run.human in {"loaded", "discard"}:
-        return _as_told(run, counted)
+        return _decide_by_word(run, counted)
     # All of it, before the token: a table that was restored from a backup has forgotten that.
     nothing = counted == 0 and run.rows > 0
     stays = not nothing and not facts.views and not facts.unconfirmed
-    if counted is not None and stays and (whole := _whole(run, counted)):
-        return Settle(run.attempt, made_by=whole.claim)
-    if _is_untouched(run, counted):
+    if counted is not None and stays and (maker := _maker_of_all(run, counted)):
+        return Settle(run.attempt, made_by=maker.claim)
+    # Nobody has inserted anything since the oldest claim, whose INSERT neither.
+    if run.earlier and run.since >= 0 and facts.inserted == 0 and not counted:
         return _insert(run, facts.newest, anew=_may_be_orphan(run, counted))
     return AskRecord()
 
@@ -851,8 +839,7 @@ def _insert(run: Run, limit: int | None, *, anew: bool) -> Effect:
     if run.sent in {say_alone(token), UNREMEMBERED}:
         return Insert(limit)
     if run.reclaims == _RECLAIMS:
-        others = "others insert into the table all the time"
-        return Done("retry", others, cause=RetryCause.OTHERS_INSERTED)
+        return _retry("others insert into the table all the time", RetryCause.OTHERS_INSERTED)
     return Claim(run.attempt + 1, token)
 
 
@@ -887,8 +874,8 @@ def _after_refusal(run: Run, counted: int | None) -> Effect:
         return Insert(facts.newest + facts.margin - facts.inserted)
     if facts.unconfirmed and facts.passing:
         return _unconfirmed(run)
-    left = "" if counted is None else f"; {_share(run, counted)}"
-    return Park(run.attempt, f"{run.rejected}{left}, and may come from the INSERT that was refused")
+    part = "" if counted is None else f"; {_describe_share(run, counted)}"
+    return Park(run.attempt, f"{run.rejected}{part}, and may come from the INSERT that was refused")
 
 
 def _for_letters(run: Run, counted: int | None) -> Effect:
@@ -899,14 +886,9 @@ def _for_letters(run: Run, counted: int | None) -> Effect:
     if counted == 0 and not (facts.fewer or facts.unconfirmed or facts.views):
         return WriteLetters()
     stays = not facts.views and not facts.unconfirmed
-    if counted and stays and (whole := _whole(run, counted)):
-        return Settle(run.attempt, made_by=whole.claim)
+    if counted and stays and (maker := _maker_of_all(run, counted)):
+        return Settle(run.attempt, made_by=maker.claim)
     return AskRecord()
-
-
-def _is_untouched(run: Run, counted: int | None) -> bool:
-    """Whether nobody has inserted anything since the oldest claim, whose INSERT neither."""
-    return bool(run.earlier) and run.since >= 0 and run.facts.inserted == 0 and not counted
 
 
 def _remembered(run: Run) -> int | None:
@@ -960,7 +942,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
     if run.human == "dead":
         if record.state == "never" and not counted:
             return WriteLetters()
-        return Park(run.attempt, _undecided(run, counted, record))
+        return Park(run.attempt, _describe_evidence(run, counted, record))
     # Rows that are there without an INSERT of them on record: the record is another server's, or
     # lacks something, or a person inserted them by hand.
     if replaces:
@@ -973,7 +955,7 @@ def _decide_by_record(run: Run, record: ServerRecord) -> Effect:
         # Nothing says that its rows were ever here, as with every block at a first start; or they
         # went when the table was set back, together with the ledger.
         return _insert(run, None, anew=replaced)
-    return Park(run.attempt, _undecided(run, counted, record))
+    return Park(run.attempt, _describe_evidence(run, counted, record))
 
 
 def _by_success(run: Run, record: ServerRecord) -> Effect | None:
@@ -982,14 +964,14 @@ def _by_success(run: Run, record: ServerRecord) -> Effect | None:
     written = record.state == "written" or (record.state == "perhaps" and known)
     if not written or not (maker := _maker(run, record.claim)):
         return None
-    if _lacks(run, run.facts, maker.rows) and _repeats(run, record.claim):
+    if _lacks_rows(run, run.facts, maker.rows) and _repeats(run, record.claim):
         return _lost_part(run, run.facts, maker.rows)
     return Settle(run.attempt, made_by=maker.claim)
 
 
 def _unconfirmed(run: Run) -> Done:
     """Rows that may go, or come: the server finds out, and then they tell."""
-    return Done("retry", run.facts.unconfirmed, cause=RetryCause.UNCONFIRMED)
+    return _retry(run.facts.unconfirmed, RetryCause.UNCONFIRMED)
 
 
 def _knows(run: Run, claim: str) -> bool:
@@ -997,33 +979,33 @@ def _knows(run: Run, claim: str) -> bool:
 
     "": what earlier versions of the program sent, which did not say.
     """
-    return not run.forgotten and claim in {"", run.claim, *(one.claim for one in run.earlier)}
+    return not run.forgotten and claim in {"", run.claim, *(entry.claim for entry in run.earlier)}
 
 
-def _undecided(run: Run, counted: int | None, record: ServerRecord) -> str:
+def _describe_evidence(run: Run, counted: int | None, record: ServerRecord) -> str:
     """The evidence that was found, for the person who settles the block."""
     facts = run.facts
-    found = ["an earlier attempt ended before the server answered"]
+    findings = ["an earlier attempt ended before the server answered"]
     if not run.earlier:
-        found = ["the ledger may have lost the entry of an earlier attempt"]
+        findings = ["the ledger may have lost the entry of an earlier attempt"]
     if counted is not None:
-        found.append(_share(run, counted))
+        findings.append(_describe_share(run, counted))
         if counted and len({entry.transform for entry in run.earlier}) > 1:
-            found.append("versions of the transform made different numbers of rows")
+            findings.append("versions of the transform made different numbers of rows")
     elif not run.all_stamped:
-        found.append("the table did not have the block-id column during every attempt")
+        findings.append("the table did not have the block-id column during every attempt")
     if facts.unconfirmed:
-        found.append(facts.unconfirmed)
+        findings.append(facts.unconfirmed)
     if facts.fewer:
-        found.append(f"a count proves nothing: {facts.fewer}")
+        findings.append(f"a count proves nothing: {facts.fewer}")
     if facts.views:
-        found.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
+        findings.append(f"rows of the views behind it are not counted: {', '.join(facts.views)}")
     if any(entry.transform != run.transform for entry in run.earlier):
-        found.append("the transform has changed")
-    found.append("the table may have forgotten the block's deduplication token")
+        findings.append("the transform has changed")
+    findings.append("the table may have forgotten the block's deduplication token")
     if record.said:
-        found.append(record.said)
-    return "; ".join(found) + ": only a person can tell whether the rows are there"
+        findings.append(record.said)
+    return "; ".join(findings) + ": only a person can tell whether the rows are there"
 
 
 def _claims(run: Run) -> Sequence[Entry]:
@@ -1040,39 +1022,36 @@ def _maker(run: Run, claim: str) -> Entry | None:
     return named[0] if len(alike) == 1 else None
 
 
-def _whole(run: Run, counted: int) -> Entry | None:
+def _maker_of_all(run: Run, counted: int) -> Entry | None:
     """A claim all of whose rows these are, if they cannot be a part of another version's."""
     able = [entry for entry in _claims(run) if entry.rows >= counted]
     alike = {(entry.rows, entry.transform) for entry in able}
     return able[0] if len(alike) == 1 and able[0].rows == counted else None
 
 
-def _share(run: Run, counted: int) -> str:
+def _describe_share(run: Run, counted: int) -> str:
     sizes = sorted({entry.rows for entry in _claims(run)})
     return f"{counted} of its {' or '.join(map(str, sizes))} rows are in the table"
 
 
-def _as_told(run: Run, counted: int | None) -> Effect:
+def _decide_by_word(run: Run, counted: int | None) -> Effect:
     """A person's word, unless the rows that carry the block's id say otherwise."""
-    found = "" if counted is None else _share(run, counted)
+    share = "" if counted is None else _describe_share(run, counted)
     if run.facts.unconfirmed and run.facts.passing:
         return _unconfirmed(run)
     if run.human == "loaded":
         # Which of two versions it was is the person's to know.
         fitting = [entry for entry in _claims(run) if counted in {None, entry.rows}]
         if not fitting:
-            return Park(run.attempt, f"a person marked it as loaded, but {found}")
-        said = "; ".join(filter(None, [SAID_LOADED, run.why]))
-        return Settle(run.attempt, LOADED, said, fitting[-1].claim)
-    if counted is not None and (whole := _whole(run, counted)):
-        return Settle(run.attempt, LOADED, "; ".join(filter(None, [found, run.why])), whole.claim)
-    reason = "; ".join(filter(None, ["a person gave it up", found, run.why]))
-    return Settle(run.attempt, DISCARDED, reason)
+            return Park(run.attempt, f"a person marked it as loaded, but {share}")
+        return Settle(run.attempt, LOADED, _remark(run, SAID_LOADED), fitting[-1].claim)
+    if counted is not None and (maker := _maker_of_all(run, counted)):
+        return Settle(run.attempt, LOADED, _remark(run, share), maker.claim)
+    return Settle(run.attempt, DISCARDED, _remark(run, "a person gave it up", share))
 
 
 def _outcome(entries: tuple[Entry, ...]) -> Done:
     last = settled(entries)
     if last is None:
-        reason = "another loader works on this block"
-        return Done("retry", reason, cause=RetryCause.ANOTHER_LOADER)
+        return _retry("another loader works on this block", RetryCause.ANOTHER_LOADER)
     return Done(cast("Outcome", last.state), last.reason)

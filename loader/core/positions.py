@@ -36,17 +36,17 @@ NOTED = """
 SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER
 WHERE app = {app:String} AND table = '' AND state = 'position' GROUP BY block
 """
-"""The rows, as `noted` reads them."""
+"""The rows, as `parse_noted` reads them."""
 SAVE = """INSERT INTO LEDGER (app, block, state, attempt)
 SELECT {app:String}, {blocks:Array(String)}[n], 'position', {offsets:Array(Int64)}[n]
 FROM (SELECT arrayJoin(range(1, length({blocks:Array(String)}) + 1)) AS n)
 WHERE (SELECT uniqExact(block) FROM LEDGER STAND) = {known:UInt64}
 """
-"""Appends positions unless the ledger is behind others; parameters: `saved`; STAND: `stand`."""
+"""Appends positions unless the ledger is behind others; parameters: `save_parameters`."""
 STANDING = """
 SELECT block, max(attempt), toUnixTimestamp(now()) FROM LEDGER STAND GROUP BY block
 """
-"""Those of the rows that `stand`, as `noted` reads them."""
+"""The rows that `select_positions` names for STAND, as `parse_noted` reads them."""
 _BEGAN = "began"
 COLUMN = "#column-"
 """How the `block` of the row begins that names loader.block_column."""
@@ -86,38 +86,41 @@ class Unsure:
         return offset < self.back and not {one.claim for one in entries} & {PERHAPS, SURELY}
 
 
-@dataclass(frozen=True, slots=True)
+Partition = tuple[str, int]
+"""A topic id, and the partition's number."""
+
+
+@dataclass(slots=True)
 class Noted:
     """What the ledger says of the app's journals.
 
     Attributes:
-        positions: next offset by (topic id, partition).
-        unsure: by (topic id, partition).
+        positions: next offsets.
         gone: topic ids of deleted journals that a person took note of.
-        letters: offset by (topic id, partition) of dead letters; the ledger lacks nothing of those
-            before it. If the ledger is set back, so is this.
-        began: by (topic id, partition), the last position that a start noted, if it was not 0.
-        superseded: the `block` of each row about a rewind (relay.names.superseded_row).
         now: Unix seconds by the server's clock; 0 where there is no row.
+        superseded: the `block` of each row about a rewind (relay.names.superseded_row).
+        letters: offsets of dead letters; the ledger lacks nothing of those before. If the ledger is
+            set back, so is this.
+        began: the last position that a start noted, if it was not 0.
         columns: that loaders were started with as loader.block_column.
     """
 
-    positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    unsure: Mapping[tuple[str, int], Unsure] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    positions: dict[Partition, int] = field(default_factory=dict)
+    unsure: dict[Partition, Unsure] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
     now: int = 0
-    superseded: frozenset[str] = frozenset()
-    letters: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    began: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    columns: frozenset[str] = frozenset()
+    superseded: set[str] = field(default_factory=set)
+    letters: dict[Partition, int] = field(default_factory=dict)
+    began: dict[Partition, int] = field(default_factory=dict)
+    columns: set[str] = field(default_factory=set)
 
     def of(self, journal: str) -> dict[int, int]:
         """Return positions of one journal, by partition."""
-        return {p: offset for (known, p), offset in self.positions.items() if known == journal}
+        return {p: offset for (topic, p), offset in self.positions.items() if topic == journal}
 
     def unsure_of(self, journal: str) -> dict[int, Unsure]:
         """Return which blocks of one journal are unsure, by partition."""
-        return {p: one for (known, p), one in self.unsure.items() if known == journal}
+        return {p: unsure for (topic, p), unsure in self.unsure.items() if topic == journal}
 
     def began_of(self, journal: str) -> dict[int, int]:
         """Return by partition from where on a position lies behind a record that was settled.
@@ -132,53 +135,43 @@ class Noted:
 
     def others(self, journal: str) -> list[str]:
         """Return the topic ids of all other journals that have a position."""
-        return sorted({known for known, _ in self.positions} - {journal})
+        return sorted({topic for topic, _ in self.positions} - {journal})
 
 
-def noted(rows: Iterable[Sequence[object]]) -> Noted:
+def parse_noted(rows: Iterable[Sequence[object]]) -> Noted:
     """Parse rows of (block, greatest attempt, now)."""
-    positions: dict[tuple[str, int], int] = {}
-    unsure: dict[tuple[str, int], Unsure] = {}
-    letters: dict[tuple[str, int], int] = {}
-    began: dict[tuple[str, int], int] = {}
-    gone: set[str] = set()
-    superseded: set[str] = set()
-    columns: set[str] = set()
-    now = 0
-    for block, attempt, at in rows:
-        name, _, partition = str(block).rpartition(":")
-        journal, _, kind = name.partition("#")
-        place, offset, now = (journal, int(partition)), int(str(attempt)), int(str(at))
+    ledger = Noted()
+    offsets = {"": ledger.positions, _LETTERS: ledger.letters, _BEGAN: ledger.began}
+    for block, attempt, now in rows:
+        name, _, number = str(block).rpartition(":")
+        topic, _, kind = name.partition("#")
+        partition, offset, ledger.now = (topic, int(number)), int(str(attempt)), int(str(now))
         if kind in {"unsure", "back", "lost"}:
-            unsure[place] = unsure.get(place, Unsure(0)).and_before(offset, cast("Why", kind))
-        elif kind == _LETTERS:
-            letters[place] = offset
-        elif kind == _BEGAN:
-            began[place] = offset
+            before = ledger.unsure.get(partition, Unsure(0))
+            ledger.unsure[partition] = before.and_before(offset, cast("Why", kind))
         elif kind == _GONE:
-            gone.add(journal)
+            ledger.gone.add(topic)
         elif name.startswith(COLUMN):
-            columns.add(name.removeprefix(COLUMN))
+            ledger.columns.add(name.removeprefix(COLUMN))
         elif names.SUPERSEDED in name:
-            superseded.add(str(block))
-        elif not kind:
-            positions[place] = offset
-    sets = frozenset(gone), now, frozenset(superseded)
-    return Noted(positions, unsure, *sets, letters, began, frozenset(columns))
+            ledger.superseded.add(str(block))
+        elif kind in offsets:
+            offsets[kind][partition] = offset
+    return ledger
 
 
-def newest(known: Noted) -> dict[str, int]:
+def newest(noted: Noted) -> dict[str, int]:
     """Return of each `block` that rows are appended to again and again the greatest attempt.
 
     Nobody reads those below it. Of what is unsure, "lost" and "back" count as "unsure", too.
     """
-    found = {position(journal, p): at for (journal, p), at in known.positions.items()}
-    found |= {_noted_row(journal, _BEGAN, p): at for (journal, p), at in known.began.items()}
-    found |= {_noted_row(topic, _LETTERS, p): at for (topic, p), at in known.letters.items()}
-    for (journal, p), one in known.unsure.items():
-        ends: dict[Why, int] = {"unsure": one.end, "back": one.back, "lost": one.lost}
-        found |= {_noted_row(journal, why, p): end for why, end in ends.items()}
-    return found
+    rows = {position(journal, p): offset for (journal, p), offset in noted.positions.items()}
+    rows |= {_noted_row(journal, _BEGAN, p): offset for (journal, p), offset in noted.began.items()}
+    rows |= {_noted_row(topic, _LETTERS, p): offset for (topic, p), offset in noted.letters.items()}
+    for (journal, p), unsure in noted.unsure.items():
+        ends: dict[Why, int] = {"unsure": unsure.end, "back": unsure.back, "lost": unsure.lost}
+        rows |= {_noted_row(journal, why, p): end for why, end in ends.items()}
+    return rows
 
 
 def only_a_marker(at: int, low: int, began: int) -> bool:
@@ -186,12 +179,8 @@ def only_a_marker(at: int, low: int, began: int) -> bool:
 
     A transaction of a relay writes at most one record into a partition of the journal. So right
     behind each record, where a position is that was saved when the record was settled, lies its
-    marker, which holds nothing. Where a loader began, a record may have been.
-
-    Args:
-        at: the position.
-        low: the log's first offset.
-        began: a position behind this one was saved when a record was settled.
+    marker, which holds nothing. Where a loader began, a record may have been. `low`: the log's
+    first offset; `began`: a position behind this one was saved when a record was settled.
     """
     return began < at == low - 1
 
@@ -205,7 +194,9 @@ def _noted_row(topic: str, kind: str, partition: int) -> str:
     return f"{topic}#{kind}:{partition}"
 
 
-def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) -> dict[str, Any]:
+def save_parameters(
+    journal: str, positions: Mapping[int, int], known: Mapping[int, int]
+) -> dict[str, Any]:
     """Return the parameters of SAVE: `positions` to append where it has `known`, or later ones."""
     return {
         "blocks": [position(journal, p) for p in positions],
@@ -214,16 +205,13 @@ def saved(journal: str, positions: Mapping[int, int], known: Mapping[int, int]) 
     }
 
 
-def stand(journal: str, floors: Mapping[int, int]) -> str:
+def select_positions(journal: str, floors: Mapping[int, int]) -> str:
     """Return in SQL which rows are positions of a journal, none before the floor of its partition.
 
     Every micro-batch leaves rows, so there are tens of millions within a month. They are sorted by
     block and attempt, and named like this ClickHouse reads the last of each block alone. Where a
     ledger of an earlier version is sorted by block, it reads the attempts of all, and no more.
-
-    Args:
-        journal: topic id.
-        floors: next offset by partition.
+    `floors`: next offset by partition.
     """
     places = " OR ".join(
         f"(block = {literal(position(journal, p))} AND attempt >= {at})"
@@ -239,41 +227,33 @@ def rows_of(
     journal: str, positions: Mapping[int, int], unsure: Mapping[int, int], why: Why
 ) -> list[dict[str, object]]:
     """Return what a start records: positions, and which blocks are unsure, and why."""
-    rows: list[dict[str, object]] = [
-        {"block": position(journal, p), "state": "position", "attempt": offset}
-        for p, offset in positions.items()
+    began = {p: offset for p, offset in positions.items() if offset}
+    return [
+        *(_row(position(journal, p), offset) for p, offset in positions.items()),
+        *(_row(_noted_row(journal, _BEGAN, p), offset) for p, offset in began.items()),
+        *(_row(_noted_row(journal, why, p), end) for p, end in unsure.items()),
     ]
-    rows += [
-        {"block": _noted_row(journal, _BEGAN, p), "state": "position", "attempt": offset}
-        for p, offset in positions.items()
-        if offset
-    ]
-    rows += [
-        {"block": _noted_row(journal, why, p), "state": "position", "attempt": end}
-        for p, end in unsure.items()
-    ]
-    return rows
 
 
 def letters_rows(topic: str, ends: Mapping[int, int]) -> list[dict[str, object]]:
     """Return the rows that record how far a topic of dead letters, by its id, was looked at."""
-    return [
-        {"block": _noted_row(topic, _LETTERS, p), "state": "position", "attempt": end}
-        for p, end in ends.items()
-    ]
+    return [_row(_noted_row(topic, _LETTERS, p), end) for p, end in ends.items()]
 
 
 def gone_row(journal: str) -> dict[str, object]:
-    """Return the row that records the deletion of a journal."""
-    return {"block": _noted_row(journal, _GONE, 0), "state": "position"}
+    """Return the row that records a person's acknowledgement of the deletion of a journal."""
+    return _row(_noted_row(journal, _GONE, 0))
 
 
 def column_row(name: str) -> dict[str, object]:
     """Return the row that records loader.block_column."""
-    return {"block": f"{COLUMN}{name}:0", "state": "position"}
+    return _row(f"{COLUMN}{name}:0")
 
 
 def superseded_row(journal: str, partition: int, offset: int) -> dict[str, object]:
     """Return the row that records a rewind, at this offset of the journal, as carried out."""
-    row = names.superseded_row(journal, partition, offset)
-    return {"block": row, "state": "position", "attempt": offset}
+    return _row(names.superseded_row(journal, partition, offset), offset)
+
+
+def _row(block: str, attempt: int = 0) -> dict[str, object]:
+    return {"block": block, "state": "position", "attempt": attempt}

@@ -9,6 +9,7 @@ takes nothing costs one INSERT in a while, however many of its blocks wait.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
@@ -51,9 +52,7 @@ def stands_aside(about: str, tries: int, seconds: float, *, others_loaded: bool)
         others_loaded: whether blocks of other tables were loaded meanwhile: then it is not the
             server that is away.
     """
-    if about in _AT_ONCE:
-        return True
-    if seconds >= PATIENCE_SECONDS:
+    if about in _AT_ONCE or seconds >= PATIENCE_SECONDS:
         return True
     return tries >= TRIES and (others_loaded or about == About.TABLE_NOW)
 
@@ -62,7 +61,7 @@ def entry(entries: Sequence[Entry], claim: str, rows: int, reason: str) -> Entry
     """Return the ledger row that sets a block aside; None where it is settled already."""
     if settled(entries) is not None:
         return None
-    attempt = 1 + max((one.attempt for one in entries), default=0)
+    attempt = 1 + max((entry.attempt for entry in entries), default=0)
     return Entry(ASIDE, attempt, claim, reason=reason, rows=rows)
 
 
@@ -134,13 +133,13 @@ class _TableAsides:
     def __len__(self) -> int:
         return len(self.waiting) + self.rest
 
-    def put(self, one: Aside) -> None:
+    def put(self, aside: Aside) -> None:
         """Add a block behind all others; where there are many, only the ledger has it."""
-        self.waiting.pop(one.block.id, None)
+        self.waiting.pop(aside.block.id, None)
         if self.rest or len(self.waiting) >= KEPT:
             self.rest += 1
         else:
-            self.waiting[one.block.id] = one
+            self.waiting[aside.block.id] = aside
 
     def open(self, now: float) -> None:
         """Note that a block was loaded: nothing is known to be in the way of the others."""
@@ -162,21 +161,23 @@ class Asides:
 
     def shut(self, table: str) -> str:
         """Return why a new block of the table would fail as well; empty: try it."""
-        found = self._tables.get(table)
-        return "" if found is None else found.shut
+        return self._tables[table].shut if table in self._tables else ""
 
-    def put(self, one: Aside, now: float) -> None:
+    def put(self, aside: Aside, now: float) -> None:
         """Note a block that was set aside just now."""
-        table = self._tables.setdefault(queue(one.block), _TableAsides(now + FIRST_SECONDS))
-        table.put(one)
-        if one.about in _SHUTS:
-            table.shut = one.reason
-            table.troubles.add(one.about)
+        table = self._tables.setdefault(queue(aside.block), _TableAsides(now + FIRST_SECONDS))
+        table.put(aside)
+        if aside.about in _SHUTS:
+            table.shut = aside.reason
+            table.troubles.add(aside.about)
 
     def places(self) -> dict[str, Place]:
         """Return by queue, of those not all in memory, behind which block the next are."""
-        some = {name: table.after for name, table in self._tables.items() if table.rest}
-        return {name: after for name, after in some.items() if after is not None}
+        return {
+            name: table.after
+            for name, table in self._tables.items()
+            if table.rest and table.after is not None
+        }
 
     def lacks(self, now: float) -> bool:
         """Return whether the next blocks to try are in the ledger alone."""
@@ -188,32 +189,28 @@ class Asides:
             for name, table in self._tables.items()
         )
 
-    def _has(self, of: str) -> bool:
+    def _has(self, name: str) -> bool:
         """Return whether blocks of a turn are in memory, whatever their queues."""
-        waiting = (one for table in self._tables.values() for one in table.waiting.values())
-        return any(turn(one.block) == of for one in waiting)
+        waiting = (aside for table in self._tables.values() for aside in table.waiting.values())
+        return any(turn(aside.block) == name for aside in waiting)
 
     def found(self, blocks: Iterable[Aside], rest: Mapping[str, int], now: float) -> None:
         """Take the ledger's list of set-aside blocks; forget all others.
 
-        Args:
-            blocks: the next of each queue.
-            rest: by queue, how many more there are.
-            now: the time.
+        `blocks`: the next of each queue; `rest`: by queue, how many more there are.
         """
-        by_id = {one.block.id: one for one in blocks}
-        last = {turn(one.block): (one.since_ms, one.block.id) for one in by_id.values()}
-        of = {name: queue(one.block) for name, one in by_id.items()}
+        by_id = {aside.block.id: aside for aside in blocks}
+        last = {turn(aside.block): (aside.since_ms, name) for name, aside in by_id.items()}
+        queues = {name: queue(aside.block) for name, aside in by_id.items()}
         for key, table in self._tables.items():
             table.rest, table.elsewhere = 0, False
-            kept = [one for name, one in table.waiting.items() if of.get(name) == key]
             table.waiting = {
-                one.block.id: replace(one, since_ms=by_id.pop(one.block.id).since_ms)
-                for one in kept
+                name: replace(aside, since_ms=by_id.pop(name).since_ms)
+                for name, aside in table.waiting.items()
+                if queues.get(name) == key
             }
-        for one in by_id.values():
-            table = self._tables.setdefault(queue(one.block), _TableAsides(now))
-            table.waiting[one.block.id] = one
+        for name, aside in by_id.items():
+            self._tables.setdefault(queues[name], _TableAsides(now)).waiting[name] = aside
         for key, more in rest.items():
             table = self._tables.setdefault(key, _TableAsides(now))
             table.rest = more
@@ -226,14 +223,14 @@ class Asides:
 
         Every loaded block of every table comes here: it looks at no block that waits.
         """
-        for name, found in self._tables.items():
-            if found.flows or not found.troubles:
+        for name, asides in self._tables.items():
+            if asides.flows or not asides.troubles:
                 continue
             if name == table:
-                found.open(now)
-                found.flows = len(found)
-            elif About.SERVER in found.troubles and found.failures > 1:
-                found.due, found.failures = min(found.due, now), 1
+                asides.open(now)
+                asides.flows = len(asides)
+            elif About.SERVER in asides.troubles and asides.failures > 1:
+                asides.due, asides.failures = min(asides.due, now), 1
 
     def hurry(self, now: float) -> None:
         """Make the blocks of every table due now, each of them once, for a run that ends."""
@@ -242,58 +239,55 @@ class Asides:
 
     def due(self, now: float) -> list[Block]:
         """Return the blocks to try next, all of one queue; none if it is too early."""
-        able = [table for table in self._tables.values() if table.waiting and table.due <= now]
-        if not able:
+        due = [table for table in self._tables.values() if table.waiting and table.due <= now]
+        if not due:
             return []
-        table = min(able, key=lambda one: one.due)
-        few = max(1, min(FEW, table.flows))
-        return [one.block for one in list(table.waiting.values())[:few]]
+        table = min(due, key=lambda table: table.due)
+        count = max(1, min(FEW, table.flows))
+        return [aside.block for aside in islice(table.waiting.values(), count)]
 
-    def forgotten(self, of: str) -> list[Block]:
+    def forgotten(self, name: str) -> list[Block]:
         """Return the blocks of a queue, in memory, of which their table is to be asked."""
-        return [one.block for one in self._tables[of].waiting.values() if one.forgotten]
+        return [aside.block for aside in self._tables[name].waiting.values() if aside.forgotten]
 
-    def asked(self, of: str, blocks: Sequence[Block]) -> None:
+    def asked(self, name: str, blocks: Sequence[Block]) -> None:
         """Note that their table was asked."""
-        waiting = self._tables[of].waiting
+        waiting = self._tables[name].waiting
         for block in blocks:
             if block.id in waiting:
                 waiting[block.id] = replace(waiting[block.id], forgotten=False)
 
-    def tried(self, of: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
+    def tried(self, name: str, gone: Mapping[str, str], left: Sequence[Aside], now: float) -> None:
         """Record the outcome of blocks that were due.
 
-        Args:
-            of: their queue.
-            gone: the state of each that stands aside no more.
-            left: set aside again.
-            now: the time.
+        `name`: of their queue; `gone`: the state of each that stands aside no more; `left`: set
+        aside again.
         """
-        found = self._tables[of]
-        tried = gone.keys() | {one.block.id for one in left}
-        for name, one in found.waiting.items():
-            if name in tried and one.since_ms:
-                found.after = one.since_ms, name
+        table = self._tables[name]
+        tried = gone.keys() | {aside.block.id for aside in left}
+        for block, aside in table.waiting.items():
+            if block in tried and aside.since_ms:
+                table.after = aside.since_ms, block
         for block in gone:
-            found.waiting.pop(block, None)
-        found.flows = max(0, found.flows - len(gone) - len(left))
-        found.last = max(0, found.last - len(gone) - len(left))
+            table.waiting.pop(block, None)
+        table.flows = max(0, table.flows - len(gone) - len(left))
+        table.last = max(0, table.last - len(gone) - len(left))
         if LOADED in gone.values() or DEAD in gone.values():
-            found.open(now)
+            table.open(now)
             # Those that wait since before; the ones that failed just now have had their turn.
-            found.flows = max(found.flows, len(found) - len(left))
-        if any(one.about in _SHUTS for one in left):
-            found.flows = 0
-            found.troubles.clear()  # this is newer
-        if any(one.tells_of_others for one in left):
-            found.last = 0
-        for one in left:
-            self.put(one, now)
-        found.due = max(found.due, now)  # behind all that are due longer
-        if left and not found.flows:
-            found.failures += 1
-            if not found.last:
-                found.due = now + backoff(FIRST_SECONDS, LONGEST_SECONDS, found.failures)
+            table.flows = max(table.flows, len(table) - len(left))
+        if any(aside.about in _SHUTS for aside in left):
+            table.flows = 0
+            table.troubles.clear()  # this is newer
+        if any(aside.tells_of_others for aside in left):
+            table.last = 0
+        for aside in left:
+            self.put(aside, now)
+        table.due = max(table.due, now)  # behind all that are due longer
+        if left and not table.flows:
+            table.failures += 1
+            if not table.last:
+                table.due = now + backoff(FIRST_SECONDS, LONGEST_SECONDS, table.failures)
         self._forget()
 
     def _forget(self) -> None:

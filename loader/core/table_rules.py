@@ -128,11 +128,9 @@ class Nature:
         """Return whether rows may have come and gone that a repeat would bring again.
 
         Then a table into which nobody seems to have inserted anything is not untouched for sure.
-        What has expired does so again; a view behind the table takes its rows again.
-
-        Args:
-            margin: parts that may follow an INSERT while all tables behind remember its token.
-            logged: by a part log, and not by an insert counter alone, which may have gone back.
+        What has expired does so again; a view behind the table takes its rows again. `margin`:
+        parts that may follow an INSERT while all tables behind remember its token; `logged`: by a
+        part log, and not by an insert counter alone, which may have gone back.
         """
         if self.window.counter == "parts" and not logged and self.forgets(None):
             return True
@@ -142,10 +140,8 @@ class Nature:
         """Return whether an INSERT of which nothing is seen may have finished, views and all.
 
         Rows that cancel each other within one INSERT make no part at all (optimize_on_insert, the
-        server's default), and so no entry in a log. A view gets them all the same.
-
-        Args:
-            logged: as of `hides_an_insert`.
+        server's default), and so no entry in a log. A view gets them all the same. `logged`: as of
+        `hides_an_insert`.
         """
         return self.cancels or (self.expires and not logged)
 
@@ -153,9 +149,7 @@ class Nature:
         """Return whether tokens may have gone with a part whose rows would not go again.
 
         A token goes with its part when nothing is left of the rows in it, be it by those of others.
-
-        Args:
-            emptied: merges since the claim of which nothing was left; None: not known.
+        `emptied`: merges since the claim of which nothing was left; None: not known.
         """
         if emptied is None:
             return self.cancels or self.patched
@@ -212,19 +206,17 @@ def nature(
 def emptied(create: str, column: str) -> str:
     """Return why rows lose what they have in a column; "": they keep it.
 
-    Args:
-        create: system.tables.create_table_query.
-        column: that holds block ids.
+    `create`: system.tables.create_table_query.
     """
     return f"column {column} has a TTL" if has_ttl(create, column) else ""
 
 
 def window(engine: TableEngine, defaults: Mapping[str, int]) -> Window:
     """Return the deduplication window of a table; `defaults` as of `nature`."""
-    found = engine.window(defaults)
-    if found is None:
+    if (remembered := engine.window(defaults)) is None:
         return Window(0, None, "none")
-    return Window(found.parts, found.seconds, "log" if engine.is_replicated else "parts")
+    counter: Counter = "log" if engine.is_replicated else "parts"
+    return Window(remembered.parts, remembered.seconds, counter)
 
 
 def _cancels(engine: TableEngine, defaults: Mapping[str, int]) -> bool:

@@ -29,11 +29,10 @@ _BOTH_FROM, _ONE_FROM = (26, 2), (26, 7)
 def knows_tokens(now: str, before: Collection[str]) -> bool:
     """Return whether a server surely knows the tokens of INSERTs that others may have run.
 
-    Args:
-        now: its version, as version() gives it.
-        before: the versions that may have run them; "": it is not known which.
+    `now`: its version, as version() gives it; `before`: the versions that may have run them; "": it
+    is not known which.
     """
-    return all(one == now or _numbers(now) in KNOWN_BY.get(_numbers(one), ()) for one in before)
+    return all(old == now or _numbers(now) in KNOWN_BY.get(_numbers(old), ()) for old in before)
 
 
 def surely_remembered(of: Window, claimed_seconds: float, now: str, before: Collection[str]) -> int:
@@ -48,8 +47,8 @@ def surely_remembered(of: Window, claimed_seconds: float, now: str, before: Coll
     """
     parts = of.margin(claimed_seconds)
     if of.counter == "log":
-        older = [_REMEMBERED.get(_numbers(one)) for one in before if one != now]
-        parts = min([parts, *(least // 2 for least in older if least)])
+        windows = [_REMEMBERED.get(_numbers(old)) for old in before if old != now]
+        parts = min([parts, *(window // 2 for window in windows if window)])
     return parts // max(map(hashes_of_a_token, [now, *before]))
 
 
@@ -59,13 +58,12 @@ def hashes_of_a_token(version: str) -> int:
     26.2 to 26.5 keep both hashes by default, and 26.6 where it is told to: a window remembers half
     as many parts then.
     """
-    found = _NUMBERS.match(version)
-    if found is None:
+    if (numbers := _NUMBERS.match(version)) is None:
         return 2
-    return 2 if _BOTH_FROM <= (int(found[1]), int(found[2])) < _ONE_FROM else 1
+    return 2 if _BOTH_FROM <= (int(numbers[1]), int(numbers[2])) < _ONE_FROM else 1
 
 
 def _numbers(version: str) -> str:
     """The first two of a version, as 26.3 of 26.3.9.1."""
-    found = _NUMBERS.match(version)
-    return found[0] if found else ""
+    numbers = _NUMBERS.match(version)
+    return numbers[0] if numbers else ""

@@ -49,7 +49,7 @@ _ANY = _STATES.replace("WHICH", "1")
 COUNTS = f"SELECT table, now, count(), sum(n) FROM ({_ANY}) GROUP BY table, now"  # noqa: S608 - constants
 """(table, state, blocks, rows); a block that is tried again stays what it was."""
 ALL = f"SELECT {_ENTRY} FROM ({_WAITING}) GROUP BY block HAVING {_WAITS}"  # noqa: S608 - constants
-"""Blocks parked or set aside, and not settled since, as `entries` reads them."""
+"""Blocks parked or set aside, and not settled since, as `parse_entries` reads them."""
 PARKED = f"{ALL} AND NOT any(rest)"
 RECORDS = f"SELECT any(rec) FROM ({_WAITING}) GROUP BY block HAVING {_WAITS}"  # noqa: S608 - constants
 _AT = "[indexOf({turns:Array(String)}, turn)]"
@@ -65,7 +65,7 @@ FROM (
 """Of each turn how many blocks stand aside, and which are next; and how many blocks are parked."""
 _CHOSEN = _STATES.replace("WHICH", f"block IN (SELECT arrayJoin(found).3 FROM ({NEXT}))")  # noqa: S608 - constants
 NEXT_ENTRIES = f"SELECT {_ENTRY} FROM ({_CHOSEN}) GROUP BY block HAVING {_WAITS}"  # noqa: S608 - constants
-"""The blocks that are next, as `entries` reads them."""
+"""The blocks that are next, as `parse_entries` reads them."""
 Place = tuple[int, str]
 """When a block was set aside first, Unix ms by the server's clock, and its id."""
 
@@ -90,34 +90,31 @@ def turn(block: Block) -> str:
     return f"{block.table}{LETTERS if left_out.is_left_out(block) else ''}"
 
 
-def asked(after: Mapping[str, Place], each: int) -> dict[str, Any]:
+def next_parameters(after: Mapping[str, Place], each: int) -> dict[str, Any]:
     """Return the parameters of NEXT.
 
-    Args:
-        after: by turn, the block that was tried last; the next are those behind it.
-        each: how many of each turn.
+    `after`: by turn, the block that was tried last; `each`: how many of each turn.
     """
-    places = list(after.values())
     return {
         "turns": list(after),
-        "times": [at for at, _ in places],
-        "ids": [name for _, name in places],
+        "times": [since_ms for since_ms, _ in after.values()],
+        "ids": [block for _, block in after.values()],
         "each": each,
     }
 
 
-def resting(rows: Iterable[Sequence[Any]], found: Iterable[Sequence[Any]]) -> Resting:
+def parse_resting(rows: Iterable[Sequence[Any]], found: Iterable[Sequence[Any]]) -> Resting:
     """Parse rows of NEXT, and of NEXT_ENTRIES."""
-    some, by_id = list(rows), {one.block.id: one for one in entries(found)}
-    ids = [name for *_, places in some for *_, name in places]
+    turns, by_id = list(rows), {entry.block.id: entry for entry in parse_entries(found)}
+    ids = [name for *_, places in turns for *_, name in places]
     return Resting(
-        {of: count for of, aside, count, _ in some if aside},
-        sum(count for _, aside, count, _ in some if not aside),
+        {name: count for name, aside, count, _ in turns if aside},
+        sum(count for _, aside, count, _ in turns if not aside),
         [by_id[name] for name in ids if name in by_id],  # the others were settled just now
     )
 
 
-def entries(rows: Iterable[Sequence[Any]]) -> list[ParkedEntry]:
+def parse_entries(rows: Iterable[Sequence[Any]]) -> list[ParkedEntry]:
     """Parse rows of ALL and its like, by block id."""
-    found = [ParkedEntry(left_out.read(row[0]), *row[1:]) for row in rows]
-    return sorted(found, key=lambda one: one.block.id)
+    parked = (ParkedEntry(left_out.read(record), *columns) for record, *columns in rows)
+    return sorted(parked, key=lambda entry: entry.block.id)

@@ -104,18 +104,18 @@ def decide(facts: StartFacts) -> StartPlan:
     mine = facts.noted.of(facts.journal)
     if not facts.lost:
         check_journal(facts.app, facts.journal, facts.noted)
-    found, aside = _checkpoint(facts)
-    back = {p: at for p, at in found.items() if p in mine and at > mine[p]}
+    spark, aside = _checkpoint(facts)
+    back = {p: offset for p, offset in spark.items() if p in mine and offset > mine[p]}
     began = facts.noted.began_of(facts.journal)
     if not facts.lost:
-        _lost(facts, mine, found)
+        _lost(facts, mine, spark)
         check_unread(names.journal_topic(facts.app), mine, facts.bounds, began)
     # Of the log's start some records may have been deleted: markers alone, or what cannot be loaded
     # any more, as the person knows.
     new = {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, -1) < low}
     positions = {**mine, **new}
     why: Why = "lost" if facts.lost else "back" if back else "unsure"
-    unsure = dict(facts.noted.unsure_of(facts.journal))
+    unsure = facts.noted.unsure_of(facts.journal)
     ends = {}
     for p, (_, high) in facts.bounds.items():
         before = unsure.get(p, Unsure(0))
@@ -129,7 +129,7 @@ def decide(facts: StartFacts) -> StartPlan:
         ends,
         why,
         aside or bool(back) or (facts.lost and facts.checkpoint is not None),
-        tuple(_went_back(facts, mine, back)),
+        (_went_back(facts, mine, back),) if back else (),
         {**began, **new},
     )
 
@@ -137,11 +137,8 @@ def decide(facts: StartFacts) -> StartPlan:
 def end_unsure(plan: StartPlan, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
     """Return by partition up to where the ledger may lack entries of blocks behind its position.
 
-    An earlier start may have noted so, before which the ledger was set back since.
-
-    Args:
-        plan: for this start.
-        bounds: first offset and end of each journal partition.
+    An earlier start may have noted so, before which the ledger was set back since. `bounds`: as of
+    StartFacts.
     """
     ends = {p: min(high, plan.unsure.get(p, Unsure(0)).end) for p, (_, high) in bounds.items()}
     return {p: max(plan.positions[p], end) for p, end in ends.items()}
@@ -164,15 +161,15 @@ def check_journal(app: str, journal: str, noted: Noted) -> None:
     Raises:
         ContractBroken: the journal was created again, and nobody has acknowledged that.
     """
-    others = [one for one in noted.others(journal) if one not in noted.gone]
+    others = [other for other in noted.others(journal) if other not in noted.gone]
     if others and not noted.of(journal):
         raise ContractBroken(
             f"the ledger's positions of app {app} belong to journal {', '.join(others)}, but the "
             f"topic is now {journal}: it was deleted and created again",
             "Blocks of the old journal that were not loaded are lost. To acknowledge that, run "
-            f"`loader ledger clean CONFIG {' '.join(f'--gone {one}' for one in others)} --run`; "
-            "without --run it shows what would be removed. If kafka.bootstrap names other brokers "
-            "than before, correct that.",
+            f"`loader ledger clean CONFIG {' '.join(f'--gone {other}' for other in others)} "
+            "--run`; without --run it shows what would be removed. If kafka.bootstrap names other "
+            "brokers than before, correct that.",
             page=ErrorPage.LEDGER,
         )
 
@@ -185,11 +182,7 @@ def check_unread(
 ) -> None:
     """Stop where records from the ledger's position on are deleted.
 
-    Args:
-        topic: the journal's name.
-        mine: the ledger's position in it, by partition.
-        bounds: first offset and end of each of its partitions.
-        began: by partition, as of StartPlan.
+    `bounds`: as of StartFacts; `began`: as of StartPlan.
 
     Raises:
         ContractBroken: nobody has loaded the blocks that they may have had.
@@ -204,15 +197,13 @@ def check_unread(
 
 
 def deleted_unread(topic: str, gaps: Mapping[int, tuple[int, int]]) -> ContractBroken:
-    """Return what to say of records that were deleted before a loader read them.
+    """Return what to say of a journal's records that were deleted before a loader read them.
 
-    Args:
-        topic: the journal's name.
-        gaps: by partition, where the loader stands and the first offset that is left.
+    `gaps`: by partition, where the loader stands and the first offset that is left.
     """
     shown = "; ".join(
-        f"partition {p} begins at offset {low}, but the loader stands at {at}"
-        for p, (at, low) in sorted(gaps.items())
+        f"partition {p} begins at offset {low}, but the loader stands at {position}"
+        for p, (position, low) in sorted(gaps.items())
     )
     return ContractBroken(
         f"{topic}: {shown}. The records between were deleted before they were loaded: no loader "
@@ -231,24 +222,21 @@ def check_rewinds(
 ) -> None:
     """Stop where the ledger does not have the note of a rewind that has ended.
 
-    Args:
-        ledger: its name.
-        journal: topic id of the journal as it is now.
-        noted: by the ledger, read behind the journal: the note comes before the rewind's end.
-        ended: rewinds from the record before the position on: (partition, offset).
+    `noted`: by the ledger, read behind the journal: the note comes before the rewind's end;
+    `ended`: rewinds from the record before the position on: (partition, offset).
 
     Raises:
         ContractBroken: it is older than such a rewind, or lost.
     """
-    found = [one for one in ended if names.superseded_row(journal, *one) not in noted.superseded]
-    if found:
-        places = ", ".join(f"{p}:{offset}" for p, offset in found)
+    unnoted = [at for at in ended if names.superseded_row(journal, *at) not in noted.superseded]
+    if unnoted:
+        places = ", ".join(f"{p}:{offset}" for p, offset in unnoted)
         raise ContractBroken(
-            f"{several(len(found), 'rewind')} in the journal (partition:offset {places}), but the "
-            f"ledger {ledger} has no note that the old blocks were settled and their rows removed: "
-            "it was lost, or restored from a backup that is older than the rewind, or an earlier "
-            "version made the rewind. Old rows may be in the tables again, and new blocks would "
-            "double them",
+            f"{several(len(unnoted), 'rewind')} in the journal (partition:offset {places}), but "
+            f"the ledger {ledger} has no note that the old blocks were settled and their rows "
+            "removed: it was lost, or restored from a backup that is older than the rewind, or an "
+            "earlier version made the rewind. Old rows may be in the tables again, and new blocks "
+            "would double them",
             "Run `relay rewind CONFIG --run`, which removes what the rewind replaced and notes it. "
             "Then start the loader again as now.",
             page=ErrorPage.RESTORED_REWIND,
@@ -258,11 +246,7 @@ def check_rewinds(
 def check_column(ledger: str, app: str, column: str, noted: Noted) -> None:
     """Stop where the loader would look for blocks in another column than it filled before.
 
-    Args:
-        ledger: its name.
-        app: the app.
-        column: loader.block_column.
-        noted: by the ledger.
+    `ledger`: its name; `column`: loader.block_column.
 
     Raises:
         ContractBroken: it would.
@@ -281,17 +265,17 @@ def check_column(ledger: str, app: str, column: str, noted: Noted) -> None:
 
 def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
     """Return the checkpoint's offsets, and whether a person knows that its journal is gone."""
-    found = facts.checkpoint
-    if found is None:
+    checkpoint = facts.checkpoint
+    if checkpoint is None:
         return {}, False
-    if found.journal == facts.journal:
-        return found.offsets, False
-    if found.journal in facts.noted.gone or facts.lost:
+    if checkpoint.journal == facts.journal:
+        return checkpoint.offsets, False
+    if checkpoint.journal in facts.noted.gone or facts.lost:
         return {}, True
     raise ContractBroken(
-        f"the checkpoint belongs to journal {found.journal or '(not readable)'}, but the topic is "
-        f"now {facts.journal}: it was deleted and created again, or {facts.where} belongs to "
-        "another app",
+        f"the checkpoint belongs to journal {checkpoint.journal or '(not readable)'}, but the "
+        f"topic is now {facts.journal}: it was deleted and created again, or {facts.where} belongs "
+        "to another app",
         "If the checkpoint belongs to another app, set loader.checkpoint to another directory. If "
         "the topic was created again, move the checkpoint away: blocks of the old journal that "
         "were not loaded are lost.",
@@ -308,20 +292,20 @@ def _come(facts: StartFacts, partition: int, position: int, high: int) -> int:
     return planned[partition] if planned.get(partition, -1) >= position else high
 
 
-def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) -> None:
+def _lost(facts: StartFacts, mine: Mapping[int, int], spark: Mapping[int, int]) -> None:
     """Stop if a checkpoint, or a journal without its beginning, shows a lost ledger."""
     for p, (low, _) in sorted(facts.bounds.items()):
         if p in mine:
             continue
-        if found.get(p, 0) > low:
+        if spark.get(p, 0) > low:
             raise ContractBroken(
                 f"the ledger {facts.ledger} has no position of app {facts.app} in partition {p} "
-                f"of its journal, but the checkpoint {facts.where} stands at {found[p]}: the "
+                f"of its journal, but the checkpoint {facts.where} stands at {spark[p]}: the "
                 "ledger was lost, or it is another one",
                 GO_ON,
                 page=ErrorPage.LEDGER,
             )
-        if low > found.get(p, 0):
+        if low > spark.get(p, 0):
             raise ContractBroken(
                 f"the journal's partition {p} begins at offset {low}, and no loader loaded the "
                 f"records before it: the ledger {facts.ledger} has no position there, and "
@@ -331,14 +315,11 @@ def _lost(facts: StartFacts, mine: Mapping[int, int], found: Mapping[int, int]) 
             )
 
 
-def _went_back(facts: StartFacts, mine: Mapping[int, int], back: Mapping[int, int]) -> list[str]:
-    if not back:
-        return []
-    at = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))
-    what = (
-        f"ClickHouse went back. The ledger {facts.ledger} is behind Spark's checkpoint ({at}): it "
-        "was restored from a backup, or this is another server. The loader begins where the "
+def _went_back(facts: StartFacts, mine: Mapping[int, int], back: Mapping[int, int]) -> str:
+    where = "; ".join(f"partition {p}: {mine[p]}, checkpoint {back[p]}" for p in sorted(back))
+    return (
+        f"ClickHouse went back. The ledger {facts.ledger} is behind Spark's checkpoint ({where}): "
+        "it was restored from a backup, or this is another server. The loader begins where the "
         "ledger stands, and asks each table by its block-id column which of the following blocks "
         "it has already (`relay docs backup`)"
     )
-    return [what]

@@ -2,25 +2,35 @@
 
 Receives a directory, on this machine or on a file system that Spark knows, gives the journal
 offsets in it. Moves what is in it aside where the ledger says otherwise; never deletes.
+
+One loader for each checkpoint: a second one ends before it touches anything. A lock in the
+directory is held for as long as a loader runs. The system lets go of it with the process, however
+that ends. Where the checkpoint is elsewhere there is no lock: then Spark finds that two write to
+it, and loader.spark.one_app says so.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from loader.journal.checkpoint_lock import LOCK
 from relay.config.settings import ELSEWHERE
-from relay.errors import Refused
+from relay.errors import ConfigError, Fenced, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
+LOCK = ".loader.lock"
+"""The file's name; Spark reads no such file."""
 _ASIDE = "aside-"
 _OFFSETS, _COMMITS = "offsets", "commits"
 
@@ -40,19 +50,6 @@ class CheckpointPositions:
     planned: Mapping[int, int] = field(default_factory=dict)
 
 
-class Files(Protocol):
-    """The files of a directory, local or remote."""
-
-    def names(self, within: str) -> list[str]:
-        """List the names in a subdirectory; none if it does not exist."""
-
-    def text(self, within: str, name: str) -> str:
-        """Read a file of a subdirectory."""
-
-    def move(self, name: str, into: str) -> None:
-        """Move a file or directory into a subdirectory."""
-
-
 class Here:
     """Files on this machine."""
 
@@ -60,16 +57,16 @@ class Here:
         self._directory = directory
 
     def names(self, within: str) -> list[str]:
-        """List the names, as Files says."""
+        """List the names in a subdirectory; none if it does not exist."""
         where = self._directory / within
-        return [one.name for one in where.iterdir()] if where.is_dir() else []
+        return [file.name for file in where.iterdir()] if where.is_dir() else []
 
     def text(self, within: str, name: str) -> str:
-        """Read the text, as Files says."""
+        """Read a file of a subdirectory."""
         return (self._directory / within / name).read_text(encoding="utf-8")
 
     def move(self, name: str, into: str) -> None:
-        """Move the file, as Files says."""
+        """Move a file or directory into a subdirectory."""
         (self._directory / into).mkdir(exist_ok=True)
         (self._directory / name).rename(self._directory / into / name)
 
@@ -84,22 +81,19 @@ class Elsewhere:
         self._files = self._path().getFileSystem(configuration)
 
     def names(self, within: str) -> list[str]:
-        """List the names, as Files says."""
+        """List the names, as Here does."""
         where = self._path(within)
         if not self._files.exists(where):
             return []
-        return [str(one.getPath().getName()) for one in self._files.listStatus(where)]
+        return [str(file.getPath().getName()) for file in self._files.listStatus(where)]
 
     def text(self, within: str, name: str) -> str:
-        """Read the text, as Files says."""
-        stream = self._files.open(self._path(within, name))
-        try:
+        """Read the text, as Here does."""
+        with contextlib.closing(self._files.open(self._path(within, name))) as stream:
             return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
 
     def move(self, name: str, into: str) -> None:
-        """Move the file, as Files says."""
+        """Move the file, as Here does."""
         self._files.mkdirs(self._path(into))
         if not self._files.rename(self._path(name), self._path(into, name)):
             raise OSError(f"cannot rename {self._path(name).toString()}")
@@ -112,14 +106,12 @@ class Elsewhere:
 class Checkpoint:
     """The checkpoint of one query.
 
-    Args:
-        where: directory, or URL.
-        engine: gives Spark's session, for a URL.
+    `where`: directory, or URL; `engine`: gives Spark's session, for a URL.
     """
 
     def __init__(self, where: str, engine: Callable[[], SparkSession] | None = None) -> None:
         self.where = where
-        self._files: Files = Here(Path(where))
+        self._files: Here | Elsewhere = Here(Path(where))
         if engine is not None and ELSEWHERE.match(where):
             self._files = Elsewhere(engine(), where)
 
@@ -130,8 +122,7 @@ class Checkpoint:
             return None
         # Spark goes on behind a batch that it calls committed, and repeats one that it only
         # planned, from where the batch before it ended.
-        done = _batches(self._files.names(_COMMITS))
-        ended = [one for one in planned if one < planned[-1] or planned[-1] in done]
+        ended = planned if planned[-1] in _batches(self._files.names(_COMMITS)) else planned[:-1]
         last = _parsed(self._files.text(_OFFSETS, str(planned[-1])))
         if not ended:
             return CheckpointPositions(last.journal, planned=last.offsets)
@@ -148,9 +139,9 @@ class Checkpoint:
         """
         into = f"{_ASIDE}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
         stays = (_ASIDE, LOCK)
-        inside = [one for one in self._files.names("") if not one.startswith(stays)]
+        inside = [name for name in self._files.names("") if not name.startswith(stays)]
         try:
-            for name in sorted(inside, key=lambda one: (one == _OFFSETS, one)):
+            for name in sorted(inside, key=lambda name: (name == _OFFSETS, name)):
                 self._files.move(name, into)
         except OSError as error:
             raise Refused(
@@ -161,14 +152,58 @@ class Checkpoint:
 
 
 def _batches(names: list[str]) -> list[int]:
-    return sorted(int(one) for one in names if one.isdigit())
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def _parsed(text: str) -> CheckpointPositions:
     """Parse a file of Spark's offset log: version, metadata, the source's offsets, one a line."""
     try:
-        said = json.loads(text.splitlines()[-1])
-        found = {int(p): int(offset) for p, offset in said.items() if p != "journal"}
-        return CheckpointPositions(str(said["journal"]), found)
+        source = json.loads(text.splitlines()[-1])
+        offsets = {int(p): int(offset) for p, offset in source.items() if p != "journal"}
+        return CheckpointPositions(str(source["journal"]), offsets)
     except (IndexError, KeyError, ValueError, AttributeError):
         return CheckpointPositions("")
+
+
+@contextlib.contextmanager
+def alone(where: str) -> Iterator[None]:
+    """Hold the checkpoint's lock until the context ends.
+
+    Raises:
+        Fenced: another loader holds it.
+        ConfigError: the directory cannot be made, or nothing can be written there.
+    """
+    if ELSEWHERE.match(where):
+        yield
+        return
+    try:
+        Path(where).mkdir(parents=True, exist_ok=True)
+        file = (Path(where) / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"checkpoint {where}: {error}", "Name a directory that this user may write to."
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise used(where, file.read(200).strip()) from error
+        except OSError:  # a file system without locks
+            yield
+            return
+        file.truncate(0)
+        print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
+        yield
+
+
+def used(where: str, by: str = "") -> Fenced:
+    """Return the error for a second loader with this checkpoint.
+
+    `by`: which process has it; empty: not known.
+    """
+    return Fenced(
+        f"another loader{f' ({by})' if by else ''} uses checkpoint {where}",
+        "Stop that loader, or give this one a directory of its own (loader.checkpoint, or "
+        "--checkpoint): two loaders of one app may run, each with its own.",
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -55,15 +55,12 @@ _MANY = 10_000
 
 
 Check = Callable[[], None]
+_Stretch = tuple[TopicPartition, int]
+"""Of a partition of dead letters: where it begins, and the offset behind its last."""
 
 
 class JournalStretch(NamedTuple):
-    """Of the journal.
-
-    Attributes:
-        begin: first offset by partition.
-        ends: offset behind the last, by partition.
-    """
+    """Of the journal, by partition: the first offset, and the one behind the last."""
 
     begin: Mapping[int, int]
     ends: Mapping[int, int]
@@ -81,13 +78,6 @@ class FoundLetters(NamedTuple):
     looked: Sequence[Mapping[str, object]] = ()
 
 
-class _Stretch(NamedTuple):
-    """Of a partition of dead letters: from the offset of `begin` to before `end`."""
-
-    begin: TopicPartition
-    end: int
-
-
 class _CheckingReader(PartitionReader):
     """Calls `check` before each request, so that a loader which is to stop ends its reading."""
 
@@ -95,18 +85,13 @@ class _CheckingReader(PartitionReader):
         self._check = check
         super().__init__(config)
 
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+    def consume(self, *arguments: Any, **named: Any) -> list[Message]:
         self._check()
-        return super().consume(num_messages, timeout)
+        return super().consume(*arguments, **named)
 
-    def get_watermark_offsets(
-        self,
-        partition: TopicPartition,
-        timeout: float = -1,
-        cached: bool = False,  # noqa: FBT001, FBT002 - its own
-    ) -> tuple[int, int]:
+    def get_watermark_offsets(self, *arguments: Any, **named: Any) -> tuple[int, int]:
         self._check()
-        return super().get_watermark_offsets(partition, timeout, cached)
+        return super().get_watermark_offsets(*arguments, **named)
 
 
 def is_needed(why: Why, rejected: str) -> bool:
@@ -115,9 +100,7 @@ def is_needed(why: Why, rejected: str) -> bool:
     Where nothing says that ClickHouse was set back, no letter can be missed, or no more than at a
     first start. Where the loader writes none, it cannot write one a second time.
 
-    Args:
-        why: the ledger may not know some.
-        rejected: the setting `loader.rejected`.
+    `why`: the ledger may not know some; `rejected`: the setting `loader.rejected`.
     """
     return why != "unsure" and rejected == "dead"
 
@@ -126,11 +109,7 @@ def bound_wait(why: Why, settings: Settings) -> float | None:
     """Return for how many seconds a start waits for letters that cannot be read; None: for ever.
 
     A partition without a leader or a transaction that stays open must not keep every table from
-    being loaded.
-
-    Args:
-        why: the ledger may not know some.
-        settings: of the app.
+    being loaded. `why`: the ledger may not know some letters.
     """
     if is_needed(why, settings.loader.rejected):
         return None
@@ -141,9 +120,7 @@ def bound_wait(why: Why, settings: Settings) -> float | None:
 def describe_unread(error: RelayError, why: Why) -> str:
     """Return what to say where a start goes on without having read letters; empty: nothing.
 
-    Args:
-        error: why they cannot be read.
-        why: the ledger may not know some.
+    `error`: why they cannot be read; `why`: the ledger may not know some.
     """
     if why != "unsure":
         return (
@@ -161,21 +138,17 @@ def describe_unread(error: RelayError, why: Why) -> str:
 def since(settings: Settings, ledger: Ledger, stretch: JournalStretch) -> int | None:
     """Return the Unix ms before which no letter is of a block with unknown letters.
 
-    Such blocks are those that wait in the ledger, and the journal's. None: there are none.
-
-    Args:
-        settings: of the app.
-        ledger: of the app, which may have been set back.
-        stretch: of the journal, whose blocks the ledger may not know.
+    Such blocks are those that wait in the ledger, and the journal's in this stretch, of which the
+    ledger may not know. None: there are none.
 
     Raises:
         Unavailable: a server does not answer.
         ContractBroken: as loader.journal.reader.JournalPolling.up_to.
     """
-    begun = [min(map(earliest, ledger.waiting_records()), default=None)]
+    waiting = min(map(earliest, ledger.waiting_records()), default=None)
     with contextlib.closing(_blocks(settings, stretch)) as blocks:
-        first = next(blocks, [])
-    return min((at for at in (*begun, *map(earliest, first)) if at is not None), default=None)
+        first = map(earliest, next(blocks, []))
+    return min((at_ms for at_ms in (waiting, *first) if at_ms is not None), default=None)
 
 
 def read(
@@ -188,80 +161,13 @@ def read(
 ) -> FoundLetters:
     """Read letters that loaders wrote from this time on; none where there is no such topic.
 
-    Args:
-        settings: of the app.
-        since_ms: Unix ms.
-        looked: how far the dead letters were looked at, by topic id and partition.
-        why: the ledger may not know some.
-        tell: a line for people, about what cannot be known.
-        check: is called again and again while it reads; may raise, to end it.
+    `looked`: how far the dead letters were looked at, by topic id and partition; `why`: the ledger
+    may not know some; `check`: is called again and again while it reads; may raise, to end it.
 
     Raises:
         Unavailable: a server does not answer, or a transaction stays open.
         Refused: the brokers say no.
     """
-    # Of a ledger that was lost nobody knows what is left.
-    before = {} if why == "lost" else looked
-    return _read(settings, since_ms, before, tell, check, back=why != "unsure")
-
-
-def lacking(
-    settings: Settings,
-    ledger: Ledger,
-    stretch: JournalStretch,
-    found: FoundLetters,
-    check: Check,
-    *,
-    lost: bool,
-) -> list[NewEntry]:
-    """Return what the ledger lacks of blocks that have letters.
-
-    Args:
-        settings: of the app.
-        ledger: of the app, which may have been set back.
-        stretch: of the journal, whose blocks the ledger may not know.
-        found: letters of any block.
-        check: is called again and again while it reads; may raise, to end it.
-        lost: a person says that the ledger was lost.
-
-    Raises:
-        Unavailable: a server does not answer.
-        ContractBroken: as loader.journal.reader.JournalPolling.up_to.
-    """
-    if not found.letters:
-        return []
-    waiting = (block for block in ledger.waiting_records() if core.made_of(block) in found.letters)
-    some = {block.id: block for block in waiting}
-    for of_some in _blocks(settings, stretch):
-        check()
-        some |= {block.id: block for block in of_some if core.made_of(block) in found.letters}
-    asked = [*some.values(), *(Block(id=core.made_of(b), table=b.table) for b in some.values())]
-    topic = names.dead_topic(settings.app)
-    return core.news(some.values(), found.letters, ledger.entries(asked), topic, lost=lost)
-
-
-def _blocks(settings: Settings, stretch: JournalStretch) -> Generator[list[Block]]:
-    """Yield the blocks of the journal, the oldest first, those of a few records at a time."""
-    for rows in some(settings, stretch.begin, stretch.ends, _sealed):
-        if found := [Block.FromString(block) for *_, block in rows if block is not None]:
-            yield found
-
-
-def _sealed(partition: int, offset: int, record: bytes) -> RecordRows:
-    rows = block_rows(partition, offset, Commit.FromString(record))
-    return RecordRows(rows, len(rows))
-
-
-def _read(
-    settings: Settings,
-    since_ms: int,
-    looked: Mapping[tuple[str, int], int],
-    tell: Say,
-    check: Check,
-    *,
-    back: bool,
-) -> FoundLetters:
-    """Read them; with `back`, letters that are gone may matter, since ClickHouse was set back."""
     topic = names.dead_topic(settings.app)
     facts = Topics(settings).describe(topic, (READ,))
     if facts is None:
@@ -278,18 +184,19 @@ def _read(
                 place = TopicPartition(topic, partition, since_ms)
                 end = ends.get_watermark_offsets(place, _SECONDS)[1]
                 low = begin_once_stable(reader, place, end, _SECONDS)
-                known = looked.get((facts.topic_id, partition), 0)
-                stretch = _stretch(reader, place, max(low, known), end)
+                # Of a ledger that was lost nobody knows what is left.
+                known = 0 if why == "lost" else looked.get((facts.topic_id, partition), 0)
+                begin = _begin(reader, place, max(low, known), end)
                 if end > known:
                     ends_of[partition] = end
-                if back and known < low == stretch.begin.offset:
+                if why != "unsure" and known < low == begin.offset:
                     tell(
                         f"retention has deleted dead letters of {topic}[{partition}] before {low}, "
                         "of which the ledger may know nothing since ClickHouse was set back: "
                         "messages of these become dead letters, or rows, once more",
                         level=logging.WARNING,
                     )
-                stretches.append(stretch)
+                stretches.append((begin, end))
             _announce(topic, stretches, tell)
             letters = core.by_block(_letters(reader, stretches))
     except KafkaException as error:
@@ -298,15 +205,58 @@ def _read(
     return FoundLetters(letters, letters_rows(facts.topic_id, ends_of))
 
 
-def _stretch(reader: PartitionReader, since: TopicPartition, low: int, end: int) -> _Stretch:
-    """Return what to read of a partition: from this time on, and not before `low`."""
+def lacking(
+    settings: Settings,
+    ledger: Ledger,
+    stretch: JournalStretch,
+    found: FoundLetters,
+    check: Check,
+    *,
+    lost: bool,
+) -> list[NewEntry]:
+    """Return what the ledger lacks of blocks that have letters.
+
+    `found`: letters of any block; `check`: as of `read`; `lost`: a person says that the ledger was
+    lost.
+
+    Raises:
+        Unavailable: a server does not answer.
+        ContractBroken: as loader.journal.reader.JournalPolling.up_to.
+    """
+    if not found.letters:
+        return []
+    waiting = (block for block in ledger.waiting_records() if core.made_of(block) in found.letters)
+    by_id = {block.id: block for block in waiting}
+    for sealed in _blocks(settings, stretch):
+        check()
+        by_id |= {block.id: block for block in sealed if core.made_of(block) in found.letters}
+    blocks = by_id.values()
+    entries = ledger.entries([*blocks, *(Block(id=core.made_of(b), table=b.table) for b in blocks)])
+    topic = names.dead_topic(settings.app)
+    return core.find_lacking(blocks, found.letters, entries, topic, lost=lost)
+
+
+def _blocks(settings: Settings, stretch: JournalStretch) -> Generator[list[Block]]:
+    """Yield the blocks of the journal, the oldest first, those of a few records at a time."""
+    for rows in some(settings, stretch.begin, stretch.ends, _block_rows):
+        if blocks := [Block.FromString(block) for *_, block in rows if block is not None]:
+            yield blocks
+
+
+def _block_rows(partition: int, offset: int, record: bytes) -> RecordRows:
+    rows = block_rows(partition, offset, Commit.FromString(record))
+    return RecordRows(rows, len(rows))
+
+
+def _begin(reader: PartitionReader, since: TopicPartition, low: int, end: int) -> TopicPartition:
+    """Where to read a partition from: the first letter since then, and none before `low`."""
     begin = reader.offsets_for_times([since], _SECONDS)[0].offset
     since.offset = max(low, begin) if 0 <= begin < end else end
-    return _Stretch(since, end)
+    return since
 
 
 def _announce(topic: str, stretches: Sequence[_Stretch], tell: Say) -> None:
-    count = sum(one.end - one.begin.offset for one in stretches)
+    count = sum(end - begin.offset for begin, end in stretches)
     if count > _MANY:
         tell(
             f"looking at {count:,} dead letters of {topic}, as blocks wait that they may be of; "
@@ -328,5 +278,4 @@ def _of_loader(message: Message) -> Iterator[PastLetter]:
         return
     with contextlib.suppress(ValueError):  # nothing of ours
         letter = dead_letter.parse(place, 0, None, headers)
-        said = letter.reason.text
-        yield PastLetter(letter.block, place.offset, letter.source.offset, said)
+        yield PastLetter(letter.block, place.offset, letter.source.offset, letter.reason.text)

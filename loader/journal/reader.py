@@ -8,11 +8,12 @@ of several, and makes one INSERT if it comes in one micro-batch.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from google.protobuf.message import DecodeError
@@ -28,7 +29,7 @@ from relay.kafka.errors import answered
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping
+    from collections.abc import Collection, Hashable, Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -42,7 +43,6 @@ _THERE_SECONDS = 0.05
 _WAITING_BYTES = 64 << 20
 """Of records that wait for older ones of other partitions to come."""
 
-T = TypeVar("T")
 Positions = dict[int, int]
 """The next offset, by partition."""
 Row = tuple[int, int, bytes | None]
@@ -70,14 +70,14 @@ class _Batch:
         self._left = blocks
         self._transaction: Hashable = None
 
-    def takes(self, given: RecordRows) -> bool:
+    def takes(self, record: RecordRows) -> bool:
         """Append the record's rows, or return that the batch ends before them."""
-        within = given.transaction is not None and given.transaction == self._transaction
+        within = record.transaction is not None and record.transaction == self._transaction
         if self._left <= 0 and not within:
             return False
-        self.rows += given.rows
-        self._left -= given.weight
-        self._transaction = given.transaction
+        self.rows += record.rows
+        self._left -= record.weight
+        self._transaction = record.transaction
         return True
 
 
@@ -102,6 +102,8 @@ class JournalPolling:
         given: the rows of a journal record, from its partition, its offset and itself.
         began: by partition, 0 where it has none: positions that it is asked for behind this one
             lie right behind a record. None: not known.
+
+    Raises (every method): Unavailable, Refused: no answer, or a no.
     """
 
     def __init__(
@@ -120,7 +122,6 @@ class JournalPolling:
 
         Raises:
             ContractBroken: the records at `position` are gone.
-            Refused: the brokers say no.
         """
         if self._next != position:
             self._assign(position)
@@ -156,14 +157,11 @@ class JournalPolling:
     ) -> list[Row]:
         """Read the records up to these offsets, and none beyond.
 
-        Args:
-            position: next offset by partition.
-            until: offsets to read up to.
-            blocks: about how many at most; None: all.
-            whole: all was read before, so no partition may end earlier.
+        `until`: offsets to read up to; `blocks`: about how many at most; None: all; `whole`: all
+        was read before, so no partition may end earlier.
 
         Raises:
-            ContractBroken, Refused: as `there`.
+            ContractBroken: as `there`.
             Unavailable: no answer for ANSWER_SECONDS.
         """
         self._assign(position)
@@ -213,39 +211,25 @@ class JournalPolling:
         self._consumer.close()
 
     def partitions(self) -> list[int]:
-        """Return the partitions of the journal.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
-        metadata = self._answered(
-            lambda: self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS)
-        )
+        """Return the partitions of the journal."""
+        with self._described():
+            metadata = self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS)
         return sorted(metadata.topics[self._topic].partitions)
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """Return its first offset, and the one behind its last.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
+        """Return its first offset, and the one behind its last."""
         where = TopicPartition(self._topic, partition)
-        low, high = self._answered(
-            lambda: self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
-        )
-        return low, high
+        with self._described():
+            return self._consumer.get_watermark_offsets(where, timeout=ANSWER_SECONDS)
 
     def ends(self) -> Positions:
-        """Return the end of each partition as it is now.
-
-        Raises:
-            Unavailable, Refused: no answer, or a no.
-        """
+        """Return the end of each partition as it is now."""
         return {partition: self.watermarks(partition)[1] for partition in self.partitions()}
 
-    def _answered(self, call: Callable[[], T]) -> T:
+    @contextlib.contextmanager
+    def _described(self) -> Iterator[None]:
         try:
-            return call()
+            yield
         except KafkaException as error:
             raise self._error(f"describe {self._topic}", error.args[0]) from error
 
@@ -264,10 +248,7 @@ class JournalPolling:
         self._waiting_bytes += len(message.value() or b"")
 
     def _takes_oldest(self, batch: _Batch) -> bool:
-        """Move the record that was written first, of those that wait, into the batch.
-
-        Returns:
-            Whether there was one, and the batch took it.
+        """Move the oldest record that waits into the batch; return whether one was there and fits.
 
         Raises:
             ContractBroken: it is no journal record.
@@ -278,10 +259,10 @@ class JournalPolling:
         message = first[0]
         partition, offset, value = message.partition() or 0, message.offset() or 0, message.value()
         try:
-            given = self._given(partition, offset, value or b"")
+            record = self._given(partition, offset, value or b"")
         except DecodeError as error:
             raise no_record(self._topic, partition, offset) from error
-        if not batch.takes(given):
+        if not batch.takes(record):
             return False
         first.popleft()
         self._waiting_bytes -= len(value or b"")

@@ -24,11 +24,8 @@ def overtaken(asked: Commit, found: Sequence[Commit]) -> str:
     """Return why a rewind is not to be carried out as it was asked for; "": it is.
 
     A rewind that has ended may be carried out once more, but only as far as its end says: where
-    messages had gone from the source log, blocks that it names count again.
-
-    Args:
-        asked: the rewind's record, as whoever asks has it.
-        found: the journal's record of it, and the one behind it, if there is one.
+    messages had gone from the source log, blocks that it names count again. `found`: the journal's
+    record of it, and the one behind it, if there is one.
     """
     record, *ends = found or [Commit()]
     if not record.HasField("rewind") or (record.n, record.epoch) != (asked.n, asked.epoch):
@@ -51,10 +48,7 @@ def overtaken(asked: Commit, found: Sequence[Commit]) -> str:
 class RewindCheck:
     """Asks the journal whether a rewind is still to be carried out as it was asked for.
 
-    Args:
-        settings: of the app.
-        asked: the rewind's record, as whoever asks has it.
-        offset: of the record in the journal.
+    `asked`: the rewind's record, as whoever asks has it; `offset`: of the record in the journal.
     """
 
     def __init__(self, settings: Settings, asked: Commit, offset: int) -> None:

@@ -27,12 +27,7 @@ _REWIND = b"rewind"
 def ended(
     settings: Settings, begin: Mapping[int, int], ends: Mapping[int, int]
 ) -> list[tuple[int, int]]:
-    """Return the partitions and offsets of rewinds that have ended.
-
-    Args:
-        settings: of the app.
-        begin: offset to read from, by journal partition.
-        ends: offset to read up to.
+    """Return the partitions and offsets of rewinds that have ended in a stretch, as of `some`.
 
     Raises:
         ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.
@@ -43,8 +38,7 @@ def ended(
 def followed(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
     """Yield the rewinds behind which a record follows: the first that does says that it has ended.
 
-    Args:
-        rows: partition, offset, and whether the record is a rewind (not None).
+    `rows`: partition, offset, and whether the record is a rewind (not None).
     """
     open_: dict[int, int] = {}
     for partition, offset, rewind in rows:
@@ -59,11 +53,8 @@ def some(
 ) -> Iterator[list[Row]]:
     """Yield the rows of the journal's records in this stretch, some of them at a time.
 
-    Args:
-        settings: of the app.
-        begin: offset to read from, by journal partition.
-        ends: offset to read up to.
-        given: the rows of a record.
+    `begin` and `ends`: offset to read from, and up to, by journal partition; `given`: the rows of a
+    record.
 
     Raises:
         ContractBroken, Refused, Unavailable: as loader.journal.reader.JournalPolling.up_to.

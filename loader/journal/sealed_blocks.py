@@ -39,10 +39,6 @@ class SealedBlocks(NamedTuple):
 def sealed(settings: Settings, ledger: Ledger | None) -> SealedBlocks:
     """List the blocks in the journal after the ledger's position.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; None where there is none yet.
-
     Raises:
         Unavailable, ContractBroken: as loader.journal.startup.start.
     """

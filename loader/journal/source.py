@@ -113,7 +113,8 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             rows = self._polling.there(position, blocks)
         else:
             rows = self._polling.up_to(position, self._until, blocks)
-        return iter(rows), self._offsets(_behind(position, rows))
+        ends = {partition: offset + 1 for partition, offset, _ in rows}
+        return iter(rows), self._offsets({**position, **ends})
 
     def readBetweenOffsets(self, start: Offsets, end: Offsets) -> Iterator[Row]:  # noqa: N802
         """Return the same records again, after a restart."""
@@ -146,12 +147,9 @@ class JournalReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _beginnings(self, known: Mapping[int, int] | None = None) -> dict[int, int]:
-        ledger = self._start.positions
-        elsewhere = {**(known or {}), **ledger}
-        return {
-            p: elsewhere[p] if p in elsewhere else self._first(p)
-            for p in self._polling.partitions()
-        }
+        noted = {**(known or {}), **self._start.positions}
+        partitions = self._polling.partitions()
+        return {p: noted[p] if p in noted else self._first(p) for p in partitions}
 
     def _first(self, partition: int) -> int:
         """Return the first offset of a partition that is new, so that nobody noted a position."""
@@ -175,8 +173,8 @@ def _given(partition: int, offset: int, record: bytes) -> RecordRows:
     """Return the rows of a journal record."""
     commit = Commit.FromString(record)
     weight = sum(map(_weight, commit.blocks))
-    told = commit.blocks and commit.written_at_ms
-    transaction = (commit.member, commit.written_at_ms) if told else None
+    is_dated = commit.blocks and commit.written_at_ms
+    transaction = (commit.member, commit.written_at_ms) if is_dated else None
     return RecordRows(block_rows(partition, offset, commit), weight, transaction)
 
 
@@ -186,11 +184,6 @@ def _weight(block: Block) -> float:
     What a batch costs is INSERTs, and small blocks of a table go together in one.
     """
     return min(1.0, max(LEAST_WEIGHT, rows_size(block) / WHOLE_BYTES))
-
-
-def _behind(position: Mapping[int, int], rows: list[Row]) -> dict[int, int]:
-    """Return the position after the rows."""
-    return {**position, **{partition: offset + 1 for partition, offset, _ in rows}}
 
 
 def source(start: Start) -> type[DataSource]:

@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,8 +19,8 @@ from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
 from loader.console import say
-from loader.core import plan
 from loader.core.entries import NewEntry
+from loader.core.plan import doubt
 from loader.core.positions import Noted, column_row, rows_of
 from loader.journal import begin_plan, past_letters, rewinds
 from loader.journal.reader import JournalPolling, RecordRows
@@ -50,11 +51,7 @@ def _sleep(seconds: float, _: str) -> None:
 
 
 def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
-    """Return the app's ledger.
-
-    Args:
-        settings: of the app.
-        make: create the table if it does not exist.
+    """Return the app's ledger; `make`: create its table if it does not exist.
 
     Raises:
         Unavailable, Refused, ContractBroken: as loader.clickhouse.ledger and its table.
@@ -64,7 +61,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     """
     client = clickhouse_client.connect(settings.clickhouse, settings.loader.insert_timeout_seconds)
     ledger = Ledger(client, settings.loader.database, settings.app)
-    engine = ledger.engine(settings.loader.database)
+    engine = ledger.engine()
     ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
@@ -75,7 +72,7 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
             page=ErrorPage.REPLICAS,
         )
     if make:
-        ledger.ensure(settings.loader.database)
+        ledger.ensure()
     if make or engine:
         ledger.check_seen()
     return ledger
@@ -90,22 +87,18 @@ def waited(
 ) -> T:
     """Call until the server answers, for loader.wait_for_servers_seconds at most.
 
-    Args:
-        settings: of the app.
-        call: repeated while it raises Unavailable.
-        rest: waits between two tries.
-        tell: a line for people before each.
-        longest: seconds, at most, that are waited for this call; None: as for all.
+    `rest` waits between two tries; `tell`: a line for people before each; `longest`: seconds, at
+    most, that are waited for this call; None: as for all.
     """
     limit = settings.loader.wait_for_servers_seconds or math.inf
     limit = limit if longest is None else min(limit, longest)
-    begun = time.monotonic()
+    started = time.monotonic()
     later = pauses(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
             return call()
         except Unavailable as error:
-            if time.monotonic() - begun > limit:
+            if time.monotonic() - started > limit:
                 raise
             step = f" (next: {error.next_step})" if error.next_step else ""
             pause, why = next(later), f"{error.message}{step}"
@@ -116,9 +109,7 @@ def waited(
 def start(settings: Settings, ledger: Ledger | None) -> Start:
     """Read the journal's id and the ledger's position; record nothing.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; None where there is none yet.
+    `ledger`: None where there is none yet.
 
     Raises:
         ContractBroken: the ledger's positions belong to another journal, or to records of this one
@@ -148,13 +139,8 @@ def begin(
 ) -> Start:
     """Decide where to begin; record in the ledger what it did not know.
 
-    Args:
-        settings: of the app.
-        ledger: of the app; its table exists.
-        checkpoint: Spark's, which is moved aside where the ledger says otherwise.
-        lost: a person says that the ledger was lost.
-        rest: as of `waited`.
-        tell: as of `waited`.
+    `checkpoint`: Spark's, which is moved aside where the ledger says otherwise; `lost`: a person
+    says that the ledger was lost; `rest` and `tell`: as of `waited`.
 
     Raises:
         ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
@@ -162,122 +148,120 @@ def begin(
     from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
     topic = names.journal_topic(settings.app)
-    journal = waited(settings, lambda: topic_id(settings, topic), rest, tell)
+    beginning = _Beginning(settings, ledger, rest, tell)
+    wait = beginning.wait
+    journal = wait(lambda: topic_id(settings, topic))
     facts = begin_plan.StartFacts(
         settings.app,
         ledger.name,
         journal,
-        waited(settings, ledger.noted, rest, tell),
-        waited(settings, lambda: _bounds(settings, topic), rest, tell),
+        wait(ledger.noted),
+        wait(lambda: _bounds(settings, topic)),
         checkpoint.found(),
         checkpoint.where,
         lost,
     )
     column = settings.loader.block_column
     begin_plan.check_column(ledger.name, settings.app, column, facts.noted)
-    found = begin_plan.decide(facts)
-    _check_rewinds(settings, ledger, facts, found, rest, tell)
-    for warning in found.warnings:
+    plan = begin_plan.decide(facts)
+    beginning.check_rewinds(facts, plan)
+    for warning in plan.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
     # Before the note, which makes the next start know of nothing unusual any more.
-    _record_letters(settings, ledger, facts, found, rest, tell)
-    waited(settings, lambda: _doubt_waiting(settings, ledger, found), rest, tell)
-    rows = rows_of(journal, found.new, found.ends, found.why)
+    beginning.record_letters(facts, plan)
+    wait(lambda: beginning.doubt_waiting(plan))
+    rows = rows_of(journal, plan.new, plan.ends, plan.why)
     if column not in facts.noted.columns:
         rows.append(column_row(column))
     if rows:
-        note = partial(ledger.note, rows)
-        waited(settings, note, rest, tell)
+        wait(lambda: ledger.note(rows))
     # From here on the ledger itself holds what the checkpoint said.
     reached("beginning_noted")
-    if found.aside:
+    if plan.aside:
         tell(f"the checkpoint was moved to {checkpoint.set_aside()}", level=logging.WARNING)
-    return Start(settings, journal, found.positions, found.unsure, found.began)
+    return Start(settings, journal, plan.positions, plan.unsure, plan.began)
 
 
-def _check_rewinds(
-    settings: Settings,
-    ledger: Ledger,
-    facts: begin_plan.StartFacts,
-    found: begin_plan.StartPlan,
-    rest: Rest,
-    tell: Say,
-) -> None:
-    """Stop where the tables may hold rows of blocks that a rewind superseded."""
-    ends = {p: high for p, (_, high) in facts.bounds.items()}
-    # Nothing follows a rewind's record until the rewind has ended. So a loader that ran meanwhile
-    # stands right behind that record, and so does a backup that was made then.
-    begin = {p: max(low, found.positions[p] - 1) for p, (low, _) in facts.bounds.items()}
-    ended = waited(settings, lambda: rewinds.ended(settings, begin, ends), rest, tell)
-    if ended:
-        noted = waited(settings, ledger.noted, rest, tell)  # a rewind may have ended meanwhile
-        begin_plan.check_rewinds(ledger.name, facts.journal, noted, ended)
+@dataclass(frozen=True)
+class _Beginning:
+    """What a start looks at and records; `rest` and `tell` as of `waited`."""
 
+    settings: Settings
+    ledger: Ledger
+    rest: Rest
+    tell: Say
 
-def _record_letters(
-    settings: Settings,
-    ledger: Ledger,
-    facts: begin_plan.StartFacts,
-    found: begin_plan.StartPlan,
-    rest: Rest,
-    tell: Say,
-) -> None:
-    """Record which messages are dead letters since the moment of which the ledger is."""
-    # Letters of what waits move no position: so whether they are newer than the ledger is looked at
-    # even where all positions agree. Of the journal's blocks that is needed only where some are
-    # unsure.
-    begin = {p: found.positions[p] for p in facts.bounds}
-    stretch = past_letters.JournalStretch(begin, begin_plan.end_unsure(found, facts.bounds))
-    since = waited(settings, lambda: past_letters.since(settings, ledger, stretch), rest, tell)
-    if since is None:
-        return
-    check = partial(rest, 0.0, "")
-    read = partial(past_letters.read, settings, since, facts.noted.letters, found.why, tell, check)
-    if (letters := _read_letters(settings, read, found.why, rest, tell)) is None:
-        return
+    def wait(self, call: Callable[[], T], longest: float | None = None) -> T:
+        """Call until the server answers, as `waited` does."""
+        return waited(self.settings, call, self.rest, self.tell, longest)
 
-    def record() -> None:
-        lost = found.why == "lost"
-        ledger.write(past_letters.lacking(settings, ledger, stretch, letters, check, lost=lost))
-        ledger.note(letters.looked)
+    def check_rewinds(self, facts: begin_plan.StartFacts, plan: begin_plan.StartPlan) -> None:
+        """Stop where the tables may hold rows of blocks that a rewind superseded."""
+        ends = {p: high for p, (_, high) in facts.bounds.items()}
+        # Nothing follows a rewind's record until the rewind has ended. So a loader that ran
+        # meanwhile stands right behind that record, and so does a backup that was made then.
+        begin = {p: max(low, plan.positions[p] - 1) for p, (low, _) in facts.bounds.items()}
+        if ended := self.wait(lambda: rewinds.ended(self.settings, begin, ends)):
+            noted = self.wait(self.ledger.noted)  # a rewind may have ended meanwhile
+            begin_plan.check_rewinds(self.ledger.name, facts.journal, noted, ended)
 
-    waited(settings, record, rest, tell)
+    def record_letters(self, facts: begin_plan.StartFacts, plan: begin_plan.StartPlan) -> None:
+        """Record which messages are dead letters since the moment of which the ledger is."""
+        # Letters of what waits move no position: so whether they are newer than the ledger is
+        # looked at even where all positions agree. Of the journal's blocks that is needed only
+        # where some are unsure.
+        begin = {p: plan.positions[p] for p in facts.bounds}
+        stretch = past_letters.JournalStretch(begin, begin_plan.end_unsure(plan, facts.bounds))
+        since = self.wait(lambda: past_letters.since(self.settings, self.ledger, stretch))
+        if since is None:
+            return
+        check = partial(self.rest, 0.0, "")
+        letters = self._read_letters(since, facts, plan.why, check)
+        if letters is None:
+            return
 
+        def record() -> None:
+            self.ledger.write(
+                past_letters.lacking(
+                    self.settings, self.ledger, stretch, letters, check, lost=plan.why == "lost"
+                )
+            )
+            self.ledger.note(letters.looked)
 
-def _read_letters(
-    settings: Settings,
-    read: Callable[[], past_letters.FoundLetters],
-    why: Why,
-    rest: Rest,
-    tell: Say,
-) -> past_letters.FoundLetters | None:
-    """Read them; None where they cannot be read, and the loader may go on without."""
-    rejected = settings.loader.rejected
-    try:
-        return waited(settings, read, rest, tell, past_letters.bound_wait(why, settings))
-    except (Refused, Unavailable) as error:
-        if past_letters.is_needed(why, rejected):
-            raise
-        if said := past_letters.describe_unread(error, why):
-            tell(said, level=logging.WARNING)
-        return None
+        self.wait(record)
 
+    def _read_letters(
+        self, since_ms: int, facts: begin_plan.StartFacts, why: Why, check: past_letters.Check
+    ) -> past_letters.FoundLetters | None:
+        """Read them; None where they cannot be read, and the loader may go on without."""
+        looked = facts.noted.letters
+        try:
+            return self.wait(
+                lambda: past_letters.read(self.settings, since_ms, looked, why, self.tell, check),
+                past_letters.bound_wait(why, self.settings),
+            )
+        except (Refused, Unavailable) as error:
+            if past_letters.is_needed(why, self.settings.loader.rejected):
+                raise
+            if reason := past_letters.describe_unread(error, why):
+                self.tell(reason, level=logging.WARNING)
+            return None
 
-def _doubt_waiting(settings: Settings, ledger: Ledger, found: begin_plan.StartPlan) -> None:
-    """Record for which waiting blocks the ledger may have lost an entry.
+    def doubt_waiting(self, plan: begin_plan.StartPlan) -> None:
+        """Record for which waiting blocks the ledger may have lost an entry.
 
-    What settles a waiting block moves no position. So where all positions agree, too, the ledger
-    may be older than the tables: then the tables are asked, and of most starts they know nothing.
-    Of what stands aside loader.spark.set_aside asks then, before it tries it: that may be so much
-    that no block would be loaded for minutes.
-    """
-    waiting = ledger.waiting(aside=bool(found.ends))
-    forgot = [one.block for one in waiting if begin_plan.forgot(one.claims, found.why)]
-    if not found.ends:
-        Forgotten.of_waiting(ledger, settings).doubt(forgot)
-        return
-    lost = found.why == "lost"
-    ledger.write([NewEntry(block, plan.doubt(block.rows, lost=lost)) for block in forgot])
+        What settles a waiting block moves no position. So where all positions agree, too, the
+        ledger may be older than the tables: then the tables are asked, and of most starts they know
+        nothing. Of what stands aside loader.spark.set_aside asks then, before it tries it: that may
+        be so much that no block would be loaded for minutes.
+        """
+        waiting = self.ledger.waiting(aside=bool(plan.ends))
+        forgot = [entry.block for entry in waiting if begin_plan.forgot(entry.claims, plan.why)]
+        if not plan.ends:
+            Forgotten.of_waiting(self.ledger, self.settings).doubt(forgot)
+            return
+        lost = plan.why == "lost"
+        self.ledger.write([NewEntry(block, doubt(block.rows, lost=lost)) for block in forgot])
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:

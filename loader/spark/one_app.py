@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from loader.blocks.made_rows import transforms
 from loader.clickhouse import dedup_trial, servers
 from loader.journal import startup
-from loader.journal.checkpoint import Checkpoint
-from loader.journal.checkpoint_lock import alone, used
+from loader.journal.checkpoint import Checkpoint, alone, used
 from loader.journal.startup import ledger_of, waited
 from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.job import Job

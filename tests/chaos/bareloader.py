@@ -71,7 +71,7 @@ def run(settings: Settings) -> None:
     """Until SIGTERM."""
     client = clickhouse_client.connect(settings.clickhouse, 60)
     ledger = Ledger(client, settings.loader.database, settings.app)
-    ledger.ensure(settings.loader.database)
+    ledger.ensure()
     journal, worker = Journal(settings), Worker(settings, isolates=True)
     open_: list[Block] = []
     pause = _PAUSE_SECONDS

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
+from loader.clickhouse.ledger import Ledger
 from relay import names
 from relay.blocks import chunks, message_rows
 from relay.blocks.dead_letter import DeadLetter
@@ -295,3 +296,8 @@ def await_next_second(client: Client) -> None:
 
 def stands() -> None:
     """Check a rewind in the journal: it is still to be carried out."""
+
+
+def parked_blocks(ledger: Ledger) -> list[tuple[Block, str]]:
+    """The blocks that wait for a person, with reasons."""
+    return [(entry.block, entry.reason) for entry in ledger.waiting(aside=False)]

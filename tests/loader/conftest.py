@@ -25,7 +25,7 @@ def ledger(journal: Journal, client: Client) -> Iterator[Ledger]:
     settings = journal.settings()
     connected = clickhouse_client.connect(settings.clickhouse, 60)
     ledger = Ledger(connected, settings.loader.database, journal.app)
-    ledger.ensure(settings.loader.database)
+    ledger.ensure()
     yield ledger
     connected.close()
     client.command(f"DROP DATABASE {settings.loader.database}")

@@ -10,7 +10,7 @@ from loader.blocks.worker import Worker
 from loader.clickhouse.ledger import Ledger
 from loader.core.retry_cause import RetryCause
 from relay.schema.types.column_type import parse_type
-from tests.loader.blocks import Journal, batch
+from tests.loader.blocks import Journal, batch, parked_blocks
 from tests.loader.test_work import copies, make, outcomes
 
 CONVERSIONS = [
@@ -75,7 +75,7 @@ def test_nothing_of_a_block_is_left(
     other = f"{database}.other"
     client.command(f"CREATE TABLE {other} (x Int8, _block String) ENGINE = MergeTree ORDER BY x")
     assert outcomes(worker.load(journal.seal(other, batch(0, 10)))) == ["parked"]
-    ((_, why),) = ledger.parked()
+    ((_, why),) = parked_blocks(ledger)
     assert why.endswith("it has none of the block's columns id, name")
 
 

@@ -13,7 +13,7 @@ from loader.core.positions import (
     Unsure,
     column_row,
     gone_row,
-    noted,
+    parse_noted,
     rows_of,
     superseded_row,
 )
@@ -182,7 +182,7 @@ def noted_by_a_start(at: int, now: int, *, lost: int = 0) -> Noted:
         *rows_of("J", {0: at}, {0: lost} if lost else {}, "lost"),
         *rows_of("J", {}, {}, "back"),
     ]
-    read = noted([(row["block"], row["attempt"], 77) for row in rows])
+    read = parse_noted([(row["block"], row["attempt"], 77) for row in rows])
     return replace(read, positions={("J", 0): now})
 
 
@@ -296,7 +296,7 @@ def test_notes_are_read_as_they_were_written() -> None:
         *rows_of("a_-", {12: 3}, {12: 6}, "unsure"),
         gone_row("old"),
     ]
-    read = noted([(r["block"], r.get("attempt", 0), 77) for r in rows])
+    read = parse_noted([(r["block"], r.get("attempt", 0), 77) for r in rows])
     assert read.positions == {("J", 0): 4, ("a_-", 12): 3}
     assert read.unsure == {
         ("J", 0): Unsure(9, back=5, lost=9),
@@ -370,7 +370,7 @@ def test_a_checkpoint_is_set_aside_whole_and_found_until_then(
 def test_a_rewind_without_a_note_stops() -> None:
     """Notes of one rewind each: that of a later one, or of another journal, is none."""
     rows = [superseded_row("J", 0, 7), superseded_row("J", 1, 9), superseded_row("K", 0, 5)]
-    known = noted((row["block"], row["attempt"], 3) for row in rows)
+    known = parse_noted((row["block"], row["attempt"], 3) for row in rows)
     assert (known.positions, known.unsure, known.gone) == ({}, {}, frozenset())
     check_rewinds("ledger", "J", known, [(0, 7), (1, 9)])
     for one in ((0, 5), (1, 7), (10, 7)):
@@ -401,7 +401,7 @@ def test_a_rewind_has_ended_where_a_record_of_its_partition_follows(
 
 def test_the_column_of_block_ids_is_noted_once_and_by_its_name() -> None:
     row = str(column_row("_block")["block"])
-    known = noted([(row, 0, 1)])
+    known = parse_noted([(row, 0, 1)])
     assert known == Noted(columns=frozenset({"_block"}), now=1)
     assert known.of("") == {}, "no position of any journal"
     check_column("`l`.ledger", "app", "_block", known)

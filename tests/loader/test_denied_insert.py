@@ -13,6 +13,7 @@ from loader.clickhouse.ledger import Ledger
 from loader.spark import workers
 from relay.clickhouse.errors import About
 from relay.errors import ErrorPage, Refused
+from tests.loader.blocks import parked_blocks
 from tests.loader.test_work import batch, copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_what_a_user_may_not_do_is_nothing_about_the_block(
         (one,) = worker.load(blocks)
     assert (one.outcome, one.about) == ("retry", About.TABLE)
     assert f"INSERT into {blocks[0].table}: Code: 497" in one.reason
-    assert list(ledger.parked()) == []
+    assert list(parked_blocks(ledger)) == []
 
     assert outcomes(worker.load(blocks)) == ["loaded"]
     assert copies(client, blocks[0].table) == (10, 10)
@@ -97,4 +98,4 @@ def test_what_is_wrong_with_the_block_parks_it(
     answer(monkeypatch, worker, blocks, WRONG)
 
     assert outcomes(worker.load(blocks)) == ["parked"]
-    assert [block.id for block, _ in ledger.parked()] == [blocks[0].id]
+    assert [block.id for block, _ in parked_blocks(ledger)] == [blocks[0].id]

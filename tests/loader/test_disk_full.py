@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.loader.blocks import batch
+from tests.loader.blocks import batch, parked_blocks
 from tests.loader.test_work import copies, make, outcomes
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_a_full_disk_is_waited_out(
     assert outcomes(done) == ["retry"] * 3
     assert lacking == ledger.name or all("243" in one.reason for one in done), done
     assert copies(client, table) == (0, 0)
-    assert list(ledger.parked()) == []
+    assert list(parked_blocks(ledger)) == []
     states = {entry.state for of_one in ledger.entries(blocks).values() for entry in of_one}
     assert states == ({"prepared"} if lacking == table else set())
 

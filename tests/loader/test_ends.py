@@ -18,9 +18,8 @@ from click.testing import CliRunner
 
 from loader.cli import loader as command
 from loader.cli import main
-from loader.journal import checkpoint_lock as alones
-from loader.journal.checkpoint import Checkpoint
-from loader.journal.checkpoint_lock import LOCK, alone, used
+from loader.journal import checkpoint as alones
+from loader.journal.checkpoint import LOCK, Checkpoint, alone, used
 from loader.spark.one_app import _from_spark
 from relay.errors import ConfigError, Fenced, MissingTool
 from tests.broker.pipeline import wait_until

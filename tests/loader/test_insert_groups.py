@@ -26,7 +26,7 @@ from relay.clickhouse.errors import About
 from relay.errors import Refused, Unavailable
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import batch
+from tests.loader.blocks import batch, parked_blocks
 from tests.loader.test_evidence import until_settled
 from tests.loader.test_work import (
     before_the_next_insert,
@@ -298,7 +298,7 @@ def test_a_bad_block_parks_itself_alone(
     assert outcomes(worker.load(blocks)) == ["loaded", "parked", "loaded", "parked"]
     assert statements == [3, 1, 1, 1]
     assert copies(client, table) == (20, 20)
-    reasons = {block.id: reason for block, reason in ledger.parked()}
+    reasons = {block.id: reason for block, reason in parked_blocks(ledger)}
     assert reasons.keys() == {blocks[1].id, damaged.id}
     assert "small" in reasons[blocks[1].id]
 

@@ -40,7 +40,7 @@ def test_a_ledger_of_an_earlier_version_is_named(ledger: Ledger, client: Client)
     with pytest.raises(Refused, match="earlier version of the loader made this ledger") as found:
         ledger.entries([Block(id="a:d.t:0:0:0", table="d.t")])
     assert "`loader run` of this version" in found.value.next_step
-    ledger.ensure(ledger.name.partition(".")[0].strip("`"))
+    ledger.ensure()
     assert ledger.entries([Block(id="a:d.t:0:0:0", table="d.t")]) == {}
 
 

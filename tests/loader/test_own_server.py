@@ -19,7 +19,7 @@ from loader.journal.startup import ledger_of
 from loader.operate.resolve import resolve
 from relay.errors import Unavailable
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import Journal, await_next_second, batch, clock_passes
+from tests.loader.blocks import Journal, await_next_second, batch, clock_passes, parked_blocks
 from tests.loader.test_evidence import create, number, until_settled, window
 from tests.loader.test_forgotten_tokens import AT_ONCE
 from tests.loader.test_set_back import loaded
@@ -158,7 +158,7 @@ def test_lost_rows_are_found_where_a_view_needs_such_a_token(
     with site.worker() as worker:
         assert until_settled(worker, [block]) == ["parked"]
     ledger = ledger_of(site.journal.settings())
-    ((_, reason),) = ledger.parked()
+    ((_, reason),) = parked_blocks(ledger)
     assert "0 of 300 are there: it has the block's deduplication token" in reason
     assert (copies(client, table), number(client, view)) == ((0, 0), 300)
     # The query log has the repeat, and that it wrote 300 rows; the table's counter moves.

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from loader.core import left_out, plan
-from loader.core.past_letters import PastLetter, by_block, news
+from loader.core.past_letters import PastLetter, by_block, find_lacking
 from relay.names import LEFT_OUT
 from relay.records_pb2 import Block, LeftOut
 
@@ -20,7 +20,7 @@ PREPARED = plan.Entry(plan.PREPARED, 3, "x")
 def told(
     entries: dict[str, tuple[plan.Entry, ...]], block: Block = BLOCK, *, lost: bool = False
 ) -> dict[str, plan.Entry]:
-    found = news([block], LETTERS, entries, "shop.dead", lost=lost)
+    found = find_lacking([block], LETTERS, entries, "shop.dead", lost=lost)
     assert {one.block.table for one in found} <= {"shop.orders"}
     return {one.block.id: one.entry for one in found}
 

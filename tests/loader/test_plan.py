@@ -399,7 +399,7 @@ def test_without_a_guard_of_dead_letters_the_search_finds_it(
 
 def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: who took the producer over last must read the ledger behind that."""
-    real = plan._found
+    real = plan._decide_by_letters
 
     def at_once(run: plan.Run, letters: plan.LettersFound) -> tuple[plan.Run, plan.Effect]:
         found, effect = real(run, letters)
@@ -410,7 +410,7 @@ def test_without_a_second_reading_the_search_finds_it(monkeypatch: pytest.Monkey
     start = begin_left_out(("dead", "dead", "retry"), rounds=0, faults=0, table=BARE)
     search(start, BARE, Guards())
     monkeypatch.setattr(
-        plan, "_found", lambda r, le: (at_once if r.human == "dead" else real)(r, le)
+        plan, "_decide_by_letters", lambda r, le: (at_once if r.human == "dead" else real)(r, le)
     )
     with pytest.raises(Violation, match=r"letters"):
         search(start, BARE, Guards())

@@ -11,7 +11,7 @@ from clickhouse_connect.driver.client import Client
 
 from loader.clickhouse import ledger_table
 from loader.clickhouse.ledger import Ledger
-from loader.core.positions import column_row, stand
+from loader.core.positions import column_row, select_positions
 from loader.journal.source import Start
 from loader.spark.known_blocks import KnownBlocks
 from relay.config.allowed_tables import LEDGER_KEY
@@ -124,6 +124,6 @@ def test_it_notices_that_one_went_back(
 
 
 def test_where_nothing_is_known_nothing_is_asked() -> None:
-    assert stand("J", {}).endswith("AND (0)")
-    assert "(block = 'J:1' AND attempt >= 7)" in stand("J", {1: 7, 0: 3})
-    assert stand("J", {1: 7, 0: 3}).startswith("PREWHERE attempt >= 3 ")
+    assert select_positions("J", {}).endswith("AND (0)")
+    assert "(block = 'J:1' AND attempt >= 7)" in select_positions("J", {1: 7, 0: 3})
+    assert select_positions("J", {1: 7, 0: 3}).startswith("PREWHERE attempt >= 3 ")

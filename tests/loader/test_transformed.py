@@ -17,7 +17,7 @@ from relay.config.settings import Settings
 from relay.operate.verify.judge.contents import landed
 from relay.operate.verify.read.landed_rows import LandedRows
 from relay.records_pb2 import Block
-from tests.loader.blocks import Journal, await_next_second, batch
+from tests.loader.blocks import Journal, await_next_second, batch, parked_blocks
 from tests.loader.test_evidence import create, window
 from tests.loader.test_work import copies, killed, make, others_insert, outcomes
 
@@ -152,7 +152,7 @@ def test_without_block_column_another_version_parks(
     killed(journal, [other], "after_insert", operator.settings())
     operator.writes(FOURTH)
     assert operator.load(other) == ["parked"]
-    ((parked, reason),) = ledger.parked()
+    ((parked, reason),) = parked_blocks(ledger)
     assert (parked.id, "the transform has changed" in reason) == (other.id, True)
     assert copies(client, bare) == (100, 100)
 
@@ -164,7 +164,7 @@ def test_what_it_raises_parks_the_block_until_it_is_mended(
     operator.writes("def f(rows):\n    return rows if rows['id'][0].as_py() else 1 / 0")
     bad, good, given_up = journal.seal(table, batch(0, 10), batch(10, 10), batch(20, 10))
     assert operator.load(bad, good) == ["parked", "loaded"]
-    ((_, reason),) = ledger.parked()
+    ((_, reason),) = parked_blocks(ledger)
     assert f"{MODULE}:f@" in reason
     assert "ZeroDivisionError" in reason
     assert copies(client, table) == (10, 10)
@@ -224,5 +224,5 @@ def test_a_ledger_of_an_earlier_version_gets_its_column(
     """With its rows as they are; one of somebody else's is refused, as before."""
     client.command(f"ALTER TABLE {ledger.name} DROP COLUMN transform")
     assert LandedRows(journal.settings()).made("d.t") == {}
-    ledger.ensure(journal.settings().loader.database)
+    ledger.ensure()
     assert ledger.counts() == []

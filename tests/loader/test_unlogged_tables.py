@@ -14,7 +14,7 @@ import pytest
 
 from loader.blocks.worker import Worker
 from loader.clickhouse import unconfirmed_parts
-from loader.clickhouse.unlogged_tables import unlogged
+from loader.clickhouse.tables_behind import unlogged
 from loader.journal.startup import ledger_of
 from tests.loader.blocks import Journal, batch, clock_passes
 from tests.loader.test_changed_meanwhile import answer_lost

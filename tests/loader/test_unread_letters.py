@@ -50,7 +50,7 @@ class Start:
         noted: Any = SimpleNamespace(letters={})
         facts: Any = SimpleNamespace(bounds={0: (0, 100)}, noted=noted)
         found = begin_plan.StartPlan({0: 100}, {}, why=why)
-        startup._record_letters(self.of, ledger, facts, found, self.rest, self.tell)
+        startup._Beginning(self.of, ledger, self.rest, self.tell).record_letters(facts, found)
 
     def rest(self, seconds: float, why: str) -> None:
         assert why

@@ -30,7 +30,7 @@ from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Block
 from tests.broker.pipeline import wait_until
-from tests.loader.blocks import DEADLINE, Journal, await_next_second, batch
+from tests.loader.blocks import DEADLINE, Journal, await_next_second, batch, parked_blocks
 
 ROOT = Path(__file__).parents[2]
 
@@ -338,7 +338,7 @@ def test_without_block_column_outside_the_window_is_parked(
     assert done.outcome == "parked"
     assert "forgotten the block's deduplication token" in done.reason
     assert copies(client, bare) == (1000, 1000)
-    assert [parked.id for parked, _ in ledger.parked()] == [block.id]
+    assert [parked.id for parked, _ in parked_blocks(ledger)] == [block.id]
     assert list(resolve(journal.settings(), ledger, [block.id], "loaded", "counted\nby hand")) == [
         (block.id, "loaded", "a person found all of its rows in the table; counted by hand")
     ]
@@ -425,7 +425,7 @@ def test_two_loaders_at_once(
     if stamped:
         assert (loaded, rows) == (12, 1200)
     else:  # overtaken in the middle and nothing to decide by: parked, with or without rows
-        assert loaded + len(ledger.parked()) == 12
+        assert loaded + len(parked_blocks(ledger)) == 12
         assert loaded * 100 <= rows
 
 

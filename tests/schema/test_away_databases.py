@@ -100,7 +100,7 @@ def test_the_loader_looks_at_others(client: HttpClient) -> None:
 
 @pytest.fixture
 def worker(client: HttpClient, settings: Settings) -> Iterator[Worker]:
-    Ledger(client, settings.loader.database, settings.app).ensure(settings.loader.database)
+    Ledger(client, settings.loader.database, settings.app).ensure()
     with contextlib.closing(Worker(settings)) as made:
         yield made
 

@@ -21,6 +21,7 @@ from relay.produce.gathering import Batching
 from relay.produce.row_producer import RowProducer
 from tests.broker.pipeline import PARTITIONS, Pipeline, wait_until
 from tests.chaos.programs import Program
+from tests.loader.blocks import parked_blocks
 from tests.schema.alterations import Columns, Step
 from tests.schema.altered import Found
 
@@ -267,7 +268,7 @@ class Underway:
         topics: dict[str, Any] = {}
         return [
             (block, why, self.pipeline.rows_of(block, topics))
-            for block, why in self.ledger.parked()
+            for block, why in parked_blocks(self.ledger)
         ]
 
     def found(self) -> dict[str, Found]:

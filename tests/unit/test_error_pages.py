@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError
 from loader.clickhouse import ledger_table, servers
 from loader.clickhouse.client import failure
 from loader.core.positions import Noted
-from loader.journal import begin_plan, checkpoint_lock
-from loader.journal.checkpoint import CheckpointPositions
+from loader.journal import begin_plan
+from loader.journal.checkpoint import CheckpointPositions, used
 from loader.operate import resolve
 from loader.spark.one_app import _from_spark
 from relay import errors
@@ -112,7 +112,7 @@ NAMED: dict[str, tuple[Callable[[], RelayError], ErrorPage]] = {
     "the brake": (braked, ErrorPage.WRONG_TOPIC),
     "a fenced relay": (lambda: step._fenced(Fencing.GROUP, "x"), ErrorPage.START),
     "a fenced member": (lambda: MemberFenced("x", ()), ErrorPage.START),
-    "the checkpoint's lock": (lambda: checkpoint_lock.used("there"), ErrorPage.START),
+    "the checkpoint's lock": (lambda: used("there"), ErrorPage.START),
     "two that write one checkpoint, as Spark says": (
         lambda: _from_spark(ValueError("[CONCURRENT_STREAM_LOG_UPDATE]"), "c") or RelayError(""),
         ErrorPage.START,

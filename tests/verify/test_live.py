@@ -251,7 +251,7 @@ def test_deep_reads_block_topic_source_and_clickhouse(pipeline: Pipeline, client
     ]
     settings = load(config)
     connected = clickhouse_client.connect(settings.clickhouse, 60)
-    Ledger(connected, settings.loader.database, pipeline.app).ensure(settings.loader.database)
+    Ledger(connected, settings.loader.database, pipeline.app).ensure()
     connected.close()
     with contextlib.closing(Worker(settings)) as worker:
         assert {done.outcome for done in worker.load(blocks)} == {"loaded"}
