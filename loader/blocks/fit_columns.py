@@ -107,12 +107,11 @@ def _counted(array: Any, meant: ColumnType) -> Any:
         ArrowInvalid: the column holds less than a value says, the times are parts of others, or a
             struct has other parts than the column's.
     """
-    kind = meant.kind.inner if isinstance(meant.kind, Nullable) else meant.kind
     if (decoded := decoded_type(array.type)) != array.type:
         array = array.cast(decoded)  # what is encoded is cast as the values are
-    if isinstance(kind, Scalar) and kind.unit:
+    if (scalar := meant.scalar) and scalar.unit:
         times = pa.types.is_temporal(array.type)
-        return ticks(array, base_type(kind.text)).cast(kind.wire) if times else array
+        return ticks(array, base_type(scalar.text)).cast(scalar.wire) if times else array
     if loses_units(array.type, meant.arrow):
         raise pa.ArrowInvalid("as numbers these dates and times lose their unit")
     if others := other_parts(array.type, meant.arrow):
@@ -125,7 +124,7 @@ def _check(name: str, array: Any, meant: ColumnType) -> None:
     wrong = _wrong_value(meant.kind, array)
     if wrong is not None:
         row, why = wrong
-        where = f"row {row + 1}, " if isinstance(meant.kind, Scalar | Nullable) else ""
+        where = f"row {row + 1}, " if meant.scalar else ""
         raise CannotTransform(f"{where}column {name}: {why}")
 
 

@@ -18,6 +18,20 @@ def offsets_of(array: Any) -> Any:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
 
 
+def starts_of(counts: Any) -> Any:
+    """Return where stretches of so many items begin, one behind the other, and the last one's end.
+
+    Args:
+        counts: of items in each stretch.
+    """
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def sums_of(values: Any, counts: Any) -> Any:
+    """Return the sum of each stretch of so many values, one behind the other."""
+    return np.diff(starts_of(values)[starts_of(counts)])
+
+
 def size_of(values: pa.ChunkedArray[Any]) -> int:
     """Return bytes of all values; pyarrow's own sums are slow for a few pieces."""
     ends = (offsets_of(values.chunk(at)) for at in range(values.num_chunks))

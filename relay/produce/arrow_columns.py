@@ -28,7 +28,6 @@ from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import live_columns
 from relay.schema.types.column_type import parse_type
-from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.variant import holds_null
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def _refused(
     row, type_ = int(misfit.rows[0]), codec.types[misfit.column]
     place = batch.schema.get_field_index(misfit.field)
     value = value_at(batch.column(place), row) if place >= 0 else None
-    plain = misfit.kind == DeadKind.DOES_NOT_FIT and isinstance(type_.kind, Scalar | Nullable)
+    plain = misfit.kind == DeadKind.DOES_NOT_FIT and type_.scalar is not None
     reason = type_.complaint(value) if plain else misfit.why(row)
     return _bad_value(row, misfit.field, origin, reason, value, type_)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import in_one_piece, size_of
+from relay.arrow.array_memory import in_one_piece, size_of, starts_of, sums_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
@@ -74,7 +74,7 @@ class Decoded(NamedTuple):
         Args:
             sizes: messages in each part. All of them are good, and hold no unknown field.
         """
-        ends = np.cumsum([0, *self.rows])
+        ends = starts_of(self.rows)
         parts, first = [], 0
         for size in sizes:
             end = first + size
@@ -249,7 +249,7 @@ def _filled(
 ) -> Opened:
     """The messages that parsed, with what their flattened Nested take by being filled up."""
     left = _only(opened, good, bad)
-    filled = _sums(codec.filled_bytes(wire), left.counts)
+    filled = sums_of(codec.filled_bytes(wire), left.counts)
     return replace(left, elements=left.elements + filled)
 
 
@@ -262,15 +262,8 @@ def _counted(opened: Opened, codec: RowCodec) -> Opened:
     """The messages whose rows parse so far, with what the elements of their lists take."""
     of_rows, good, bad = _readable(opened, codec, codec.element_bytes)
     left = _only(opened, good, bad)
-    elements = _sums(np.concatenate([np.zeros(0, np.int64), *of_rows]), left.counts)
+    elements = sums_of(np.concatenate([np.zeros(0, np.int64), *of_rows]), left.counts)
     return replace(left, elements=elements)
-
-
-def _sums(of_rows: Integers, counts: Integers) -> Integers:
-    """Of each message, of what is said of each row."""
-    so_far = np.concatenate([[0], np.cumsum(of_rows)])
-    sums: Integers = np.diff(so_far[np.concatenate([[0], np.cumsum(counts)])])
-    return sums
 
 
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
@@ -286,7 +279,7 @@ def _readable(
     opened: Opened, codec: RowCodec, read: Callable[[pa.BinaryArray], T]
 ) -> tuple[list[T], Integers, list[BadMessage]]:
     """What is read of the rows that parse, their messages of those opened, and the others."""
-    starts = np.concatenate([[0], np.cumsum(opened.counts)])
+    starts = starts_of(opened.counts)
 
     def guarded(rows: pa.BinaryArray) -> T:
         refuse_deep(rows, codec.message_class)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.empty_pb2 import Empty
 
-from relay.arrow.array_memory import in_one_piece
+from relay.arrow.array_memory import in_one_piece, sums_of
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
 from relay.rows.decoder_guards import decoded, refuse_deep
 from relay.schema.dead_reason import DeadKind, DeadReason
@@ -163,9 +163,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
 
     # Protobuf skips fields it does not know; here that would lose what a stranger wrote.
     row_sizes = pc.binary_length(rows).to_numpy().astype(np.int64)
-    row_ends = np.concatenate([[0], np.cumsum(row_sizes + varint_sizes(row_sizes) + 1)])
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    explained = np.diff(row_ends[ends])
+    explained = sums_of(row_sizes + varint_sizes(row_sizes) + 1, counts)
     sizes = pc.binary_length(values).to_numpy().astype(np.int64)
     foreign, empty = explained != sizes, sizes == 0
     wrong = foreign | empty

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from relay.arrow.array_memory import sums_of
 from relay.rows.row_bound import row_bits
 from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.nested import Array, Tuple, Wrapped, list_lengths
@@ -153,10 +154,7 @@ def _bits(column: Any, of: CountedField) -> Integers:
     bits = lengths * of.bits
     if not of.inner:
         return bits
-    inner = _of_parts(column.flatten().flatten(), of.inner)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    so_far = np.concatenate([[0], np.cumsum(inner)])
-    bits += np.diff(so_far[ends])
+    bits += sums_of(_of_parts(column.flatten().flatten(), of.inner), lengths)
     return bits
 
 

@@ -298,7 +298,7 @@ def _is_ascii(array: Any) -> bool:
 def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
     """Return a field that every row leaves out: null, or where it is repeated empty."""
     if pa.types.is_list(wire):
-        empty: pa.Array[Any] = list_of(np.zeros(rows + 1), pa.array([], wire.value_type), wire)
+        empty: pa.Array[Any] = list_of(np.zeros(rows), pa.array([], wire.value_type), wire)
         return empty
     nulls: Any = pa.nulls
     array: pa.Array[Any] = nulls(rows, wire)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from relay.arrow.array_memory import offsets_of
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.dead_reason import DeadKind
-from relay.schema.types.nested import list_lengths
+from relay.schema.types.nested import list_lengths, lists_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,18 +145,10 @@ def _anywhere(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> 
         return judge(column, shape)
     if shape.repeated:
         inner = _anywhere(judge, column.flatten(), replace(shape, repeated=False))
-        return _with_elements(column, inner)
+        return lists_with(column, inner)
     found = np.zeros(len(column), np.bool_)
     for field in shape.message.fields:
         found |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
-    return found
-
-
-def _with_elements(column: Any, chosen: Any) -> Any:
-    """Lists with any of the chosen elements."""
-    found = np.zeros(len(column), np.bool_)
-    if chosen.any():
-        found[np.repeat(np.arange(len(column)), list_lengths(column))[chosen]] = True
     return found
 
 
@@ -168,7 +160,7 @@ def _has_one(column: Any, shape: Shape) -> Any:
 def _too_wide(column: Any, shape: Shape) -> Any:
     """Rows with a whole number that the field cannot hold."""
     if shape.repeated:
-        return _with_elements(column, _too_wide(column.flatten(), replace(shape, repeated=False)))
+        return lists_with(column, _too_wide(column.flatten(), replace(shape, repeated=False)))
     if shape.scalar not in WIDTHS or shape.scalar == "bool" or not len(column):
         return np.zeros(len(column), np.bool_)
     low, high = WIDTHS[shape.scalar]

@@ -47,12 +47,10 @@ class TypeKind:
     input_type: str
     """ClickHouse type in the INSERT's input structure."""
 
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Return the block's array of a wire array.
+    def block(self, array: pa.Array[Any]) -> Narrowed:
+        """Return the block's array of a wire array; a null is a field left out.
 
-        Args:
-            array: of type `wire`; a null is a field left out.
-            keep_nulls: else a null becomes the type's default value, as in nested messages.
+        It becomes the type's default value, as in nested messages, unless the type has NULL.
         """
         raise NotImplementedError
 
@@ -99,8 +97,11 @@ class Scalar(TypeKind):
     )
     """What is done to the wire array before it becomes the block's."""
 
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Convert as TypeKind says; a bad value becomes null, so that its row can be left out."""
+    def block(self, array: pa.Array[Any], *, keep_nulls: bool = False) -> Narrowed:
+        """Convert as TypeKind says; a bad value becomes null, so that its row can be left out.
+
+        Nulls stay where `keep_nulls` is set: Nullable has them.
+        """
         bad = None if self.check is None else self.check(array)
         if bad is not None:
             array = pc.if_else(bad, pa.scalar(None, array.type), array)
@@ -130,12 +131,12 @@ class Scalar(TypeKind):
 
 @dataclass(frozen=True)
 class Nullable(TypeKind):
-    """A type, or NULL: a field left out is NULL wherever it stands."""
+    """A type without parts, or NULL: a field left out is NULL wherever it stands."""
 
-    inner: TypeKind
+    inner: Scalar
 
     @staticmethod
-    def of(text: str, inner: TypeKind) -> Nullable:
+    def of(text: str, inner: Scalar) -> Nullable:
         """Return `inner` with NULL; `text` is the whole type's."""
         wrapped = f"Nullable({inner.input_type})"
         return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
@@ -145,9 +146,8 @@ class Nullable(TypeKind):
         """True."""
         return True
 
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Convert as TypeKind says; nulls are always kept."""
-        del keep_nulls
+    def block(self, array: pa.Array[Any]) -> Narrowed:
+        """Convert as TypeKind says; nulls stay."""
         return self.inner.block(array, keep_nulls=True)
 
     def sql(self, value: str, depth: int = 0) -> str:

@@ -11,12 +11,14 @@ stands for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.arrow.array_memory import starts_of
 from relay.clickhouse.quoting import literal
 from relay.schema.types.kind import Narrowed, TypeKind
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
@@ -50,9 +52,9 @@ class Wrapped(TypeKind):
 
     inner: TypeKind
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; the message itself leaves no trace in the block."""
-        return self.inner.block(array.flatten()[0], keep_nulls=keep_nulls)
+        return self.inner.block(array.flatten()[0])
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""
@@ -76,18 +78,13 @@ class Array(TypeKind):
         shape = Shape(items.shape.scalar, items.shape.message, repeated=True)
         return Array(text, shape, _wire_list(items), *_block_list(items), items)
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; a null is an empty array: there is no Nullable(Array)."""
-        del keep_nulls
-        lengths = list_lengths(array)
-        inner = self.items.block(array.flatten(), keep_nulls=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        block = list_of(offsets, inner.array)
+        inner = self.items.block(array.flatten())
+        block = list_of(list_lengths(array), inner.array)
         if inner.bad is None:
             return Narrowed(block, None)
-        bad = np.zeros(len(lengths), np.bool_)
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        bad[owner[inner.bad.to_numpy(zero_copy_only=False)]] = True
+        bad = lists_with(array, inner.bad.to_numpy(zero_copy_only=False))
         return Narrowed(block, pa.array(bad))
 
     def sql(self, value: str, depth: int = 0) -> str:
@@ -100,7 +97,7 @@ class Array(TypeKind):
     def why(self, array: Any) -> str:
         """Return the first bad element, by its place from 1."""
         items = array.flatten()
-        bad = self.items.block(items, keep_nulls=False).bad
+        bad = self.items.block(items).bad
         at = pc.index(bad, value=True).as_py() if bad is not None else 0
         return f"element {at + 1}: {self.items.why(items.slice(at, 1))}"
 
@@ -148,13 +145,10 @@ class Tuple(TypeKind):
             names=tuple(names),
         )
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; left out, it is a tuple of its parts' defaults."""
-        del keep_nulls
-        inner = [
-            part.block(column, keep_nulls=False)
-            for part, column in zip(self.parts, array.flatten(), strict=True)
-        ]
+        columns = zip(self.parts, array.flatten(), strict=True)
+        inner = [part.block(column) for part, column in columns]
         block = struct_of(self.arrow, [one.array for one in inner])
         return Narrowed(block, any_bad(one.bad for one in inner))
 
@@ -172,14 +166,23 @@ class Tuple(TypeKind):
         return first_bad(self.names, self.parts, array)
 
 
-def list_of(offsets: Any, values: Any, type_: Any = None) -> Any:
-    """Return a list array without nulls."""
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
+def list_of(lengths: Any, values: Any, type_: Any = None) -> Any:
+    """Return a list array without nulls, of so many values each."""
+    offsets = pa.array(starts_of(lengths).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, values, type=type_)
 
 
 def list_lengths(array: Any) -> Any:
     """Return elements of each list, 0 where it is null."""
     return pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def lists_with(array: Any, chosen: Any) -> Any:
+    """Return which lists have any of the chosen elements."""
+    found = np.zeros(len(array), np.bool_)
+    if chosen.any():
+        found[np.repeat(np.arange(len(array)), list_lengths(array))[chosen]] = True
+    return found
 
 
 def _wire_list(items: TypeKind) -> pa.DataType:
@@ -193,18 +196,14 @@ def _block_list(items: TypeKind) -> tuple[pa.DataType, str]:
 
 def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
     """Return rows that are bad in one of the masks; None: none is."""
-    found: Any = None
-    for mask in masks:
-        if mask is not None:
-            found = mask if found is None else pc.or_(found, mask)
-    whole: pa.BooleanArray | None = found
-    return whole
+    present: list[Any] = [mask for mask in masks if mask is not None]
+    return reduce(pc.or_, present) if present else None
 
 
 def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> str:
     """Return what is wrong with the single value of a struct's wire array, by the part's name."""
     for name, part, column in zip(names, parts, array.flatten(), strict=True):
-        if part.block(column, keep_nulls=False).bad is not None:
+        if part.block(column).bad is not None:
             return f"{name}: {part.why(column)}"
     return "no part of it is bad"
 
@@ -245,9 +244,8 @@ def align(
 
 def _filled(column: Any, own: Integers, wanted: Integers) -> pa.Array[Any]:
     """Empty lists made as long as wanted, with elements that are left out."""
-    offsets = np.concatenate([[0], np.cumsum(wanted)])
     present = np.repeat(own != 0, wanted)
     index = np.cumsum(present) - 1
     items = column.flatten().take(pa.array(index, mask=~present))
-    filled: pa.Array[Any] = list_of(offsets, items)
+    filled: pa.Array[Any] = list_of(wanted, items)
     return filled

@@ -52,13 +52,11 @@ class NullableTuple(TypeKind):
         """True."""
         return True
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; a null is one wherever it stands."""
-        del keep_nulls
-        block, bad = self.inner.block(array, keep_nulls=False)
+        block, bad = self.inner.block(array)
         given = array.is_valid().cast(pa.uint8())
-        struct = struct_of(self.arrow, [given, block])
-        return Narrowed(struct, bad)
+        return Narrowed(struct_of(self.arrow, [given, block]), bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""
@@ -102,9 +100,8 @@ class Variant(TypeKind):
             names=tuple(names),
         )
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; two alternatives at once are bad."""
-        del keep_nulls
         columns = array.flatten()
         which = np.zeros(len(array), np.uint8)
         given = np.zeros(len(array), np.uint8)
@@ -113,7 +110,7 @@ class Variant(TypeKind):
             is_given = column.is_valid().to_numpy(zero_copy_only=False)
             which[is_given] = number
             given += is_given
-            inner.append(part.block(column, keep_nulls=False))
+            inner.append(part.block(column))
         block = struct_of(self.arrow, [pa.array(which), *(one.array for one in inner)])
         several = pa.array(given > 1) if given.max(initial=0) > 1 else None
         return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
