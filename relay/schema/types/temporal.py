@@ -17,40 +17,41 @@ from relay.schema.types.kind import Scalar
 from relay.schema.types.proto_shape import Shape
 
 if TYPE_CHECKING:
-    from relay.schema.types.kind import Maker
     from relay.schema.types.type_text import TypeText
 
 _INT64 = (-(2**63), 2**63 - 1)
 _DATETIME64_SECONDS = (-2_208_988_800, 10_413_792_000)
 """1900-01-01 to 2300-01-01, end excluded, UTC: what every release of ClickHouse holds. Releases
 before 26.7 clamp what lies outside when they show it (ClickHouse pull request 107907)."""
-DATE32_DAYS = (-25_567, 120_529)
-_FIRST_DAY = dt.date(1900, 1, 1)
-TIME_SECONDS = 3_599_999
+_TIME_SECONDS = 3_599_999
 """999:59:59, the greatest Time in either direction."""
 
 
-def counted(proto: str, arrow: pa.DataType, input_type: str, low: int, high: int) -> Maker:
-    """Return days or seconds since 1970, or of a day, whose unit the type does not choose."""
-    day = "Date" in input_type or arrow == pa.uint16()
-    since = "days since 1970-01-01" if day else "seconds"
+def _counted(
+    name: str, arrow: pa.DataType, input_type: str, bounds: tuple[int, int], unit: str
+) -> Scalar:
+    """Days since 1970 or seconds of a day, whose unit the type does not choose."""
+    low, high = bounds
+    since = "days since 1970-01-01" if unit == "days" else "seconds"
+    return Scalar(
+        name,
+        Shape("int32"),
+        wire=pa.int32(),
+        arrow=arrow,
+        input_type=input_type,
+        meaning=f"{since}, {low} to {high}",
+        unit=unit,
+        check=value_checks.range_check(low, high),
+    )
 
-    def make(text: str, inner: TypeText) -> Scalar:
-        inner.expect(0)
-        return Scalar(
-            text,
-            Shape(proto),
-            wire=getattr(pa, proto)(),
-            arrow=arrow,
-            input_type=input_type,
-            meaning=f"{since}, {low} to {high}",
-            unit="days" if day else "seconds of a day",
-            check=value_checks.range_check(low, high),
-            # ClickHouse's default of a Date32 is its first day.
-            default=_FIRST_DAY if arrow == pa.date32() else 0,
-        )
 
-    return make
+_DATE32 = _counted("Date32", pa.date32(), "Date32", (-25_567, 120_529), "days")
+WITHOUT_ARGUMENTS = (
+    _counted("Date", pa.uint16(), "UInt16", (0, 65_535), "days"),
+    # ClickHouse's default of a Date32 is its first day.
+    replace(_DATE32, default=dt.date(1900, 1, 1)),
+    _counted("Time", pa.int32(), "Int32", (-_TIME_SECONDS, _TIME_SECONDS), "seconds of a day"),
+)
 
 
 def datetime(text: str, inner: TypeText) -> Scalar:
@@ -106,7 +107,7 @@ def datetime64(text: str, inner: TypeText) -> Scalar:
 def time64(text: str, inner: TypeText) -> Scalar:
     """Return Time64(P)."""
     scale = _scale(inner.expect(1)[0])
-    most = (TIME_SECONDS + 1) * 10**scale - 1
+    most = (_TIME_SECONDS + 1) * 10**scale - 1
     kind = _ticks(text, scale, (-most, most), ", less than 1000 hours")
     return replace(
         kind,
