@@ -36,12 +36,12 @@ def element(kind: TypeKind) -> TypeKind:
     if not kind.shape.repeated and not kind.optional:
         return kind
     field = ProtoField("value", 1, kind.shape, kind.text)
-    wire = pa.struct([wire_field("value", kind)])
+    wire = pa.struct([_wire_field("value", kind)])
     shape = Shape(message=ProtoMessage((field,)))
     return Wrapped(kind.text, shape, wire, kind.arrow, kind.input_type, kind)
 
 
-def wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
+def _wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
     """Return a field of a struct as rows decode to it: what is repeated is empty, never null."""
     return pa.field(name, kind.wire, nullable=not kind.shape.repeated)
 
@@ -138,7 +138,7 @@ class Tuple(TypeKind):
         return Tuple(
             text,
             Shape(message=ProtoMessage(fields)),
-            wire=pa.struct([wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
+            wire=pa.struct([_wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
             arrow=pa.struct([pa.field(n, p.arrow) for n, p in zip(names, parts, strict=True)]),
             input_type=f"Tuple({', '.join(part.input_type for part in parts)})",
             parts=tuple(parts),

@@ -16,7 +16,7 @@ from relay.clickhouse.quoting import literal
 from relay.schema.types import temporal, value_checks
 from relay.schema.types.kind import Scalar
 from relay.schema.types.proto_shape import Shape
-from relay.schema.types.type_text import TypeText, enum_default, enum_names
+from relay.schema.types.type_text import TypeText, enum_numbers
 
 if TYPE_CHECKING:
     from relay.schema.types.kind import Maker
@@ -82,7 +82,9 @@ def _fixed_string(text: str, inner: TypeText) -> Scalar:
 
 
 def _enum(text: str, inner: TypeText) -> Scalar:
-    return _text(text, "", value_checks.names_check(enum_names(inner)), enum_default(inner))
+    numbers = enum_numbers(inner)
+    default = min(numbers, key=numbers.__getitem__)
+    return _text(text, "", value_checks.names_check([*numbers]), default)
 
 
 def _json(text: str, inner: TypeText) -> Scalar:

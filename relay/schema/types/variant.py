@@ -22,9 +22,8 @@ from relay.schema.types.nested import (
     element,
     first_bad,
     struct_of,
-    wire_field,
 )
-from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
+from relay.schema.types.proto_shape import ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,22 +81,17 @@ class Variant(TypeKind):
     @staticmethod
     def of(text: str, names: Sequence[str], kinds: Sequence[TypeKind]) -> Variant:
         """Return a choice of `kinds` under the names `names`; `text` is the whole type's."""
-        parts = [element(kind) for kind in kinds]
-        fields = tuple(
-            ProtoField(name, number, part.shape, part.text)
-            for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
-        )
-        pairs = list(zip(names, parts, strict=True))
+        every = Tuple.of(text, names, [element(kind) for kind in kinds])
+        assert every.shape.message is not None
+        alternatives = (every.arrow.field(at) for at in range(len(names)))
         return Variant(
             text,
-            Shape(message=ProtoMessage(fields, "oneof")),
-            wire=pa.struct([wire_field(name, part) for name, part in pairs]),
-            arrow=pa.struct(
-                [pa.field("which", pa.uint8()), *(pa.field(n, p.arrow) for n, p in pairs)]
-            ),
-            input_type=f"Tuple(UInt8, {', '.join(part.input_type for part in parts)})",
-            parts=tuple(parts),
-            names=tuple(names),
+            Shape(message=ProtoMessage(every.shape.message.fields, "oneof")),
+            every.wire,
+            arrow=pa.struct([pa.field("which", pa.uint8()), *alternatives]),
+            input_type=f"Tuple(UInt8, {', '.join(part.input_type for part in every.parts)})",
+            parts=every.parts,
+            names=every.names,
         )
 
     def block(self, array: Any) -> Narrowed:
