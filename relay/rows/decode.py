@@ -22,7 +22,7 @@ import pyarrow as pa
 from relay.arrow.array_memory import in_one_piece, size_of, starts_of, sums_of
 from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
-from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
+from relay.rows.envelope import BadMessage, Opened, check_framing, joined, open_messages
 from relay.rows.judgement import UnfitValues, narrow
 from relay.rows.unknown_fields import find_outdated, find_unexplained, passes_over
 from relay.schema.dead_reason import DeadKind, DeadReason
@@ -248,22 +248,21 @@ def _filled(
     opened: Opened, good: Integers, bad: list[BadMessage], wire: pa.RecordBatch, codec: RowCodec
 ) -> Opened:
     """The messages that parsed, with what their flattened Nested take by being filled up."""
-    left = _only(opened, good, bad)
-    filled = sums_of(codec.filled_bytes(wire), left.counts)
-    return replace(left, elements=left.elements + filled)
+    parsed = _only(opened, good, bad)
+    filled = sums_of(codec.filled_bytes(wire), parsed.counts)
+    return replace(parsed, elements=parsed.elements + filled)
 
 
 def _only(opened: Opened, good: Integers, bad: list[BadMessage]) -> Opened:
-    left = opened.only(np.isin(np.arange(len(opened.index)), good))
-    return replace(left, bad=[*opened.bad, *bad])
+    chosen = opened.only(np.isin(np.arange(len(opened.index)), good))
+    return replace(chosen, bad=[*opened.bad, *bad])
 
 
 def _counted(opened: Opened, codec: RowCodec) -> Opened:
     """The messages whose rows parse so far, with what the elements of their lists take."""
     of_rows, good, bad = _readable(opened, codec, codec.element_bytes)
-    left = _only(opened, good, bad)
-    elements = sums_of(np.concatenate([np.zeros(0, np.int64), *of_rows]), left.counts)
-    return replace(left, elements=elements)
+    counted = _only(opened, good, bad)
+    return replace(counted, elements=sums_of(joined(of_rows), counted.counts))
 
 
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:

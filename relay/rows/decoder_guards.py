@@ -11,15 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import ptars
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from relay.arrow.array_memory import offsets_of
+from relay.schema.row_descriptor import row_descriptor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from google.protobuf.message import Message
 
+    from relay.schema.types.proto_shape import ProtoField
 
 SURELY_SHALLOW = 16_384
 """Levels that fit into any stack (of 8 MB, more than 60 000 did). A level takes a byte at least,
@@ -52,6 +57,12 @@ def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
             message_class().ParseFromString(held.tobytes())
         except DecodeError as error:
             raise ValueError("it does not parse, or is nested too deep for protobuf") from error
+
+
+def handler_of(fields: Sequence[ProtoField]) -> Any:
+    """Return ptars' codec of a message with these fields."""
+    descriptor = row_descriptor(fields, for_codec=True)
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
 def decoded(handler: Any, messages: Any) -> pa.RecordBatch:

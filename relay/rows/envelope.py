@@ -13,18 +13,21 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 from google.protobuf.empty_pb2 import Empty
 
 from relay.arrow.array_memory import in_one_piece, sums_of
 from relay.rows.bisect import Suspects, isolate_joined, ranges_of
-from relay.rows.decoder_guards import decoded, refuse_deep
+from relay.rows.decoder_guards import decoded, handler_of, refuse_deep
 from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.schema.row_descriptor import row_descriptor
+from relay.schema.types.proto_shape import ProtoField, Shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
     from google.protobuf.message import Message
 
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from relay.rows.row_bound import RowBound
 
     Integers = npt.NDArray[np.int64]
+
+_ROW_BATCH = (ProtoField("rows", 1, Shape("bytes", repeated=True)),)
+"""The fields of a RowBatch."""
 
 
 @dataclass(frozen=True, order=True)
@@ -81,21 +87,17 @@ class Opened:
         if fitting >= len(ends):
             return replace(opened, bad=bad), end
         end = int(opened.index[fitting])
-        return opened.first(fitting, [one for one in bad if one.index < end]), end
-
-    def first(self, messages: int, bad: list[BadMessage]) -> Opened:
-        """Return so many of the messages, and these bad ones."""
-        counts = self.counts[:messages]
-        rows = self.rows.slice(0, int(counts.sum()))
-        return Opened(self.index[:messages], counts, rows, bad, self.elements[:messages])
+        parts = (of[:fitting] for of in (opened.index, opened.counts, opened.elements))
+        index, counts, elements = parts
+        rows = opened.rows.slice(0, int(counts.sum()))
+        return Opened(index, counts, rows, [one for one in bad if one.index < end], elements), end
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Opened:
         """Return the same with some of the messages alone; the bad ones stay."""
         if chosen.all():
             return self
         rows = self.rows.filter(pa.array(np.repeat(chosen, self.counts)))
-        parts = (of[chosen] for of in (self.index, self.counts, self.elements))
-        index, counts, elements = parts
+        index, counts, elements = (of[chosen] for of in (self.index, self.counts, self.elements))
         return Opened(index, counts, rows, self.bad, elements)
 
 
@@ -154,9 +156,8 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
         readable = np.ones(len(index), np.bool_)
         readable[[at for at, _ in unreadable]] = False
         index, values = index[readable], values.filter(pa.array(readable))
-    counts = _joined([np.diff(lists.offsets.to_numpy()) for lists in pieces])
-    flat = [lists.flatten() for lists in pieces]
-    rows = flat[0] if len(flat) == 1 else pa.concat_arrays([*flat, pa.array([], pa.binary())])
+    counts = joined(np.diff(lists.offsets.to_numpy()) for lists in pieces)
+    rows = in_one_piece(pa.chunked_array([lists.flatten() for lists in pieces], pa.binary()))
 
     if _all_explained(values, rows):
         return _opened(index, counts, rows, bad)
@@ -206,8 +207,9 @@ def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:
     return explained == int(sizes.sum(dtype=np.int64))
 
 
-def _joined(arrays: list[Any]) -> Integers:
-    return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64, copy=False)
+def joined(arrays: Iterable[Any]) -> Integers:
+    """Return whole numbers of several arrays, one behind the other; there may be no array."""
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 def varint_sizes(lengths: Integers) -> Integers:
@@ -221,19 +223,9 @@ def varint_sizes(lengths: Integers) -> Integers:
 @cache
 def row_batch_handler() -> Any:
     """Return ptars' handler of `message RowBatch { repeated bytes rows = 1; }`."""
-    descriptor = _row_batch_class().DESCRIPTOR
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+    return handler_of(_ROW_BATCH)
 
 
 @cache
 def _row_batch_class() -> type[Message]:
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="relay/row_batch.proto", package="relay.rows", syntax="proto3"
-    )
-    file.message_type.add(name="RowBatch").field.add(
-        name="rows", number=1, type=field.TYPE_BYTES, label=field.LABEL_REPEATED
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("relay.rows.RowBatch"))
+    return message_factory.GetMessageClass(row_descriptor(_ROW_BATCH, for_codec=False))

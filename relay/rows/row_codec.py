@@ -8,20 +8,20 @@ bytes, in two thirds of the time, and checked afterwards.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 
 from relay.arrow.array_memory import offsets_of
-from relay.rows.decoder_guards import decoded
+from relay.rows.decoder_guards import decoded, handler_of
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
-from relay.schema import row_descriptor
 from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
+from relay.schema.row_descriptor import row_descriptor
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
 from relay.schema.types.proto_shape import ProtoField, Shape, widened
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
     from relay.records_pb2 import Column, TableSchema
@@ -89,32 +88,34 @@ class RowCodec:
         """Of these the ones whose column is there with another type, so that a value is lost."""
         self.row_fields = [*live, *_gone_fields(gone)]
         """Of the row message with what is gone, as far as it can be decoded; live ones first."""
-        self.row_bytes = self._row_bytes()
+        gone_bytes = _GONE_BYTES * (len(self.row_fields) - len(live))
+        live_bits = sum(value_bits(one.kind) for one in self.types)
+        self.row_bytes = max(1, live_bits // 8 + gone_bytes)
         """That a row takes as columns, whatever fields it sets; at least one."""
         self.flat = FlatRows.of(live, self.types)
         """The compiled decoder; None where a column is nested."""
         self.message_class: type[Message] = message_factory.GetMessageClass(
-            _descriptor(row_descriptor.file_descriptor(live, for_codec=False))
+            row_descriptor(live, for_codec=False)
         )
         """The row message's class, in a descriptor pool of its own; fields are `field_names`."""
         # Under names of its own: those of columns that are gone may have come back.
         renamed = [replace(field, name=f"f{field.number}") for field in self.row_fields]
         self._codec_names = [field.name for field in renamed]
-        self._encoder = _handler(renamed)
+        self._encoder = handler_of(renamed)
         self._text = [_is_text(field.shape) for field in renamed]
         # ptars keeps the lower half of a number too wide for its field, without a word.
         raw = [
             replace(one, shape=replace(one.shape, scalar="bytes") if text else widened(one.shape))
             for one, text in zip(renamed, self._text, strict=True)
         ]
-        self._handler = self._encoder if raw == renamed else _handler(raw)
+        self._handler = self._encoder if raw == renamed else handler_of(raw)
         of_gone = (parse_type(types[one.number]) for one in self.row_fields[len(live) :])
         kinds = [one.kind for one in (*self.types, *of_gone)]
         self._counted = counted_fields(
             (field.number, field.shape, kind)
             for field, kind in zip(self.row_fields, kinds, strict=True)
         )
-        self._counter = _handler([one.field for one in self._counted]) if self._counted else None
+        self._counter = handler_of([one.field for one in self._counted]) if self._counted else None
         self.row_parts = MessageParts(self.row_fields)
         """Of `row_fields`: what of a row lies behind one length."""
 
@@ -126,7 +127,7 @@ class RowCodec:
     @property
     def counts_elements(self) -> bool:
         """Whether elements of lists may take much more as columns than in their messages."""
-        return self._counter is not None or bool(self.flattened)
+        return self.counts_in_rows or bool(self.flattened)
 
     def element_bytes(self, rows: pa.BinaryArray) -> npt.NDArray[np.int64]:
         """Return bytes that the elements of such lists take as columns, of each serialized row.
@@ -145,11 +146,6 @@ class RowCodec:
             batch: as `decode_all` gives it.
         """
         return filled_bytes(batch.columns, [one.kind for one in self.types], self.flattened)
-
-    def _row_bytes(self) -> int:
-        bits = sum(value_bits(one.kind) for one in self.types)
-        gone = len(self.row_fields) - len(self.types)
-        return max(1, bits // 8 + _GONE_BYTES * gone)
 
     def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
         """Return serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.
@@ -193,9 +189,8 @@ class RowCodec:
             as_bytes(column) if text else column
             for column, text in zip(batch.columns, self._text, strict=True)
         ]
-        whole: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
-        encoded: pa.BinaryArray = self._handler.record_batch_to_array(whole)
-        return encoded
+        columns: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
+        return self._handler.record_batch_to_array(columns)  # type: ignore[no-any-return]
 
     def encode_rows(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         """Return the rows of a batch, serialized. A null is a field left out.
@@ -219,8 +214,7 @@ class RowCodec:
                 raise ValueError(f"column {wanted.name} is {array.type}, not {wanted.type}")
             arrays.append(array)
         named: Any = pa.RecordBatch.from_arrays(arrays, names=self._codec_names[: len(arrays)])
-        encoded: pa.BinaryArray = self._encoder.record_batch_to_array(named)
-        return encoded
+        return self._encoder.record_batch_to_array(named)  # type: ignore[no-any-return]
 
 
 class MessageParts:
@@ -249,7 +243,7 @@ class MessageParts:
             )
             for one in held
         ]
-        self._handler = _handler(as_bytes) if as_bytes else None
+        self._handler = handler_of(as_bytes) if as_bytes else None
 
     def read(self, messages: pa.BinaryArray) -> dict[int, Any]:
         """Return columns of bytes, by field number; of a list what is not packed is left out.
@@ -298,21 +292,17 @@ def _is_ascii(array: Any) -> bool:
 def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
     """Return a field that every row leaves out: null, or where it is repeated empty."""
     if pa.types.is_list(wire):
-        empty: pa.Array[Any] = list_of(np.zeros(rows), pa.array([], wire.value_type), wire)
-        return empty
+        return list_of(np.zeros(rows), pa.array([], wire.value_type), wire)  # type: ignore[no-any-return]
     nulls: Any = pa.nulls
-    array: pa.Array[Any] = nulls(rows, wire)
-    return array
+    return nulls(rows, wire)  # type: ignore[no-any-return]
 
 
 def _gone_fields(gone: list[Column]) -> list[ProtoField]:
     """Fields of columns that are gone, but for types that no row can carry any more."""
-    fields = []
+    fields: list[ProtoField] = []
     for column in gone:
-        try:
+        with suppress(UnsupportedType):
             fields += row_fields([column])
-        except UnsupportedType:
-            continue
     return fields
 
 
@@ -323,24 +313,10 @@ def _column_type(table: str, column: Column) -> ColumnType:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
 
 
-def _handler(fields: list[ProtoField]) -> Any:
-    """ptars' codec of a row message with these fields."""
-    descriptor = _descriptor(row_descriptor.file_descriptor(fields, for_codec=True))
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
-
-
-def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:
-    """Of the row message, in a pool of its own."""
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    found: Descriptor = pool.FindMessageTypeByName(f"{row_descriptor.PACKAGE}.{row_descriptor.ROW}")
-    return found
-
-
 def _flattened(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]:
     """The indices of the columns of each flattened Nested that has several."""
-    found: dict[str, list[int]] = {}
-    for at, (name, type_) in enumerate(zip(names, types, strict=True)):
+    groups: dict[str, list[int]] = {}
+    for index, (name, type_) in enumerate(zip(names, types, strict=True)):
         if "." in name and type(type_.kind) is Array:
-            found.setdefault(name.split(".", 1)[0], []).append(at)
-    return [group for group in found.values() if len(group) > 1]
+            groups.setdefault(name.split(".", 1)[0], []).append(index)
+    return [group for group in groups.values() if len(group) > 1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relay import names
 from relay.records_pb2 import Column, TableSchema
-from relay.schema import row_descriptor
+from relay.schema.row_descriptor import message_lines
 from relay.schema.types import proto_shape
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage
@@ -189,4 +189,4 @@ def proto_text(schema: TableSchema) -> str:
     numbers = ", ".join(map(str, gone))
     reserved = [f"reserved {numbers};  // columns dropped, changed or computed"] if gone else []
     message = ProtoMessage(tuple(row_fields(columns)))
-    return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])
+    return "\n".join([*head, *message_lines(message, extra=reserved), ""])

@@ -1,7 +1,7 @@
 """A row message as protobuf sees it: its descriptor, and its text for producers.
 
-Receives the fields of a row message with their shapes, gives a FileDescriptorProto, for
-protobuf itself or for the codec, and the lines of the `.proto`. Both come from the same
+Receives the fields of a row message with their shapes, gives its descriptor, for protobuf itself
+or for the codec, and the lines of the `.proto`. Both come from the same
 shapes and the same names. Never looks at values.
 """
 
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool
 
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from google.protobuf.descriptor import Descriptor
+
 PACKAGE = "relay.rows"
 ROW = "Row"
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
-def file_descriptor(
-    fields: Sequence[ProtoField], *, for_codec: bool
-) -> descriptor_pb2.FileDescriptorProto:
-    """Return the file that holds the row message `relay.rows.Row`.
+def row_descriptor(fields: Sequence[ProtoField], *, for_codec: bool) -> Descriptor:
+    """Return the row message `relay.rows.Row`, in a descriptor pool of its own.
 
     Args:
         fields: of the row message.
@@ -36,7 +36,9 @@ def file_descriptor(
     )
     row = ProtoMessage(tuple(fields))
     _fill(file.message_type.add(name=ROW), row, (ROW,), for_codec=for_codec)
-    return file
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool.FindMessageTypeByName(f"{PACKAGE}.{ROW}")
 
 
 def _fill(
