@@ -32,10 +32,15 @@ def sums_of(values: Any, counts: Any) -> Any:
     return np.diff(starts_of(values)[starts_of(counts)])
 
 
+def bytes_in(array: Any) -> int:
+    """Return bytes of all values of an array of texts or bytes."""
+    offsets = offsets_of(array)
+    return int(offsets[-1] - offsets[0])
+
+
 def size_of(values: pa.ChunkedArray[Any]) -> int:
     """Return bytes of all values; pyarrow's own sums are slow for a few pieces."""
-    ends = (offsets_of(values.chunk(at)) for at in range(values.num_chunks))
-    return sum(int(offsets[-1] - offsets[0]) for offsets in ends)
+    return sum(map(bytes_in, values.chunks))
 
 
 def buffer(values: Any) -> pa.Buffer:

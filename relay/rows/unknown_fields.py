@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.arrow.array_memory import offsets_of
+from relay.arrow.array_memory import bytes_in, offsets_of
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.dead_reason import DeadKind
 from relay.schema.types.nested import list_lengths, lists_with
@@ -61,20 +61,20 @@ def find_unexplained(
 
 def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
     """Return values under a column's number of before its type changed: nothing reads them."""
-    found = []
+    outdated = []
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
         old = codec.outdated.get(field.number)
         if old is None:
             continue
-        lengths = list_lengths(column) if field.shape.repeated else column.is_valid()
-        rows = np.flatnonzero(lengths)
+        given = list_lengths(column) if field.shape.repeated else column.is_valid()
+        rows = np.flatnonzero(given)
         if len(rows):
             reason = (
                 f"field {field.number} is column {old.name} as it was when its type was {old.type}"
             )
             kind = DeadKind.OUTDATED_FIELD
-            found.append(Unexplained(kind, str(field.number), reason, rows))
-    return found
+            outdated.append(Unexplained(kind, str(field.number), reason, rows))
+    return outdated
 
 
 def passes_over(wire: pa.RecordBatch, codec: RowCodec) -> bool:
@@ -111,7 +111,7 @@ def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) ->
             return False
         tag = 1 + sum(field.number >= 1 << bits for bits in (4, 11, 18, 25))
         size += tag * (len(values) - values.null_count) + of_values
-    if size != int(np.diff(offsets_of(messages)[[0, -1]])[0]):
+    if size != bytes_in(messages):
         return False
     # None of these fields came twice, which would take more: each of the bytes is a whole value.
     for column, field in zip(columns, parts.fields, strict=True):
@@ -135,7 +135,7 @@ def _is_cut(column: Any, shape: Shape, packed: Any) -> bool:
         packed: their bytes.
     """
     if shape.scalar == "bool":  # which is true, whatever number it was; usually each is a byte
-        return int(np.diff(offsets_of(packed)[[0, -1]])[0]) != len(column.flatten())
+        return bytes_in(packed) != len(column.flatten())
     return bool(_too_wide(column, shape).any())
 
 
@@ -176,12 +176,8 @@ def _values_size(column: Any, scalar: str) -> int | None:
     if scalar in _FIXED:
         return given * _FIXED[scalar]
     if scalar in {"string", "bytes"}:
-        offsets = offsets_of(column)
-        lengths = np.diff(offsets)
-        size = given + int(offsets[-1] - offsets[0])
-        most = int(lengths.max())
-        thresholds = [1 << bits for bits in (7, 14, 21, 28) if most >= 1 << bits]
-        return size + sum(int(np.count_nonzero(lengths >= one)) for one in thresholds)
+        lengths = np.diff(offsets_of(column))
+        return given + bytes_in(column) + _varint_extra(lengths, 0, int(lengths.max()))
     values = _whole_numbers(column)
     least, most = int(values.min()), int(values.max())
     low, high = WIDTHS.get(scalar, (least, most))
