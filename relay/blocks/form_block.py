@@ -157,30 +157,32 @@ class BlockFormer:
     ) -> list[Formed]:
         """Make one chunk of all rows; none where they need several, or it has no room for more."""
         encoded = self.encoder.encode(decoded.batch, self._room)
-        listed = [
-            encode(MessageRows(np.asarray(one.offsets, np.int64), part.rows))
-            for one, part in zip(buffers, parts, strict=True)
-        ]
-        of_lists = sum(len(one) + HEADER_BYTES for one in listed)
+        listed = [_message_rows(*both) for both in zip(buffers, parts, strict=True)]
+        of_lists = sum(len(rows_of) + HEADER_BYTES for rows_of in listed)
         if len(encoded) != 1 or not _fit(encoded, of_lists, self._room):
             return []
         crc32c = chunks.crc32c(value for value, _ in encoded)
         shared, first_row = [], 0
-        for one, part, rows_of in zip(buffers, parts, listed, strict=True):
-            facts = BlockFacts(
-                messages=part.messages,
-                rows=part.batch.num_rows,
-                row_bytes=size_of(one.values),
-                chunks=1,
-                crc32c=crc32c,
-                schema_version=self.codec.schema.version,
-                first_row=first_row,
-                decoded_bytes=self._columns_bytes(part.batch),
+        for buffer, part, rows_of in zip(buffers, parts, listed, strict=True):
+            facts = replace(
+                self._facts(part, size_of(buffer.values), 1, crc32c), first_row=first_row
             )
-            formed = Formed(facts, encoded, (), rows_of, decoded.passed_over)
-            shared.append(formed)
+            shared.append(Formed(facts, encoded, (), rows_of, decoded.passed_over))
             first_row += facts.rows
         return shared
+
+    def _facts(self, decoded: Decoded, row_bytes: int, count: int, crc32c: int) -> BlockFacts:
+        """What the good messages became: `count` chunks with this checksum."""
+        return BlockFacts(
+            messages=decoded.messages,
+            rows=decoded.batch.num_rows,
+            row_bytes=row_bytes,
+            chunks=count,
+            crc32c=crc32c,
+            schema_version=self.codec.schema.version,
+            unknown=decoded.unknown,
+            decoded_bytes=self._columns_bytes(decoded.batch),
+        )
 
     @property
     def _room(self) -> int | None:
@@ -233,27 +235,19 @@ class BlockFormer:
         bad = (DeadMessage(offsets[one.index], one.reason) for one in decoded.bad)
         dead = sorted([*too_large, *bad])
         bad_bytes = sum(len(values[one.index].as_py() or b"") for one in decoded.bad)
-        facts = BlockFacts(
-            messages=decoded.messages,
-            rows=decoded.batch.num_rows,
-            row_bytes=size_of(values) - bad_bytes,
-            chunks=len(encoded),
-            crc32c=chunks.crc32c(value for value, _ in encoded),
-            schema_version=self.codec.schema.version,
-            unknown=decoded.unknown,
-            dead_groups=grouped(dead),
-            decoded_bytes=self._columns_bytes(decoded.batch),
-        )
-        listed = _listed(offsets, decoded, encoded, self._room)
+        crc32c = chunks.crc32c(value for value, _ in encoded)
+        facts = self._facts(decoded, size_of(values) - bad_bytes, len(encoded), crc32c)
+        listed = _message_rows(buffer, decoded)
+        if encoded and not _fit(encoded, len(listed), self._room):
+            listed = b""
+        facts = replace(facts, dead_groups=grouped(dead))
         return Formed(facts, encoded, dead, listed, decoded.passed_over)
 
 
-def _listed(
-    offsets: Sequence[int], decoded: Decoded, encoded: list[tuple[bytes, int]], room: int | None
-) -> bytes:
-    """Which row came from which message, if there is room for it."""
-    listed = encode(MessageRows(np.asarray(offsets, np.int64)[decoded.good], decoded.rows))
-    return listed if not encoded or _fit(encoded, len(listed), room) else b""
+def _message_rows(buffer: Messages, decoded: Decoded) -> bytes:
+    """Which row came from which of the buffer's messages."""
+    offsets = np.asarray(buffer.offsets, np.int64)[decoded.good]
+    return encode(MessageRows(offsets, decoded.rows))
 
 
 def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> bool:

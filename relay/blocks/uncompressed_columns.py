@@ -11,13 +11,12 @@ belongs; a table has no column of that type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    Column: TypeAlias = Any
-    """An Arrow array: its type stubs know no buffers."""
+Column: TypeAlias = Any
+"""An Arrow array: its type stubs know no buffers."""
 
 _LEAST_BITS = 32
 """Narrower numbers are few bytes, and mostly repeat."""
@@ -47,7 +46,7 @@ def is_taken_out(schema: pa.Schema) -> bool:
 
 
 def put_back(rows: pa.RecordBatch, taken: pa.RecordBatch) -> pa.RecordBatch:
-    """Return what `aside` was given.
+    """Return what `take_out` was given.
 
     Raises:
         ValueError: these two do not belong together.
@@ -67,15 +66,10 @@ def put_back(rows: pa.RecordBatch, taken: pa.RecordBatch) -> pa.RecordBatch:
 
 def _is_plain(column: Column, codec: pa.Codec) -> bool:
     kind = column.type
-    if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_fixed_bytes(kind)):
-        return False
-    if kind.bit_width < _LEAST_BITS:
+    is_number = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+    if not (is_number or pa.types.is_fixed_size_binary(kind)) or kind.bit_width < _LEAST_BITS:
         return False
     width = kind.bit_width // 8
     first, size = column.offset * width, min(len(column) * width, _TRIED_BYTES)
     tried = column.buffers()[1].slice(first, size)
     return bool(codec.compress(tried).size > _WORTH * size)
-
-
-def _is_fixed_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_fixed_size_binary(kind)

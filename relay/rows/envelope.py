@@ -166,19 +166,14 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     row_sizes = pc.binary_length(rows).to_numpy().astype(np.int64)
     explained = sums_of(row_sizes + varint_sizes(row_sizes) + 1, counts)
     sizes = pc.binary_length(values).to_numpy().astype(np.int64)
-    foreign, empty = explained != sizes, sizes == 0
-    wrong = foreign | empty
-    if wrong.any():
-        for at in np.flatnonzero(wrong):
-            if empty[at]:
-                reason = DeadReason(DeadKind.EMPTY_BATCH, "empty batch")
-            else:
-                others = sizes[at] - explained[at]
-                reason = _no_batch(f"{others} of {sizes[at]} bytes do not belong to rows")
-            bad.append(BadMessage(int(index[at]), reason))
-        rows = rows.filter(pa.array(np.repeat(~wrong, counts)))
-        index, counts = index[~wrong], counts[~wrong]
-    return _opened(index, counts, rows, bad)
+    wrong = (explained != sizes) | (sizes == 0)
+    for message in np.flatnonzero(wrong):
+        reason = DeadReason(DeadKind.EMPTY_BATCH, "empty batch")
+        if size := sizes[message]:
+            others = size - explained[message]
+            reason = _no_batch(f"{others} of {size} bytes do not belong to rows")
+        bad.append(BadMessage(int(index[message]), reason))
+    return _opened(index, counts, rows, bad).only(~wrong)
 
 
 def _opened(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from relay.arrow.array_memory import bits, offsets_of
+from relay.rows.wire_scan import wire_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from relay.schema.types.column_type import ColumnType
     from relay.schema.types.proto_shape import ProtoField
 
-_KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
-"""Protobuf's scalars in the order of relay.rows.flat_kernel's kinds; uint64 is read as int64."""
-_WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
-"""How protobuf writes each."""
+_KINDS = {
+    "int64": 0, "uint64": 0, "int32": 1, "uint32": 2, "bool": 3, "double": 4, "float": 5,
+    "bytes": 6, "string": 7,
+}  # fmt: skip
+"""The kind of relay.rows.flat_kernel by protobuf's scalar."""
 _NOT_KNOWN = -1
 _ANY = 1 << 62
 """Rows that there may be room for, where nothing bounds them."""
@@ -77,9 +79,9 @@ class FlatRows:
     def __init__(self, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> None:
         self._types = types
         self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
-        self._kinds = [_KINDS.index(_read_as(field.shape.scalar)) for field in fields]
+        self._kinds = [_KINDS[field.shape.scalar] for field in fields]
         for column, (field, kind) in enumerate(zip(fields, self._kinds, strict=True)):
-            self._plan[8 * field.number + _WIRE_TYPES[kind]] = 8 * column + kind
+            self._plan[8 * field.number + wire_type(field.shape)] = 8 * column + kind
         bits = np.arange(64 * (len(fields) // 64 + 1)) < len(fields)
         self._every = np.packbits(bits, bitorder="little").view(np.uint64)
         self._density: Density | None = None
@@ -146,16 +148,12 @@ class FlatRows:
         columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]
         return Taken(columns, counts)
 
-    def _column(self, at: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
-        word, bit = at >> 6, np.uint64(at & 63)
+    def _column(self, column: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
+        word, bit = column >> 6, np.uint64(column & 63)
         valid, nulls = None, 0
         if not in_all[word] >> bit & np.uint64(1):
             given = (sinks.given[:rows, word] >> bit & np.uint64(1)).astype(np.bool_)
             nulls = rows - int(np.count_nonzero(given))
             valid = bits(given) if nulls else None
-        buffers = [valid, *sinks.buffers(at, rows)]
-        return pa.Array.from_buffers(self._types[at].wire, rows, buffers, nulls)
-
-
-def _read_as(scalar: str) -> str:
-    return "int64" if scalar == "uint64" else scalar
+        buffers = [valid, *sinks.buffers(column, rows)]
+        return pa.Array.from_buffers(self._types[column].wire, rows, buffers, nulls)

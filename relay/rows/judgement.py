@@ -55,24 +55,19 @@ def narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, 
     arrays, misfits = [], []
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
-        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, partial(_said, UNEVEN)))
-    for at, kind in enumerate(codec.types):
-        array = columns[at]
+        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, lambda _: UNEVEN))
+    for at, (kind, array) in enumerate(zip(codec.types, columns, strict=True)):
         narrowed = kind.narrow(array)
         arrays.append(narrowed.array)
         if narrowed.bad is not None:
             rows = np.flatnonzero(narrowed.bad.to_numpy(zero_copy_only=False))
-            why = partial(_value_there, kind, array)
+            why = partial(_why, kind, array)
             misfits.append(unfit(DeadKind.DOES_NOT_FIT, at, rows, why))
         if codec.needs_value[at] and array.null_count:
             rows = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, partial(_said, LEFT_OUT)))
+            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, lambda _: LEFT_OUT))
     return pa.RecordBatch.from_arrays(arrays, schema=codec.arrow_schema), misfits
 
 
-def _said(reason: str, _: int) -> str:
-    return reason
-
-
-def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
+def _why(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
     return kind.why(array.slice(row, 1))

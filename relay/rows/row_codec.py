@@ -20,7 +20,7 @@ from relay.arrow.array_memory import offsets_of
 from relay.rows.decoder_guards import decoded, handler_of
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
-from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
+from relay.schema.evolution import live_columns, needs_value, row_fields
 from relay.schema.row_descriptor import row_descriptor
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
@@ -62,8 +62,6 @@ class RowCodec:
         self.column_names = [column.name for column in columns]
         self.flattened = _flattened(self.column_names, self.types)
         """Columns that are one Nested: per Nested the indices of its Arrays."""
-        fields = field_names(columns)
-        self.field_names = [fields[column.number] for column in columns]
         self.arrow_schema = pa.schema(
             [
                 pa.field(name, kind.arrow, metadata={CLICKHOUSE_TYPE: kind.clickhouse.encode()})
@@ -76,6 +74,7 @@ class RowCodec:
         )
         """Of rows as protobuf holds them: what `encode_rows` takes and `decode_rows` gives."""
         live = row_fields(columns)
+        self.field_names = [field.name for field in live]
         types = {column.number: column.type for column in schema.columns}
         gone = [column for column in schema.columns if column not in columns]
         self.gone_numbers = [column.number for column in gone]

@@ -8,6 +8,7 @@ writes, never decides what a change means: relay.schema.evolution does.
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -163,16 +164,14 @@ class Catalogue:
         }
 
     def _columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
-        about: dict[str, tuple[str, bool, bool]] = {}
-        columns: dict[str, list[ColumnDef]] = {}
-        for database, table, uuid, stays, replicated, *column in self._query_some(_COLUMNS, tables):
-            name = f"{database}.{table}"
-            about[name] = uuid, bool(stays), bool(replicated)
-            columns.setdefault(name, []).append(ColumnDef(*column))
-        return {
-            name: TableColumns(uuid, tuple(columns[name]), stays, replicated)
-            for name, (uuid, stays, replicated) in about.items()
-        }
+        found = {}
+        by_table = groupby(self._query_some(_COLUMNS, tables), lambda row: row[:5])
+        for (database, table, uuid, stays, replicated), rows in by_table:
+            columns = tuple(ColumnDef(*row[5:]) for row in rows)
+            found[f"{database}.{table}"] = TableColumns(
+                uuid, columns, bool(stays), bool(replicated)
+            )
+        return found
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         """Return those of these replicated tables of which the server has made every ALTER.

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from relay import names
 from relay.records_pb2 import Column, TableSchema
 from relay.schema.row_descriptor import message_lines
-from relay.schema.types import proto_shape
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
-from relay.schema.types.proto_shape import ProtoField, ProtoMessage
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, field_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,14 +133,6 @@ def unsupported_columns(schema: TableSchema) -> list[str]:
     return problems
 
 
-def field_names(columns: Iterable[Column]) -> dict[int, str]:
-    """Field name in the row message by field number.
-
-    The column's name where protobuf allows it; see relay.schema.types.proto_shape.field_names.
-    """
-    return proto_shape.field_names((column.number, column.name) for column in columns)
-
-
 def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
     """Return the fields of the row message that live columns make.
 
@@ -149,7 +140,7 @@ def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
         UnsupportedType: a column's type cannot be carried; names it alone, not the table.
     """
     columns = list(columns)
-    names = field_names(columns)
+    names = field_names((column.number, column.name) for column in columns)
     fields = []
     for column in columns:
         kind = parse_type(column.type)
