@@ -5,10 +5,13 @@ Arrays are received and given over the same memory.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 def offsets_of(array: Any) -> Any:

@@ -18,17 +18,16 @@ relay.blocks.uncompressed_columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from relay.arrow.array_memory import bits, buffer, offsets_of
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+Integers = npt.NDArray[Any]
 
-    Integers = npt.NDArray[Any]
 
 Column: TypeAlias = Any
 """An Arrow array: its type stubs know neither buffers nor what numpy makes of them."""

@@ -8,8 +8,9 @@ depends on its input alone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,11 @@ import pyarrow as pa
 from relay.arrow.array_memory import size_of
 from relay.blocks import chunks
 from relay.blocks.message_rows import HEADER_BYTES, MessageRows, encode
-from relay.kafka.record_limits import CHUNK_ROOM, oversized
-from relay.rows.decode import decode
+from relay.kafka.record_limits import CHUNK_ROOM, Oversized, oversized
+from relay.rows.decode import Decoded, decode
 from relay.rows.row_bound import RowBound
+from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind, DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from relay.kafka.record_limits import Oversized
-    from relay.rows.decode import Decoded
-    from relay.rows.row_codec import RowCodec
 
 
 class DeadMessage(NamedTuple):

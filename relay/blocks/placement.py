@@ -11,14 +11,10 @@ something, and a thousand quiet tables would have many thousands of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from relay.blocks import message_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 
 def home_of(owned: Collection[int]) -> int:

@@ -8,22 +8,19 @@ a range that it refused is a guess, whose quality decides about speed and nothin
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+Cut = Callable[[int, int], Sequence[int]]
+"""Where to cut a refused range of at least two items: one or more points inside it."""
+Ranges = list[tuple[int, int]]
 
-    import numpy.typing as npt
-    from google.protobuf.message import Message
-
-    Cut = Callable[[int, int], Sequence[int]]
-    """Where to cut a refused range of at least two items: one or more points inside it."""
-    Ranges = list[tuple[int, int]]
 
 T = TypeVar("T")
 

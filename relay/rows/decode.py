@@ -13,28 +13,23 @@ once; only where that raises, parts are tried until the bad messages stand alone
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import in_one_piece, size_of, starts_of, sums_of
-from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
+from relay.arrow.array_memory import Integers, in_one_piece, size_of, starts_of, sums_of
+from relay.rows.bisect import Ranges, Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
 from relay.rows.envelope import BadMessage, Opened, check_framing, joined, open_messages
 from relay.rows.judgement import UnfitValues, narrow
+from relay.rows.row_bound import RowBound
+from relay.rows.row_codec import RowCodec
 from relay.rows.unknown_fields import find_outdated, find_unexplained, passes_over
+from relay.rows.wire_scan import Unexplained
 from relay.schema.dead_reason import DeadKind, DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from relay.rows.bisect import Ranges
-    from relay.rows.envelope import Integers
-    from relay.rows.row_bound import RowBound
-    from relay.rows.row_codec import RowCodec
-    from relay.rows.wire_scan import Unexplained
 
 T = TypeVar("T")
 

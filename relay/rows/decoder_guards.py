@@ -8,23 +8,18 @@ Exception in Python. Nothing of a panic stays behind: every call builds its colu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import ptars
+import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from relay.arrow.array_memory import offsets_of
 from relay.schema.row_descriptor import row_descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-    from google.protobuf.message import Message
-
-    from relay.schema.types.proto_shape import ProtoField
+from relay.schema.types.proto_shape import ProtoField
 
 SURELY_SHALLOW = 16_384
 """Levels that fit into any stack (of 8 MB, more than 60 000 did). A level takes a byte at least,

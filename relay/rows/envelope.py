@@ -8,33 +8,26 @@ be whole: a row cut short would swallow its neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf import message_factory
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import Message
 
-from relay.arrow.array_memory import in_one_piece, sums_of
-from relay.rows.bisect import Suspects, isolate_joined, ranges_of
+from relay.arrow.array_memory import Integers, in_one_piece, sums_of
+from relay.rows.bisect import Ranges, Suspects, isolate_joined, ranges_of
 from relay.rows.decoder_guards import decoded, handler_of, refuse_deep
+from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.row_descriptor import row_descriptor
 from relay.schema.types.proto_shape import ProtoField, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import numpy.typing as npt
-    from google.protobuf.message import Message
-
-    from relay.rows.bisect import Ranges
-    from relay.rows.row_bound import RowBound
-
-    Integers = npt.NDArray[np.int64]
 
 _ROW_BATCH = (ProtoField("rows", 1, Shape("bytes", repeated=True)),)
 """The fields of a RowBatch."""

@@ -6,18 +6,15 @@ How much room there is at first is an expectation; no result depends on it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from relay.arrow.array_memory import bits, buffer, grown
 from relay.rows.flat_kernel import BOOL, BYTES, SPARE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
 
 _STORED = (np.uint64, np.uint32, np.uint32, np.uint8, np.uint64, np.uint32, np.int32, np.int32)
 """What a value is as the kernel writes it, in the order of its kinds: of bytes, where they end."""

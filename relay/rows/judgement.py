@@ -8,21 +8,18 @@ relay makes dead letters of that, and a producer refuses it before it is sent: o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from relay.arrow.array_memory import Integers
+from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind
+from relay.schema.types.column_type import ColumnType
 from relay.schema.types.nested import align
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from relay.rows.envelope import Integers
-    from relay.rows.row_codec import RowCodec
-    from relay.schema.types.column_type import ColumnType
 
 UNEVEN = "the array is not as long as the others of its Nested column"
 LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"

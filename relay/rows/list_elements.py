@@ -7,26 +7,18 @@ of all hundred. Elements are counted as rows are: by a decoder that reads each a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from relay.arrow.array_memory import sums_of
+from relay.arrow.array_memory import Integers, sums_of
 from relay.rows.row_bound import row_bits
-from relay.schema.types.kind import Nullable, Scalar
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped, list_lengths
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 from relay.schema.types.variant import NullableTuple, Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from relay.schema.types.kind import TypeKind
-
-    Integers = npt.NDArray[np.int64]
 
 UNCOUNTED_BITS = 8 * 8 * 2
 """Lists of elements that take no more are not counted: an element is two bytes of its message at

@@ -8,17 +8,14 @@ rows a block and a message may have. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from relay.arrow.array_memory import Integers
 from relay.core.block_bound import ALONE, block_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
 
 _OFFSET_BITS = 32
 _VALID_BITS = 1

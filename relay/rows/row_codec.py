@@ -8,15 +8,19 @@ bytes, in two thirds of the time, and checked afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf import message_factory
+from google.protobuf.message import Message
 
 from relay.arrow.array_memory import offsets_of
+from relay.records_pb2 import Column, TableSchema
 from relay.rows.decoder_guards import decoded, handler_of
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
@@ -25,14 +29,6 @@ from relay.schema.row_descriptor import row_descriptor
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
 from relay.schema.types.proto_shape import ProtoField, Shape, widened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    from google.protobuf.message import Message
-
-    from relay.records_pb2 import Column, TableSchema
 
 _ASCII = 0x7F
 _GONE_BYTES = 8

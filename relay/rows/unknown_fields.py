@@ -12,23 +12,20 @@ packed takes a byte less than that, so that two of them would hide a stranger of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.arrow.array_memory import bytes_in, offsets_of
+from relay.rows.row_codec import MessageParts, RowCodec
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.dead_reason import DeadKind
 from relay.schema.types.nested import list_lengths, lists_with
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from relay.rows.row_codec import MessageParts, RowCodec
-    from relay.schema.types.proto_shape import Shape
+from relay.schema.types.proto_shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}
 

@@ -8,24 +8,20 @@ cuts off). All rows take a step together, from one field to the next; no Python 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from relay.arrow.array_memory import offsets_of
+from relay.arrow.array_memory import Integers, offsets_of
 from relay.schema.dead_reason import DeadKind
+from relay.schema.types.proto_shape import ProtoField, Shape
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Bytes = npt.NDArray[np.uint8]
 
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from relay.schema.types.proto_shape import ProtoField, Shape
-
-    Integers = npt.NDArray[np.int64]
-    Bytes = npt.NDArray[np.uint8]
 
 VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
 """Wire types (protobuf.dev, encoding)."""

@@ -11,17 +11,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
 from relay.clickhouse.errors import is_answer
 from relay.errors import ClickHouseAway
 from relay.program.waiting import Retry
 from relay.schema.catalogue import is_late
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+Ask = Callable[[set[str]], None]
 
-    Ask = Callable[[set[str]], None]
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ Receives two versions of a table's schema, gives the changes. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from relay.records_pb2 import Column, TableSchema
+from relay.records_pb2 import Column, TableSchema
 
 
 class ColumnChange(NamedTuple):

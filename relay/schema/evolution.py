@@ -8,16 +8,14 @@ its values would mean something else; a column is what its name says, also after
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from relay import names
 from relay.records_pb2 import Column, TableSchema
 from relay.schema.row_descriptor import message_lines
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, field_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _RESERVED_BY_PROTOBUF = range(19_000, 20_000)
 """Numbers that protobuf keeps for itself (protobuf.dev, language guide, field numbers)."""

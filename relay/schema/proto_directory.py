@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from relay import names
 from relay.errors import ConfigError
+from relay.records_pb2 import TableSchema
 from relay.schema.evolution import proto_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.records_pb2 import TableSchema
 
 FILE = "row.proto"
 WRITTEN, UNCHANGED, KEPT = "written", "unchanged", "kept"

@@ -9,17 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from relay.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _SECONDS = 60
 _BATCH, _ROW = "RowBatch", "Row"

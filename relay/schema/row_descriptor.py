@@ -7,16 +7,12 @@ shapes and the same names. Never looks at values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor
 
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from google.protobuf.descriptor import Descriptor
 
 PACKAGE = "relay.rows"
 ROW = "Row"

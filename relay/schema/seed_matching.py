@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
 from relay.errors import ConfigError
 from relay.schema.types.proto_shape import field_names, is_identifier, protobuf_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 _SAID = re.compile(r"""\s*column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """As `relay schema proto` writes behind a field that is not called as its column."""

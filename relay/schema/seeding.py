@@ -9,25 +9,20 @@ producers that got theirs from an earlier one, values would go into wrong column
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor
 
 from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.schema.compatibility import findings
-from relay.schema.evolution import unsupported_columns
+from relay.schema.evolution import ColumnDef, unsupported_columns
 from relay.schema.seed_matching import matched
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+Versions = Mapping[str, Mapping[int, TableSchema]]
 
-    from google.protobuf.descriptor import Descriptor
-
-    from relay.schema.evolution import ColumnDef
-
-    Versions = Mapping[str, Mapping[int, TableSchema]]
 
 NOTHING_WRITTEN = "nothing was written"
 _IN_THE_WAY = {"type", "repeated"}

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from relay.schema.types import value_checks
 from relay.schema.types.kind import Narrowed, Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple
 from relay.schema.types.proto_shape import WIDENING, field_names
 from relay.schema.types.scalar import MAKERS
 from relay.schema.types.type_text import TypeText, named, parse_text
 from relay.schema.types.variant import NullableTuple, Variant
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.schema.types import value_checks
 
 __all__ = [
     "CLICKHOUSE_TYPE",

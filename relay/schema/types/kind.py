@@ -7,21 +7,19 @@ table's. Here: the base, and types without parts. relay.schema.types.nested has 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.schema.types import value_checks
 from relay.schema.types.proto_shape import Shape
+from relay.schema.types.type_text import TypeText
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Maker = Callable[[str, TypeText], "Scalar"]
 
-    from relay.schema.types.type_text import TypeText
-
-    Maker = Callable[[str, TypeText], "Scalar"]
 
 _SHOWN_CHARACTERS = 60
 

@@ -10,25 +10,19 @@ stands for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.arrow.array_memory import starts_of
+from relay.arrow.array_memory import Integers, starts_of
 from relay.clickhouse.quoting import literal
 from relay.schema.types.kind import Narrowed, TypeKind
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
 
 
 def element(kind: TypeKind) -> TypeKind:

@@ -8,11 +8,9 @@ relay.schema.row_descriptor turns the shapes of a table's columns into descripto
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Literal
 
 MAP_KEYS = frozenset({"int32", "int64", "uint32", "uint64", "bool", "string"})
 """Scalars that protobuf takes as keys of a `map`, of those used here."""

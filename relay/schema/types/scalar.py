@@ -7,19 +7,15 @@ and the type does not is checked; what a text stands for is checked as text. Not
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.clickhouse.quoting import literal
 from relay.schema.types import temporal, value_checks
-from relay.schema.types.kind import Scalar
+from relay.schema.types.kind import Maker, Scalar
 from relay.schema.types.proto_shape import Shape
 from relay.schema.types.type_text import TypeText, enum_numbers
-
-if TYPE_CHECKING:
-    from relay.schema.types.kind import Maker
 
 
 def _integer(name: str) -> Scalar:

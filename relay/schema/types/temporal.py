@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from relay.schema.types import value_checks
 from relay.schema.types.kind import Scalar
 from relay.schema.types.proto_shape import Shape
-
-if TYPE_CHECKING:
-    from relay.schema.types.type_text import TypeText
+from relay.schema.types.type_text import TypeText
 
 _INT64 = (-(2**63), 2**63 - 1)
 _DATETIME64_SECONDS = (-2_208_988_800, 10_413_792_000)

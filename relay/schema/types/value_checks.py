@@ -11,16 +11,15 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Check = Callable[["pa.Array[Any]"], "pa.BooleanArray | None"]
 
-    Check = Callable[[pa.Array[Any]], pa.BooleanArray | None]
 
 _H = "[0-9a-fA-F]{1,4}"
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"

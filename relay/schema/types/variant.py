@@ -7,8 +7,9 @@ unions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,6 @@ from relay.schema.types.nested import (
     struct_of,
 )
 from relay.schema.types.proto_shape import ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
