@@ -93,7 +93,7 @@ class TableCodecs:
             return table_refused(ledger_refusal(table))
         if why := self.topics.refusal(table):
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
-        return self._known.get(table) or self._unknown(table)
+        return self._known.get(table) or unknown_table(table, self._meant.get(table, ""))
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; have their block topics."""
@@ -128,9 +128,8 @@ class TableCodecs:
             self._registry.catch_up()
         for table in unmet:
             schema = self._registry.current(table)
-            codec = None if schema is None else self._codec(table, schema)
-            if isinstance(codec, RowCodec):  # what cannot be decoded may have been altered since
-                self._known[table] = codec
+            if schema is not None:
+                self._decode_by(table, schema)  # what cannot be decoded may be altered since
         return frozenset(unmet - self._known.keys() - self._ledgers)
 
     def still_undecided(self, tables: frozenset[str]) -> frozenset[str]:
@@ -178,7 +177,7 @@ class TableCodecs:
         ledgers = self._ledgers.intersection(tables)
         refused |= {table: table_refused(ledger_refusal(table)) for table in ledgers}
         self._find_meant(set(tables) - found.keys() - refused.keys())
-        unknown = {table: self._unknown(table) for table in tables}
+        unknown = {table: unknown_table(table, self._meant.get(table, "")) for table in tables}
         codecs = {table: self._codec(table, schema) for table, schema in found.items()}
         return {**unknown, **refused, **codecs}
 
@@ -251,10 +250,14 @@ class TableCodecs:
         schema = self._registry.current(table)
         if schema is None or schema.version <= known.schema.version:
             return False
-        newer = self._codec(table, schema)
-        if isinstance(newer, RowCodec):
-            self._known[table] = newer
-        return isinstance(newer, RowCodec)
+        return self._decode_by(table, schema)
+
+    def _decode_by(self, table: str, schema: TableSchema) -> bool:
+        """Use the schema's codec from now on, if there is one; return whether there is."""
+        codec = self._codec(table, schema)
+        if isinstance(codec, RowCodec):
+            self._known[table] = codec
+        return isinstance(codec, RowCodec)
 
     def _ask(self) -> None:
         """Read what the registry has by now, if it answers; the next pause begins."""
@@ -274,9 +277,6 @@ class TableCodecs:
         with suppress(ClickHouseAway):  # it has just said that it has none of them
             there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
             self._meant |= {table: did_you_mean_table(table, there) for table in new}
-
-    def _unknown(self, table: str) -> DeadReason:
-        return unknown_table(table, self._meant.get(table, ""))
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
         known = self._known.get(table)
@@ -334,8 +334,20 @@ class TableCodecs:
     def _all_wanted(
         self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
     ) -> dict[str, TableSchema]:
-        wanted = ((t, self._wanted(before[t], t, columns)) for t, columns in found.items())
-        return {table: schema for table, schema in wanted if schema is not None}
+        """What the registry is to have for these columns, without tables of which it has them."""
+        wanted = {}
+        for table, columns in found.items():
+            current, agreed = before[table], self._agreed.get(table)
+            if agreed is not None and agreed[0] is current and agreed[1] is columns:
+                continue
+            # Replicas that were made one by one have each a uuid of their own.
+            uuid = current.uuid if columns.replicated and current is not None else columns.uuid
+            schema = evolve(current, table, uuid, columns.columns, block_column=self._block_column)
+            if schema is None:
+                self._agreed[table] = current, columns
+            else:
+                wanted[table] = schema
+        return wanted
 
     def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
         """The tables that rows may go into; remembers which others are ledgers."""
@@ -350,19 +362,6 @@ class TableCodecs:
             if not one.plain or self._block_column not in {c.name for c in one.columns}
         }
         self._alone = (self._alone - found.keys()) | alone
-
-    def _wanted(
-        self, current: TableSchema | None, table: str, columns: TableColumns
-    ) -> TableSchema | None:
-        """What the registry is to have for these columns; None where it has them."""
-        if (agreed := self._agreed.get(table)) and agreed[0] is current and agreed[1] is columns:
-            return None
-        # Replicas that were made one by one have each a uuid of their own.
-        uuid = current.uuid if columns.replicated and current is not None else columns.uuid
-        wanted = evolve(current, table, uuid, columns.columns, block_column=self._block_column)
-        if wanted is None:
-            self._agreed[table] = current, columns
-        return wanted
 
     def _win(self, proposed: Sequence[TableSchema]) -> bool:
         """Whether the registry has these schemas now, each because we proposed it."""

@@ -41,3 +41,9 @@ def binary(values: list[bytes | None]) -> pa.ChunkedArray[Any]:
     ends = [2**n - 1 for n in range(len(values).bit_length() + 1)]
     pieces = [pa.array(values[low:high], pa.binary()) for low, high in pairwise(ends)]
     return pa.chunked_array(pieces, pa.binary())
+
+
+def decode_rows(codec: RowCodec, rows: pa.BinaryArray) -> pa.RecordBatch:
+    """Return serialized rows as columns of `codec.wire_schema`."""
+    columns = codec.wire_columns(codec.decode_all(rows))
+    return pa.RecordBatch.from_arrays(columns, schema=codec.wire_schema)

@@ -15,7 +15,7 @@ from relay.rows.decode import Decoded, decode
 from relay.rows.envelope import count_rows
 from relay.schema.dead_reason import DeadKind
 from tests.profiles import examples
-from tests.schema.rows import binary, codec_of, row, row_batch
+from tests.schema.rows import binary, codec_of, decode_rows, row, row_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,6 +305,6 @@ def test_encoded_rows_decode_to_the_same() -> None:
     )
     rows = CODEC.encode_rows(batch)
     assert rows[0].as_py() == b""
-    assert CODEC.decode_rows(rows).equals(batch)
+    assert decode_rows(CODEC, rows).equals(batch)
     for one, values in zip(rows.to_pylist(), batch.to_pylist(), strict=True):
         assert one == row(CODEC, **values)
