@@ -111,13 +111,9 @@ def refuse(buffer: Messages, reason: DeadReason) -> Formed:
 
 @dataclass(frozen=True, slots=True)
 class BlockFormer:
-    """What the buffers of one table are formed by.
+    """What the buffers of one table are formed by; see relay.rows.decode.
 
     Attributes:
-        codec: of the table.
-        framing: as relay.rows.decode.
-        encoder: of the table.
-        unknown_fields: as relay.rows.decode.
         most: that a record of the table's block topic may weigh, where that was learned.
         max_decoded: bytes that a block's rows may take as columns; None: any.
     """

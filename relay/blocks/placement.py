@@ -20,8 +20,7 @@ from relay.records_pb2 import Block
 def home_of(owned: Collection[int]) -> int:
     """Return the partition that each block topic has to have, for a relay to write there.
 
-    Args:
-        owned: the relay's source partitions; 0 for none.
+    It is the first of its source partitions, 0 where it has none.
     """
     return min(owned, default=0)
 

@@ -46,10 +46,7 @@ PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no rac
 
 
 class TableCodecs:
-    """Codecs by table.
-
-    Attributes:
-        topics: of the tables' blocks.
+    """Codecs by table, and the topics of the tables' blocks.
 
     Raises (resolve and refresh):
         Unavailable: ClickHouse or Kafka did not answer.
@@ -373,9 +370,7 @@ class TableCodecs:
 def unknown_table(table: str, meant: str = "") -> DeadReason:
     """Return why messages for a table are bad that ClickHouse does not have.
 
-    Args:
-        table: that they name.
-        meant: which others are spelled like it, as a sentence's end.
+    `meant` ends the sentence with those that are spelled like it.
     """
     why = f"unknown table {table}: ClickHouse has none of this name{meant}"
     return DeadReason(DeadKind.UNKNOWN_TABLE, why)
@@ -387,11 +382,7 @@ def table_refused(why: str) -> DeadReason:
 
 
 def unsupported(problems: Sequence[str]) -> DeadReason:
-    """Return why messages for a table are bad whose columns rows cannot carry.
-
-    Args:
-        problems: of relay.schema.evolution.unsupported_columns; at least one.
-    """
+    """Return why messages for a table are bad whose columns rows cannot carry."""
     return DeadReason(DeadKind.UNSUPPORTED_TYPE, "; ".join(problems))
 
 

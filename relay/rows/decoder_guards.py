@@ -61,11 +61,7 @@ def handler_of(fields: Sequence[ProtoField]) -> Any:
 
 
 def decoded(handler: Any, messages: Any) -> pa.RecordBatch:
-    """Return serialized messages (no nulls) as columns.
-
-    Args:
-        handler: of ptars, for their type.
-        messages: a binary array.
+    """Return serialized messages (a binary array without nulls) as columns.
 
     Raises:
         ValueError: a message does not parse.

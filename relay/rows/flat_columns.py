@@ -40,11 +40,8 @@ class Sinks:
 
     Args:
         kinds: of relay.rows.flat_kernel, of each column.
-        words: of 64 bits, that say which columns a row has.
+        words: of 64 bits, that say which columns a row has; `given` has them of each row.
         density: expected.
-
-    Attributes:
-        given: these words of each row.
     """
 
     def __init__(self, kinds: Sequence[int], words: int, density: Density) -> None:

@@ -41,9 +41,7 @@ class UnfitValues(NamedTuple):
 def narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, list[UnfitValues]]:
     """Return rows in block types, and what in them the table cannot hold.
 
-    Args:
-        wire: live columns of the codec, in wire types.
-        codec: of the table.
+    `wire` are the codec's live columns, in wire types.
     """
 
     def unfit(kind: DeadKind, at: int, rows: Integers, why: Callable[[int], str]) -> UnfitValues:

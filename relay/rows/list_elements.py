@@ -41,11 +41,7 @@ class CountedField(NamedTuple):
 
 
 def counted_fields(columns: Iterable[tuple[int, Shape, TypeKind]]) -> tuple[CountedField, ...]:
-    """Return which fields of a message are to be counted.
-
-    Args:
-        columns: number, shape and kind of each field.
-    """
+    """Return which fields of a message are to be counted, of each one's number, shape and kind."""
     found = (_counted(number, shape, kind) for number, shape, kind in columns)
     return tuple(one for one in found if one is not None)
 
@@ -58,9 +54,7 @@ def value_bits(kind: TypeKind) -> int:
 def element_bytes(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
     """Return bytes that the elements of each row's lists take as columns.
 
-    Args:
-        columns: of each field, as the counting decoder gives them.
-        fields: at least one.
+    The columns are of these fields (at least one), as the counting decoder gives them.
     """
     return -(-_of_parts(columns, fields) // 8)
 
@@ -70,10 +64,7 @@ def filled_bytes(
 ) -> Integers:
     """Return bytes that each row's flattened Nested take by being filled to one length.
 
-    Args:
-        columns: of rows, as they decode.
-        kinds: of these.
-        nested: the indices of the columns of each Nested.
+    Of each Nested `nested` has the indices of its columns.
     """
     bits: Integers = np.zeros(len(columns[0]), np.int64)
     for group in nested:
@@ -118,9 +109,7 @@ def _kinds_within(kind: TypeKind) -> tuple[TypeKind, ...]:
 def _default_bits(kind: TypeKind, *, part: bool) -> int:
     """Of the texts that stand for what a tuple leaves out, as of a UUID 36 characters.
 
-    Args:
-        kind: of a value.
-        part: whether the value is part of another; a column left out is null.
+    A column left out is null: only as `part` of another value a scalar has its default.
     """
     match kind:
         case Tuple() | Variant():

@@ -70,12 +70,7 @@ class RowBound(NamedTuple):
         return max(1, ALONE * self.bytes // self.row_bytes)
 
     def sizes(self, rows: Integers, elements: Integers) -> Integers:
-        """Return bytes of each message as columns.
-
-        Args:
-            rows: of each.
-            elements: bytes that elements of each one's lists take, as far as they are counted.
-        """
+        """Return bytes of messages as columns, of the rows of each and its lists' elements."""
         return rows * self.row_bytes + elements
 
     def refused(self, rows: Integers, elements: Integers) -> npt.NDArray[np.bool_]:

@@ -78,10 +78,6 @@ def passes_over(wire: pa.RecordBatch, codec: RowCodec) -> bool:
     """Return whether a row has a value of a column that is gone: it is known, and not read.
 
     Costs nothing where no column is gone, and no look at a row where none has such a value.
-
-    Args:
-        wire: what `codec.decode_all` made of the rows.
-        codec: of the table.
     """
     live = len(codec.types)
     gone = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
@@ -124,13 +120,7 @@ def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) ->
 
 
 def _is_cut(column: Any, shape: Shape, packed: Any) -> bool:
-    """Whether lists may hold more than their numbers show.
-
-    Args:
-        column: of lists.
-        shape: of the field.
-        packed: their bytes.
-    """
+    """Whether lists, of these packed bytes, may hold more than their numbers show."""
     if shape.scalar == "bool":  # which is true, whatever number it was; usually each is a byte
         return bytes_in(packed) != len(column.flatten())
     return bool(_too_wide(column, shape).any())

@@ -30,11 +30,7 @@ _LATE_COUNTS = 8
 
 
 class DatabasesApart:
-    """Remember which databases ClickHouse cannot look into, and ask about them seldom.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Remember which databases ClickHouse cannot look into, and ask about them seldom."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._retry = Retry(clock)
@@ -54,14 +50,11 @@ class DatabasesApart:
     def ask(self, tables: Collection[str], ask: Ask) -> dict[str, ClickHouseAway]:
         """Ask about tables; return those of databases that ClickHouse cannot look into, and why.
 
-        Args:
-            tables: as database.table.
-            ask: asks one question about some of them, and raises ClickHouseAway.
+        `ask` asks one question about some of them, and raises ClickHouseAway.
 
         Raises:
             ClickHouseAway: the server did not answer, or fails at every question. What was found
                 of some databases until then is remembered.
-            Refused: as `ask`.
         """
         by_database = defaultdict[str, set[str]](set)
         for table in tables:

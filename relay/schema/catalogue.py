@@ -285,11 +285,9 @@ class Catalogue:
 
 
 def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
-    """Return a client over HTTP; queries of several threads may share it.
+    """Return a client over HTTP that waits so long for an answer, or ANSWER_SECONDS.
 
-    Args:
-        clickhouse: where, and as whom.
-        seconds: how long an answer may take; None: ANSWER_SECONDS.
+    Queries of several threads may share it.
 
     Raises:
         ClickHouseError: see `translated`.
@@ -312,13 +310,7 @@ def is_late(error: ClickHouseAway) -> bool:
 def translated(
     error: ClickHouseError | TimeoutError, clickhouse: ClickHouse, doing: str
 ) -> ClickHouseAway | Refused:
-    """Return what an error of the client means to the reader.
-
-    Args:
-        error: from the client; or no answer came so far.
-        clickhouse: where it came from.
-        doing: what was wanted, as an infinitive.
-    """
+    """Return what an error of the client means to the reader; `doing` is an infinitive."""
     code = getattr(error, "code", None)
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:

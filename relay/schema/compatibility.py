@@ -33,14 +33,11 @@ _DEEPEST = 20  # messages in messages; a type that holds itself would have no en
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityFinding:
-    """One difference.
+    """One difference; a `problem` stands in the way.
 
     Attributes:
-        problem: whether it stands in the way.
         kind: "unknown", "reserved", "type", "repeated", "name", "missing", "presence".
         field: its path in the producer's message, or in the table's where it is missing.
-        number: of the field.
-        what: for people.
     """
 
     problem: bool

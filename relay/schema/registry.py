@@ -52,11 +52,8 @@ def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versi
     """Return the versions that count, of records in the topic's order.
 
     A record counts if it is based on the current version (0: none yet) and is the
-    next one. The rule needs nothing but the order, so all readers agree.
-
-    Args:
-        records: in order.
-        known: what the records before gave; it is added to.
+    next one. The rule needs nothing but the order, so all readers agree. What the records before
+    gave, `known`, is added to.
     """
     versions: Versions = {} if known is None else known
     for record in records:
@@ -295,13 +292,7 @@ class Registry:
 def read_to_its_end(kafka: Kafka, app: str, *, anew: bool = False) -> Registry:
     """Return the registry as it is now, closed: what it knows stays.
 
-    Args:
-        kafka: as of Registry.
-        app: as of Registry.
-        anew: as of Registry.
-
-    Raises:
-        Unavailable, Refused, ContractBroken: as Registry.catch_up.
+    Args, Raises: as Registry.
     """
     with contextlib.closing(Registry(kafka, app, anew=anew)) as registry:
         registry.catch_up()

@@ -31,7 +31,7 @@ def matched(
         fields: names by number.
         comments: behind the fields, by number; where one names the column, it is that.
         columns: of the table.
-        what: these are, for errors.
+        what: names message and table in errors.
 
     Raises:
         ConfigError: a field may be one column or another, or it is called as no column would be.

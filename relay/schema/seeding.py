@@ -34,9 +34,6 @@ _MOST_RESERVED = 10_000
 def of_files(given: Sequence[tuple[str, TableSchema]]) -> list[TableSchema]:
     """Return the schemas that files give, each once.
 
-    Args:
-        given: file and schema.
-
     Raises:
         ConfigError: two files give one table different numbers.
     """
@@ -82,10 +79,7 @@ def lacking(
 def left_out(wanted: Sequence[TableSchema], there: Versions, with_blocks: Iterable[str]) -> str:
     """Return what to say of tables that have blocks and would get new numbers; empty: none would.
 
-    Args:
-        wanted: what the registry is given.
-        there: what it has.
-        with_blocks: tables that have a block topic.
+    The registry has the versions `there`, and is given `wanted`.
     """
     without = sorted({*with_blocks} - {one.table for one in wanted} - there.keys())
     if not without:

@@ -35,12 +35,7 @@ def pairs(given: pa.DataType, wanted: pa.DataType) -> Iterator[tuple[pa.DataType
 def other_parts(given: pa.DataType, wanted: pa.DataType, *, missing_as_null: bool = False) -> str:
     """Return how the parts of a struct, at any depth, differ from those wanted; empty: not at all.
 
-    Their order does not matter.
-
-    Args:
-        given: type of the values.
-        wanted: to which they will be cast.
-        missing_as_null: parts that are not given are right: their values are null.
+    Their order does not matter. With `missing_as_null`, parts that are not given are right.
     """
     given, wanted = decoded_type(given), decoded_type(wanted)
     if isinstance(given, pa.StructType) and isinstance(wanted, pa.StructType):
