@@ -29,6 +29,7 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 
 Headers = Sequence[tuple[str, bytes | None]]
 """As Kafka has them: in order, names possibly repeated."""
+SentHeaders = list[tuple[str, str | bytes | None]]
 
 _REASON = "reason"
 _KIND = "kind"
@@ -114,9 +115,9 @@ def headers_of(
     reason: DeadReason,
     origin: Origin,
     block: str = "",
-) -> list[tuple[str, str | bytes | None]]:
+) -> SentHeaders:
     """Return the headers of a dead letter."""
-    headers = [*_always(source_topic, source, table, reason), *_of_block(block)]
+    headers = _always(source_topic, source, table, reason, block)
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
@@ -134,22 +135,21 @@ def headers_without(
     reason: DeadReason,
     size: int,
     block: str = "",
-) -> list[tuple[str, str | bytes | None]]:
+) -> SentHeaders:
     """Return the headers of a letter too large for its topic; the rest stays behind."""
     text = (
         f"{reason.text[:REASON]}; with the whole message the dead letter would be larger than its "
         f"topic accepts, so the message (a value of {size:,} bytes) is only in the source topic, "
         "until retention deletes it"
     )
-    said = reason._replace(text=text)
-    headers = [*_always(source_topic, source, table, said), *_of_block(block)]
+    headers = _always(source_topic, source, table, reason._replace(text=text), block)
     return [*headers, (_LEFT_OUT, str(size).encode())]
 
 
 def _always(
-    source_topic: str, source: RecordPlace, table: str, reason: DeadReason
-) -> list[tuple[str, str | bytes | None]]:
-    headers: list[tuple[str, str | bytes | None]] = [
+    source_topic: str, source: RecordPlace, table: str, reason: DeadReason, block: str
+) -> SentHeaders:
+    headers: SentHeaders = [
         ("source_topic", source_topic.encode()),
         ("source_partition", str(source.partition).encode()),
         ("source_offset", str(source.offset).encode()),
@@ -159,11 +159,9 @@ def _always(
     ]
     if reason.field:
         headers.append((_FIELD, reason.field.encode()))
+    if block:
+        headers.append((BLOCK, block.encode()))
     return headers
-
-
-def _of_block(block: str) -> list[tuple[str, str | bytes | None]]:
-    return [(BLOCK, block.encode())] if block else []
 
 
 def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
@@ -173,6 +171,9 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
         ValueError: no relay wrote it; says which header is missing or wrong.
     """
     found = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+
+    def text_or_empty(name: str) -> str:
+        return (found.get(name) or b"").decode("utf-8")
 
     def text(name: str) -> str:
         raw = found.get(name)
@@ -190,16 +191,15 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
         text("source_topic"),
         source,
         text(names.TABLE_HEADER),
-        _reason(text(_REASON), found),
+        DeadReason(
+            text=text(_REASON),
+            kind=DeadKind.read(text_or_empty(_KIND)),
+            field=text_or_empty(_FIELD),
+        ),
         _origin(found, headers),
         whole=_LEFT_OUT not in found,
-        block=(found.get(BLOCK) or b"").decode("utf-8"),
+        block=text_or_empty(BLOCK),
     )
-
-
-def _reason(text: str, found: dict[str, bytes | None]) -> DeadReason:
-    kind, field = ((found.get(name) or b"").decode("utf-8") for name in (_KIND, _FIELD))
-    return DeadReason(DeadKind.read(kind), text, field)
 
 
 def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
@@ -233,17 +233,17 @@ def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
     Raises:
         ValueError: it was cut.
     """
-    found: list[tuple[str, bytes | None]] = []
-    at = 0
-    while at < len(packed):
+    headers: list[tuple[str, bytes | None]] = []
+    end = 0
+    while end < len(packed):
         try:
-            of_name, of_value = _LENGTHS.unpack_from(packed, at)
+            of_name, of_value = _LENGTHS.unpack_from(packed, end)
         except struct.error as error:
-            raise ValueError(f"packed headers end early, at byte {at}") from error
-        begin = at + _LENGTHS.size + of_name
-        at = begin + max(of_value, 0)
-        if at > len(packed):
-            raise ValueError(f"packed headers end early, at byte {len(packed)} of {at}")
+            raise ValueError(f"packed headers end early, at byte {end}") from error
+        begin = end + _LENGTHS.size + of_name
+        end = begin + max(of_value, 0)
+        if end > len(packed):
+            raise ValueError(f"packed headers end early, at byte {len(packed)} of {end}")
         name = names.header_name(packed[begin - of_name : begin])
-        found.append((name, None if of_value < 0 else packed[begin:at]))
-    return found
+        headers.append((name, None if of_value < 0 else packed[begin:end]))
+    return headers

@@ -126,10 +126,7 @@ def isolate_joined(
 ) -> tuple[list[T], list[tuple[int, str]]]:
     """Isolate an attempt that is dear to call: the good items of a block are one call.
 
-    Args:
-        attempt: converts the items of some ranges, ascending, to one result.
-        count: of items.
-        suspects: among them.
+    `attempt` converts the items of some ranges, ascending, to one result.
 
     Returns:
         The results, in order, and the items that failed with the error's text.

@@ -66,8 +66,7 @@ class Decoded(NamedTuple):
     def parts(self, sizes: Sequence[int]) -> list[Decoded]:
         """Return what became of the first messages, of the next ones, and so on.
 
-        Args:
-            sizes: messages in each part. All of them are good, and hold no unknown field.
+        All messages of these parts are good, and hold no unknown field.
         """
         ends = starts_of(self.rows)
         parts, first = [], 0

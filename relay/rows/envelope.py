@@ -62,9 +62,7 @@ class Opened:
 
         A message whose rows alone are too many is bad.
 
-        Args:
-            bound: of their rows.
-            end: of all messages, in the array that was given.
+        `end` is that of all messages, in the array that was given.
         """
         opened, bad = self, list(self.bad)
         large = bound.refused(self.counts, self.elements)
@@ -95,15 +93,7 @@ class Opened:
 
 
 def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
-    """Find the rows in the messages' values.
-
-    Args:
-        values: message values, null where Kafka's value is null.
-        framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
-
-    Raises:
-        ValueError: another framing.
-    """
+    """Find the rows in the messages' values; see relay.rows.decode.decode."""
     check_framing(framing)
     index: Integers = np.arange(len(values))
     bad = []
@@ -127,11 +117,7 @@ def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
 
 
 def check_framing(framing: str) -> None:
-    """Refuse what is none.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Raise ValueError where it is none."""
     if framing not in {"batch", "row"}:
         raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
 

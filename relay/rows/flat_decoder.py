@@ -69,12 +69,7 @@ class _ValueRun:
 
 
 class FlatRows:
-    """The compiled decoder of one version of a table's row message.
-
-    Args:
-        fields: of the row message's live columns, in their order; flat, see `of`.
-        types: of these columns.
-    """
+    """The compiled decoder of one version of a table's row message, which is flat: see `of`."""
 
     def __init__(self, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> None:
         self._types = types
@@ -95,13 +90,10 @@ class FlatRows:
     def read(
         self, values: pa.ChunkedArray[Any], framing: str, bound: RowBound | None = None
     ) -> Taken:
-        """Take what is plain.
+        """Take what is plain, of values as relay.rows.decode.decode has them.
 
-        Args:
-            values: of messages, null where Kafka's value is null; piece by piece.
-            framing: "batch" or "row".
-            bound: of the rows; messages from the first on that has no room are not looked at. One
-                whose rows alone are too many is passed over.
+        Messages from the first on for whose rows the bound leaves no room are not looked at. One
+        whose rows alone are too many is passed over.
         """
         # Compiled code, and 0.3 s of imports, for those who have rows to read.
         from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415

@@ -27,16 +27,11 @@ usual map, costs no look."""
 
 
 class CountedField(NamedTuple):
-    """A field whose elements are counted, or that holds such fields.
-
-    Attributes:
-        field: of the counting decoder's message.
-        bits: that each element takes as a column; 0: the field is not repeated.
-        inner: such fields of its message.
-    """
+    """A field of the counting decoder's message: its elements or its own fields' are counted."""
 
     field: ProtoField
     bits: int
+    """That each element takes as a column; 0: the field is not repeated."""
     inner: tuple[CountedField, ...]
 
 
@@ -133,9 +128,8 @@ def _bits(column: Any, of: CountedField) -> Integers:
         return _of_parts(column.flatten(), of.inner)
     lengths: Integers = list_lengths(column)
     bits = lengths * of.bits
-    if not of.inner:
-        return bits
-    bits += sums_of(_of_parts(column.flatten().flatten(), of.inner), lengths)
+    if of.inner:
+        bits += sums_of(_of_parts(column.flatten().flatten(), of.inner), lengths)
     return bits
 
 

@@ -36,10 +36,7 @@ _GONE_BYTES = 8
 
 
 class RowCodec:
-    """Conversions of one version of one table's row message.
-
-    Args:
-        schema: of the table; its live columns make the message.
+    """Conversions of one version of one table's row message, which its live columns make.
 
     Raises:
         UnsupportedType: a live column's type cannot be carried; names table, column and type.
@@ -137,8 +134,7 @@ class RowCodec:
     def filled_bytes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Return bytes that each row's flattened Nested take beyond what the row holds.
 
-        Args:
-            batch: as `decode_all` gives it.
+        The batch is as `decode_all` gives it.
         """
         return filled_bytes(batch.columns, [one.kind for one in self.types], self.flattened)
 
@@ -204,11 +200,7 @@ class RowCodec:
 
 
 class MessageParts:
-    """What lies in a message behind one length: messages and packed lists, as the bytes they are.
-
-    Args:
-        fields: of the message.
-    """
+    """What lies in a message behind one length: messages and packed lists, as bytes."""
 
     def __init__(self, fields: Sequence[ProtoField]) -> None:
         self.fields = fields
@@ -232,10 +224,9 @@ class MessageParts:
         self._handler = handler_of(as_bytes) if as_bytes else None
 
     def read(self, messages: pa.BinaryArray) -> dict[int, Any]:
-        """Return columns of bytes, by field number; of a list what is not packed is left out.
+        """Return columns of bytes, by field number, of messages that parse.
 
-        Args:
-            messages: serialized, without nulls, each of which parses.
+        Of a list what is not packed is left out.
         """
         if self._handler is None:
             return {}

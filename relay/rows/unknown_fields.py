@@ -35,10 +35,7 @@ def find_unexplained(
 ) -> list[Unexplained]:
     """Return what the row message does not explain; empty in the usual case.
 
-    Args:
-        rows: serialized, without nulls.
-        wire: what `codec.decode_all` made of them.
-        codec: of the table.
+    The rows are without nulls; `wire` is what `codec.decode_all` made of them.
     """
     if _is_explained(rows, wire.columns, codec.row_parts):
         return []
@@ -52,8 +49,8 @@ def find_unexplained(
     suspects = np.flatnonzero(suspect)
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
-    found = scan(odd, codec.row_fields, codec.gone_numbers)
-    return [one._replace(rows=suspects[one.rows]) for one in found]
+    unexplained = scan(odd, codec.row_fields, codec.gone_numbers)
+    return [one._replace(rows=suspects[one.rows]) for one in unexplained]
 
 
 def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:

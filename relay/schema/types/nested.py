@@ -215,9 +215,7 @@ def align(
     An INSERT fills an Array that a row leaves out up to the length of the others; so does this.
     Lengths that differ otherwise would fail the INSERT of the whole block, so their rows are named.
 
-    Args:
-        columns: as rows decode to them.
-        nested: the indices of each Nested's columns.
+    Of each Nested `nested` has the indices of its columns.
 
     Returns:
         The columns, and by index the rows in which one has another length.
@@ -236,10 +234,9 @@ def align(
     return aligned, uneven
 
 
-def _filled(column: Any, own: Integers, wanted: Integers) -> pa.Array[Any]:
+def _filled(column: Any, own: Integers, wanted: Integers) -> Any:
     """Empty lists made as long as wanted, with elements that are left out."""
     present = np.repeat(own != 0, wanted)
     index = np.cumsum(present) - 1
     items = column.flatten().take(pa.array(index, mask=~present))
-    filled: pa.Array[Any] = list_of(wanted, items)
-    return filled
+    return list_of(wanted, items)
