@@ -7,13 +7,12 @@ taken is what relay.rows.decode would have made of it, bit for bit (tests/schema
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import bits, offsets_of
+from relay.arrow.array_memory import bits, offsets_of, size_of
 from relay.rows.wire_scan import wire_type
 
 if TYPE_CHECKING:
@@ -44,28 +43,6 @@ class Taken(NamedTuple):
     rows: npt.NDArray[np.int64]
     """Rows of each message looked at, which are the first; flatkernel.PASSED_OVER where it is not
     taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ValueRun:
-    """Values that lie one behind the other."""
-
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, values: Any) -> _ValueRun:
-        return cls(np.frombuffer(values.buffers()[2] or b"", np.uint8), offsets_of(values))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def bytes_from(self, value: int) -> int:
-        """Of this value and those behind it."""
-        return int(self.offsets[-1] - self.offsets[value])
-
-    def longest(self) -> int:
-        return int(np.diff(self.offsets).max(initial=0))
 
 
 class FlatRows:
@@ -99,25 +76,25 @@ class FlatRows:
         from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
         from relay.rows.flat_kernel import PASSED_OVER, read_rows  # noqa: PLC0415
 
-        pieces = [_ValueRun.of(values.chunk(at)) for at in range(values.num_chunks)]
-        size = sum(piece.bytes_from(0) for piece in pieces)
-        longest = max((piece.longest() for piece in pieces), default=0)
+        pieces = [(_bytes_of(piece), offsets_of(piece)) for piece in values.chunks]
+        size = size_of(values)
+        longest = max((int(np.diff(ends).max(initial=0)) for _, ends in pieces), default=0)
         counts = np.empty(len(values), np.int64)
         in_all = self._every.copy()
         sinks = Sinks(self._kinds, len(in_all), self._density or Density.guess(len(self._kinds)))
         most = _ANY if bound is None else bound.rows
         sinks.grow(0, longest, size, most, short_of_rows=False)
         table, rows, first, left = sinks.table(), 0, 0, size
-        for piece in pieces:
-            message, of_piece = 0, counts[first : first + len(piece)]
+        for data, offsets in pieces:
+            message, of_piece = 0, counts[first : first + len(offsets) - 1]
             while True:
                 message, rows, short = read_rows(
-                    *(piece.data, piece.offsets, framing != "batch", self._plan, self._every),
+                    *(data, offsets, framing != "batch", self._plan, self._every),
                     *(message, rows, table, sinks.given, in_all, of_piece),
                 )
-                if message == len(piece):
+                if message == len(of_piece):
                     break
-                behind = left - piece.bytes_from(0) + piece.bytes_from(message)
+                behind = left - int(offsets[message] - offsets[0])
                 if short and bound is not None and len(sinks.given) == most:
                     if rows:
                         return self._taken(
@@ -130,7 +107,7 @@ class FlatRows:
                     most = bound.alone
                 sinks.grow(rows, longest, behind, most, short_of_rows=short)
                 table = sinks.table()
-            first, left = first + len(piece), left - piece.bytes_from(0)
+            first, left = first + len(of_piece), left - int(offsets[-1] - offsets[0])
         return self._taken(counts, sinks, rows, size, in_all)
 
     def _taken(self, counts: Any, sinks: Sinks, rows: int, size: int, in_all: Any) -> Taken:
@@ -149,3 +126,7 @@ class FlatRows:
             valid = bits(given) if nulls else None
         buffers = [valid, *sinks.buffers(column, rows)]
         return pa.Array.from_buffers(self._types[column].wire, rows, buffers, nulls)
+
+
+def _bytes_of(values: Any) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(values.buffers()[2] or b"", np.uint8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +44,8 @@ class TypeKind:
     """Arrow type in blocks."""
     input_type: str
     """ClickHouse type in the INSERT's input structure."""
+    optional: ClassVar[bool] = False
+    """Whether a field left out is a value of its own, NULL, rather than the default."""
 
     def block(self, array: pa.Array[Any]) -> Narrowed:
         """Return the block's array of a wire array; a null is a field left out.
@@ -64,11 +66,6 @@ class TypeKind:
     def why(self, array: pa.Array[Any]) -> str:
         """Return what is wrong with the single value of a wire array that is bad."""
         raise NotImplementedError
-
-    @property
-    def optional(self) -> bool:
-        """Whether a field left out is a value of its own, NULL, rather than the default."""
-        return False
 
     @property
     def trivial(self) -> bool:
@@ -132,17 +129,13 @@ class Nullable(TypeKind):
     """A type without parts, or NULL: a field left out is NULL wherever it stands."""
 
     inner: Scalar
+    optional: ClassVar[bool] = True
 
     @staticmethod
     def of(text: str, inner: Scalar) -> Nullable:
         """Return `inner` with NULL; `text` is the whole type's."""
         wrapped = f"Nullable({inner.input_type})"
         return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
-
-    @property
-    def optional(self) -> bool:
-        """True."""
-        return True
 
     def block(self, array: pa.Array[Any]) -> Narrowed:
         """Convert as TypeKind says; nulls stay."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ class NullableTuple(TypeKind):
     """
 
     inner: Tuple
+    optional: ClassVar[bool] = True
 
     @staticmethod
     def of(text: str, inner: Tuple) -> NullableTuple:
@@ -43,11 +44,6 @@ class NullableTuple(TypeKind):
         return NullableTuple(
             text, inner.shape, inner.wire, arrow, f"Tuple(UInt8, {inner.input_type})", inner
         )
-
-    @property
-    def optional(self) -> bool:
-        """True."""
-        return True
 
     def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; a null is one wherever it stands."""
