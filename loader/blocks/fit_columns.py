@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from loader.blocks.transform import CannotTransform
 from loader.clickhouse.client import one_line
-from relay.schema.types.arrow_parts import decoded_type, other_parts
 from relay.schema.types.column_type import (
     CLICKHOUSE_TYPE,
     ColumnType,
@@ -23,7 +22,7 @@ from relay.schema.types.column_type import (
     parse_type,
     recorded_type,
 )
-from relay.schema.types.exact_cast import exact_cast
+from relay.schema.types.exact_cast import decoded_type, exact_cast, other_parts
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
 from relay.schema.types.ticks import base_type, loses_units, ticks

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.schema.types.arrow_parts import decoded_type, pairs
+from relay.schema.types.exact_cast import decoded_type, pairs
 
 Array: TypeAlias = Any
 """An Arrow array: its type stubs know too little of what a cast gives."""
