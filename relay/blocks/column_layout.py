@@ -65,7 +65,7 @@ class Apart:
         self._heads: list[tuple[pa.Field[Any], Head]] = []
         rows: list[tuple[pa.Field[Any], Column]] = []
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            parted = _parted(field.type, column)
+            parted = _take_apart(field.type, column)
             if parted is None:
                 rows.append((field, column))
             else:
@@ -99,7 +99,7 @@ def together(heads: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
             columns.append((field, column))
         else:
             whole = heads.schema.field(at)
-            columns.append((whole, _joined(whole.type, heads.column(at), column)))
+            columns.append((whole, _join(whole.type, heads.column(at), column)))
     return _batch(columns)
 
 
@@ -161,7 +161,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
-def _parted(kind: pa.DataType, column: Column) -> tuple[Head, Column] | None:
+def _take_apart(kind: pa.DataType, column: Column) -> tuple[Head, Column] | None:
     if _is_text(kind):
         return _text(kind, column)
     if pa.types.is_integer(kind) and kind.bit_width >= 8 * _LEAST_BYTES and not column.null_count:
@@ -236,12 +236,12 @@ def _numbers(values: Integers, valid: pa.Buffer | None = None, nulls: int = 0) -
     return pa.Array.from_buffers(kind, len(values), [valid, buffer(values)], nulls)
 
 
-def _joined(kind: pa.DataType, head: Column, rest: Column) -> Column:
+def _join(kind: pa.DataType, head: Column, rest: Column) -> Column:
     """The column of a head and its rows, as they were read from a stream."""
     valid, numbers = rest.buffers()
     given = np.frombuffer(numbers or b"", rest.type.to_pandas_dtype())[: len(rest)]
     if not _is_text(kind):
-        return _added_up(kind, head, given)
+        return _add_up(kind, head, given)
     _, bounds, text = head.buffers()
     size, sizes = int(np.frombuffer(bounds, np.int32)[1]), int(given.sum(dtype=np.int64))
     if sizes != size:
@@ -252,7 +252,7 @@ def _joined(kind: pa.DataType, head: Column, rest: Column) -> Column:
     return pa.Array.from_buffers(kind, len(given), buffers, rest.null_count)
 
 
-def _added_up(kind: pa.DataType, head: Column, steps: Integers) -> Column:
+def _add_up(kind: pa.DataType, head: Column, steps: Integers) -> Column:
     width = kind.bit_width // 8
     values = steps.astype(f"i{width}").view(f"u{width}")
     values[:1] += np.frombuffer(head.buffers()[1], f"u{width}")[:1]

@@ -170,13 +170,13 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
     Raises:
         ValueError: no relay wrote it; says which header is missing or wrong.
     """
-    found = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+    own = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
 
     def text_or_empty(name: str) -> str:
-        return (found.get(name) or b"").decode("utf-8")
+        return (own.get(name) or b"").decode("utf-8")
 
     def text(name: str) -> str:
-        raw = found.get(name)
+        raw = own.get(name)
         if raw is None:
             raise ValueError(
                 f"the record is not a dead letter of a relay: it has no header {name!r}"
@@ -196,21 +196,21 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
             kind=DeadKind.read(text_or_empty(_KIND)),
             field=text_or_empty(_FIELD),
         ),
-        _origin(found, headers),
-        whole=_LEFT_OUT not in found,
+        _origin(own, headers),
+        whole=_LEFT_OUT not in own,
         block=text_or_empty(BLOCK),
     )
 
 
-def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
-    count = found.get(_COUNT)
+def _origin(own: dict[str, bytes | None], headers: Headers) -> Origin | None:
+    count = own.get(_COUNT)
     if count is None:
         return None
     kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
-    kept += _unpack(found.get(_PACKED) or b"")
+    kept += _unpack(own.get(_PACKED) or b"")
     if len(kept) != int(count):
         raise ValueError(f"the dead letter holds {len(kept)} of {int(count)} source headers")
-    return Origin(found.get(_KEY), kept)
+    return Origin(own.get(_KEY), kept)
 
 
 def _is_text(header: tuple[str, bytes | None]) -> bool:

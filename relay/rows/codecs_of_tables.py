@@ -170,12 +170,12 @@ class TableCodecs:
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
         """Return the codec of each of these tables, or why there is none; makes no block topic."""
         refused = {table: why for table in tables if (why := self._refusal(table))}
-        found = self._schemas(set(tables) - refused.keys())
+        schemas = self._schemas(set(tables) - refused.keys())
         ledgers = self._ledgers.intersection(tables)
         refused |= {table: table_refused(ledger_refusal(table)) for table in ledgers}
-        self._find_meant(set(tables) - found.keys() - refused.keys())
+        self._find_meant(set(tables) - schemas.keys() - refused.keys())
         unknown = {table: unknown_table(table, self._meant.get(table, "")) for table in tables}
-        codecs = {table: self._codec(table, schema) for table, schema in found.items()}
+        codecs = {table: self._codec(table, schema) for table, schema in schemas.items()}
         return {**unknown, **refused, **codecs}
 
     def _refusal(self, table: str) -> DeadReason | None:
@@ -203,13 +203,14 @@ class TableCodecs:
         if not self._known:
             return frozenset()
         self.topics.retry()
-        found: dict[str, TableSchema] = {}
-        unread = self._apart.ask(self._known.keys(), lambda some: found.update(self._schemas(some)))
-        if unread.keys() == self._known.keys():
+        schemas: dict[str, TableSchema] = {}
+        known = self._known.keys()
+        unread = self._apart.ask(known, lambda some: schemas.update(self._schemas(some)))
+        if unread.keys() == known:
             raise next(iter(unread.values()))
         self._changed = {}
-        for table in self._known.keys() - unread.keys():
-            codec = self._codec(table, found[table]) if table in found else None
+        for table in known - unread.keys():
+            codec = self._codec(table, schemas[table]) if table in schemas else None
             if codec is None or _version(codec) != _version(self._known[table]):
                 self._changed[table] = codec
         return frozenset(self._changed)
@@ -299,23 +300,23 @@ class TableCodecs:
         for _ in range(PROPOSALS):
             self._registry.catch_up()
             before = {table: self._registry.current(table) for table in tables}
-            found = self._unless_ledgers(self._catalogue.read(tables))
-            self._see_alone(found)
-            if self._win(self._proposals(before, found)):
-                return {t: s for t in found if (s := self._registry.current(t)) is not None}
+            listed = self._unless_ledgers(self._catalogue.read(tables))
+            self._see_alone(listed)
+            if self._win(self._proposals(before, listed)):
+                return {t: s for t in listed if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
 
     def _proposals(
-        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+        self, before: Mapping[str, TableSchema | None], listed: Mapping[str, TableColumns]
     ) -> list[TableSchema]:
-        """What the registry is to have for the tables found.
+        """What the registry is to have for the tables listed.
 
         A replica that has not made an ALTER yet which another relay saw elsewhere would take it
         back. So such a change counts only if this one has made all, and as it is after that.
         """
-        wanted = self._all_wanted(before, found)
+        wanted = self._all_wanted(before, listed)
         doubtful = {
-            t for t, s in wanted.items() if found[t].replicated and takes_back(before[t], s)
+            t for t, s in wanted.items() if listed[t].replicated and takes_back(before[t], s)
         }
         if not doubtful:
             return list(wanted.values())
@@ -329,11 +330,11 @@ class TableCodecs:
         return [*sure.values(), *self._all_wanted(before, again).values()]
 
     def _all_wanted(
-        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+        self, before: Mapping[str, TableSchema | None], listed: Mapping[str, TableColumns]
     ) -> dict[str, TableSchema]:
         """What the registry is to have for these columns, without tables of which it has them."""
         wanted = {}
-        for table, columns in found.items():
+        for table, columns in listed.items():
             current, agreed = before[table], self._agreed.get(table)
             if agreed is not None and agreed[0] is current and agreed[1] is columns:
                 continue
@@ -346,19 +347,19 @@ class TableCodecs:
                 wanted[table] = schema
         return wanted
 
-    def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
+    def _unless_ledgers(self, listed: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
         """The tables that rows may go into; remembers which others are ledgers."""
-        ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
-        self._ledgers = (self._ledgers - found.keys()) | ledgers
-        return {table: one for table, one in found.items() if table not in ledgers}
+        ledgers = {t for t, one in listed.items() if is_ledger({c.name for c in one.columns})}
+        self._ledgers = (self._ledgers - listed.keys()) | ledgers
+        return {table: one for table, one in listed.items() if table not in ledgers}
 
-    def _see_alone(self, found: Mapping[str, TableColumns]) -> None:
+    def _see_alone(self, listed: Mapping[str, TableColumns]) -> None:
         alone = {
             table
-            for table, one in found.items()
+            for table, one in listed.items()
             if not one.plain or self._block_column not in {c.name for c in one.columns}
         }
-        self._alone = (self._alone - found.keys()) | alone
+        self._alone = (self._alone - listed.keys()) | alone
 
     def _win(self, proposed: Sequence[TableSchema]) -> bool:
         """Whether the registry has these schemas now, each because we proposed it."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 from relay.arrow.array_memory import Integers, in_one_piece, size_of, starts_of, sums_of
 from relay.rows.bisect import Ranges, Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
-from relay.rows.envelope import BadMessage, Opened, check_framing, joined, open_messages
+from relay.rows.envelope import BadMessage, Opened, check_framing, join_counts, open_messages
 from relay.rows.judgement import UnfitValues, narrow
 from relay.rows.row_bound import RowBound
 from relay.rows.row_codec import RowCodec
@@ -188,11 +188,11 @@ def _read(
         others = _read_any(in_one_piece(values.take(rest)), codec, framing, bound)
         bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
         end = len(counts) if others.end == len(rest) else int(rest[others.end])
-        rows = _merged(rows, replace(others, index=rest[others.index], bad=bad, end=end))
+        rows = _merge(rows, replace(others, index=rest[others.index], bad=bad, end=end))
     return rows if bound is None else rows.first(bound.rows)
 
 
-def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
+def _merge(some: _WireRows, others: _WireRows) -> _WireRows:
     """The rows of both in the order of their messages."""
     if not len(others.index):
         return replace(some, bad=others.bad, end=others.end)
@@ -227,7 +227,7 @@ def _read_any(
         opened, end = opened.within(bound, end)
         if codec.counts_in_rows:
             of_rows, counted = _readable(opened, codec, codec.element_bytes)
-            elements = sums_of(joined(of_rows), counted.counts)
+            elements = sums_of(join_counts(of_rows), counted.counts)
             opened, end = replace(counted, elements=elements).within(bound, end)
     wire, parsed = _parse(opened, codec)
     if bound is not None and codec.flattened:

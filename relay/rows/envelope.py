@@ -135,7 +135,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
         readable = np.ones(len(index), np.bool_)
         readable[[at for at, _ in unreadable]] = False
         index, values = index[readable], values.filter(pa.array(readable))
-    counts = joined(np.diff(lists.offsets.to_numpy()) for lists in pieces)
+    counts = join_counts(np.diff(lists.offsets.to_numpy()) for lists in pieces)
     rows = in_one_piece(pa.chunked_array([lists.flatten() for lists in pieces], pa.binary()))
 
     if _all_explained(values, rows):
@@ -181,7 +181,7 @@ def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:
     return explained == int(sizes.sum(dtype=np.int64))
 
 
-def joined(arrays: Iterable[Any]) -> Integers:
+def join_counts(arrays: Iterable[Any]) -> Integers:
     """Return whole numbers of several arrays, one behind the other; there may be no array."""
     return np.concatenate([np.zeros(0, np.int64), *arrays])
 

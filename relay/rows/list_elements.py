@@ -37,8 +37,8 @@ class CountedField(NamedTuple):
 
 def counted_fields(columns: Iterable[tuple[int, Shape, TypeKind]]) -> tuple[CountedField, ...]:
     """Return which fields of a message are to be counted, of each one's number, shape and kind."""
-    found = (_counted(number, shape, kind) for number, shape, kind in columns)
-    return tuple(one for one in found if one is not None)
+    counted = (_count_field(number, shape, kind) for number, shape, kind in columns)
+    return tuple(one for one in counted if one is not None)
 
 
 def value_bits(kind: TypeKind) -> int:
@@ -70,7 +70,7 @@ def filled_bytes(
     return -(-bits // 8)
 
 
-def _counted(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
+def _count_field(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
     if shape.message is None:
         return None
     kinds = _kinds_within(kind)

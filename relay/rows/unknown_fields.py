@@ -130,10 +130,10 @@ def _anywhere(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> 
     if shape.repeated:
         inner = _anywhere(judge, column.flatten(), replace(shape, repeated=False))
         return lists_with(column, inner)
-    found = np.zeros(len(column), np.bool_)
+    rows = np.zeros(len(column), np.bool_)
     for field in shape.message.fields:
-        found |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
-    return found
+        rows |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
+    return rows
 
 
 def _has_one(column: Any, shape: Shape) -> Any:

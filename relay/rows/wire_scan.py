@@ -131,7 +131,7 @@ def scan(
     data, bounds = _flat(rows)
     plan = _Plan("", {one.number: one for one in fields}, gone)
     waiting = [_Part(plan, bounds[:-1], bounds[1:], np.arange(len(rows)))]
-    found: list[Unexplained] = []
+    unexplained: list[Unexplained] = []
     while waiting:
         part = waiting.pop()
         for ends, owners, step in _steps(data, part):
@@ -140,10 +140,10 @@ def scan(
                 name = f"{part.plan.name}{step.number[over][0]}"
                 reason = f"field {name} is longer than the message around it"
                 rows_over = np.unique(owners[over])
-                found.append(Unexplained(DeadKind.UNREADABLE_ROW, name, reason, rows_over))
-            found += _unexplained(data, part.plan, step, owners)
+                unexplained.append(Unexplained(DeadKind.UNREADABLE_ROW, name, reason, rows_over))
+            unexplained += _unexplained(data, part.plan, step, owners)
             waiting += _inner(part.plan, step, owners, ~over)
-    return _merged(found)
+    return _merge(unexplained)
 
 
 def _flat(rows: Any) -> tuple[Bytes, Integers]:
@@ -251,10 +251,10 @@ def _inner(
         yield _Part(_Plan(name, inner), step.payload[here], step.after[here], owners[here])
 
 
-def _merged(found: list[Unexplained]) -> list[Unexplained]:
+def _merge(unexplained: list[Unexplained]) -> list[Unexplained]:
     """Each kind once, with the rows of all steps that met it."""
     groups: dict[tuple[str, str, str], list[Unexplained]] = {}
-    for one in found:
+    for one in unexplained:
         groups.setdefault((one.kind, one.field, one.reason), []).append(one)
     merged = []
     for ones in groups.values():

@@ -95,8 +95,8 @@ class DatabasesApart:
                     failures += _LATE_COUNTS if late else 1
                     if late or is_answer(error.__cause__):
                         pieces += self._taken_apart(some, error)
-                    found = answered and len(some) == 1 if late else is_answer(error.__cause__)
-                    if not found or failures > MOST_FAILURES:
+                    blamed = answered and len(some) == 1 if late else is_answer(error.__cause__)
+                    if not blamed or failures > MOST_FAILURES:
                         raise
                 else:
                     failures, answered = 0, True

@@ -32,20 +32,20 @@ class ColumnChange(NamedTuple):
 def changes(before: TableSchema, after: TableSchema) -> list[ColumnChange]:
     """Compare by field number. A renamed column is one dropped and one added."""
     was, now = _live(before), _live(after)
-    found = []
+    differences = []
     for name in was.keys() | now.keys():
         old, new = was.get(name), now.get(name)
         if old is None and new is not None:
-            found.append(ColumnChange("added", name, "", _text(new), new.number))
+            differences.append(ColumnChange("added", name, "", _text(new), new.number))
         elif new is None and old is not None:
-            found.append(ColumnChange("dropped", name, _text(old), "", old.number))
+            differences.append(ColumnChange("dropped", name, _text(old), "", old.number))
         elif old is not None and new is not None and old.type != new.type:
-            found.append(ColumnChange("type", name, _text(old), _text(new), new.number))
+            differences.append(ColumnChange("type", name, _text(old), _text(new), new.number))
         elif old is not None and new is not None and old.default_kind != new.default_kind:
-            found.append(ColumnChange("default", name, _text(old), _text(new), new.number))
+            differences.append(ColumnChange("default", name, _text(old), _text(new), new.number))
     if before.uuid != after.uuid:
-        found.append(ColumnChange("re-created", "", before.uuid, after.uuid, 0))
-    return sorted(found, key=lambda change: (change.number, change.kind))
+        differences.append(ColumnChange("re-created", "", before.uuid, after.uuid, 0))
+    return sorted(differences, key=lambda change: (change.number, change.kind))
 
 
 def _live(schema: TableSchema) -> dict[str, Column]:

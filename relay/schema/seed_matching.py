@@ -36,7 +36,7 @@ def matched(
     Raises:
         ConfigError: a field may be one column or another, or it is called as no column would be.
     """
-    found: dict[int, str] = {}
+    columns_of: dict[int, str] = {}
     possible: dict[int, list[str]] = {}
     for number, name in fields.items():
         called = [column for column in columns if _is_called(column, name, number)]
@@ -44,17 +44,17 @@ def matched(
         if said is None or protobuf_name(said) not in _stems(name, number):
             possible[number] = called
         elif said in called:
-            _see_once(said, found, number, what)
-            found[number] = said
-    taken = set(found.values())
+            _refuse_second(said, columns_of, number, what)
+            columns_of[number] = said
+    taken = set(columns_of.values())
     open_ = {n: [c for c in some if c not in taken] for n, some in possible.items()}
     for group in _groups({number: some for number, some in open_.items() if some}):
-        found |= _decided(fields, group, what)
-    return found
+        columns_of |= _decide(fields, group, what)
+    return columns_of
 
 
-def _see_once(column: str, found: Mapping[int, str], number: int, what: str) -> None:
-    before = [n for n, one in found.items() if one == column]
+def _refuse_second(column: str, columns_of: Mapping[int, str], number: int, what: str) -> None:
+    before = [n for n, one in columns_of.items() if one == column]
     if before:
         raise ConfigError(
             f"{what}: fields {before[0]} and {number} both say that they are column {column!r}",
@@ -91,13 +91,11 @@ def _groups(possible: Mapping[int, list[str]]) -> Iterator[dict[int, list[str]]]
         yield group
 
 
-def _decided(
-    fields: Mapping[int, str], group: Mapping[int, list[str]], what: str
-) -> dict[int, str]:
+def _decide(fields: Mapping[int, str], group: Mapping[int, list[str]], what: str) -> dict[int, str]:
     columns = sorted({column for some in group.values() for column in some})
     if len(columns) == len(group) == 1 and fields[min(group)] == columns[0]:
         return {min(group): columns[0]}
-    fitting = [] if _are_alike(group) else [*_fitting(fields, group, columns)]
+    fitting = [] if _are_alike(group) else [*_fit_names(fields, group, columns)]
     most = max(map(len, fitting), default=0)
     best = [one for one in fitting if len(one) == most]
     if most and len(best) == 1:
@@ -119,13 +117,13 @@ def _are_alike(group: Mapping[int, list[str]]) -> bool:
     return any(sum(not is_identifier(one) for one in some) > 1 for some in group.values())
 
 
-def _fitting(
+def _fit_names(
     fields: Mapping[int, str], group: Mapping[int, list[str]], columns: Collection[str]
 ) -> Iterator[dict[int, str]]:
     """Yield columns by number for which every field would be called as it is."""
     places = [[None, *(n for n, some in group.items() if one in some)] for one in columns]
     for numbers in product(*places):
         used = [number for number in numbers if number is not None]
-        found = {n: one for n, one in zip(numbers, columns, strict=True) if n is not None}
-        if len(found) == len(used) and field_names({**fields, **found}.items()) == fields:
-            yield found
+        columns_of = {n: one for n, one in zip(numbers, columns, strict=True) if n is not None}
+        if len(columns_of) == len(used) and field_names({**fields, **columns_of}.items()) == fields:
+            yield columns_of

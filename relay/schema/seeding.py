@@ -37,16 +37,16 @@ def of_files(given: Sequence[tuple[str, TableSchema]]) -> list[TableSchema]:
     Raises:
         ConfigError: two files give one table different numbers.
     """
-    found: dict[str, tuple[str, TableSchema]] = {}
+    by_table: dict[str, tuple[str, TableSchema]] = {}
     for file, schema in given:
-        first, other = found.setdefault(schema.table, (file, schema))
+        first, other = by_table.setdefault(schema.table, (file, schema))
         if list(other.columns) != list(schema.columns):
             raise ConfigError(
                 f"{first} and {file} are both of {schema.table}, with different numbers; "
                 f"{NOTHING_WRITTEN}",
                 "name only the one that its producers use",
             )
-    return [schema for _, schema in found.values()]
+    return [schema for _, schema in by_table.values()]
 
 
 def lacking(
@@ -64,9 +64,9 @@ def lacking(
     """
     by_place = {(one.table, one.version): one for one in wanted}
     for table, versions in sorted(there.items()):
-        for version, found in versions.items():
+        for version, registered in versions.items():
             same = by_place.get((table, version))
-            if same is None or list(same.columns) != list(found.columns):
+            if same is None or list(same.columns) != list(registered.columns):
                 raise ConfigError(
                     f"the app's registry already has version {version} of {table}, with numbers "
                     f"of its own, which stay for ever; {outcome}",

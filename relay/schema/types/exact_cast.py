@@ -61,8 +61,8 @@ def other_parts(given: pa.DataType, wanted: pa.DataType, *, missing_as_null: boo
         differ = set(there) - set(needed) if missing_as_null else sorted(there) != sorted(needed)
         if differ:
             return f"a struct has the parts {_listed(there)}, and needs {_listed(needed)}"
-    found = (other_parts(*pair, missing_as_null=missing_as_null) for pair in pairs(given, wanted))
-    return next((one for one in found if one), "")
+    inner = (other_parts(*pair, missing_as_null=missing_as_null) for pair in pairs(given, wanted))
+    return next(filter(None, inner), "")
 
 
 def _listed(names: list[str]) -> str:

@@ -173,10 +173,10 @@ def list_lengths(array: Any) -> Any:
 
 def lists_with(array: Any, chosen: Any) -> Any:
     """Return which lists have any of the chosen elements."""
-    found = np.zeros(len(array), np.bool_)
+    lists = np.zeros(len(array), np.bool_)
     if chosen.any():
-        found[np.repeat(np.arange(len(array)), list_lengths(array))[chosen]] = True
-    return found
+        lists[np.repeat(np.arange(len(array)), list_lengths(array))[chosen]] = True
+    return lists
 
 
 def _wire_list(items: TypeKind) -> pa.DataType:
