@@ -81,7 +81,7 @@ class ByteColumn:
         kept = self._piece_of(self._begin)
         first = self._pieces[kept].first
         gone = sum(int(self._ends[piece.first - 1]) for piece in self._pieces[1 : kept + 1])
-        self._pieces = [one._replace(first=one.first - first) for one in self._pieces[kept:]]
+        self._pieces = [piece._replace(first=piece.first - first) for piece in self._pieces[kept:]]
         self._ends = self._ends[first : self._values].copy()
         self._given = self._given[first : self._values].copy()
         self.bytes -= gone

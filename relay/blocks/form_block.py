@@ -98,8 +98,8 @@ class Messages(NamedTuple):
 
 def grouped(dead: Sequence[DeadMessage]) -> dict[DeadMessage, int]:
     """Return the first dead message of each group of reasons, in order, and how many they are."""
-    firsts = {one.reason.group: one for one in reversed(dead)}
-    counts = Counter(one.reason.group for one in dead)
+    firsts = {message.reason.group: message for message in reversed(dead)}
+    counts = Counter(message.reason.group for message in dead)
     return {firsts[group]: count for group, count in counts.items()}
 
 
@@ -132,16 +132,16 @@ class BlockFormer:
         what a record of its own costs relay, broker and loader is more.
         """
         if len(buffers) > 1:
-            pieces = [piece for one in buffers for piece in one.values.chunks]
+            pieces = [piece for buffer in buffers for piece in buffer.values.chunks]
             values = pa.chunked_array(pieces, pa.binary())
             bound = self._bound(values)
             decoded = self._decode(values, bound)
             if not (decoded.bad or decoded.unknown or decoded.left):
-                parts = decoded.parts([len(one.offsets) for one in buffers])
+                parts = decoded.parts([len(buffer.offsets) for buffer in buffers])
                 return self._shared(buffers, decoded, parts) or [
-                    self._formed(one, part, bound) for one, part in zip(buffers, parts, strict=True)
+                    self._formed(*both, bound) for both in zip(buffers, parts, strict=True)
                 ]
-        return [self.form(one) for one in buffers]
+        return [self.form(buffer) for buffer in buffers]
 
     def _shared(
         self, buffers: Sequence[Messages], decoded: Decoded, parts: Sequence[Decoded]
@@ -220,12 +220,12 @@ class BlockFormer:
             rows_of[decoded.good] = decoded.rows
             if large := oversized(encoded, rows_of, most):
                 rest = _others(buffer, large)
-                left_out = [DeadMessage(offsets[one.message], _why(one, most)) for one in large]
+                left_out = [DeadMessage(offsets[row.message], _why(row, most)) for row in large]
                 decoded = self._decode(rest.values, bound)
                 return self._formed(rest, decoded, bound, [*too_large, *left_out])
-        bad = (DeadMessage(offsets[one.index], one.reason) for one in decoded.bad)
+        bad = (DeadMessage(offsets[message.index], message.reason) for message in decoded.bad)
         dead = sorted([*too_large, *bad])
-        bad_bytes = sum(len(values[one.index].as_py() or b"") for one in decoded.bad)
+        bad_bytes = sum(len(values[message.index].as_py() or b"") for message in decoded.bad)
         crc32c = chunks.crc32c(value for value, _ in encoded)
         facts = self._facts(decoded, size_of(values) - bad_bytes, len(encoded), crc32c)
         listed = _message_rows(buffer, decoded)
@@ -248,7 +248,7 @@ def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> b
 
 def _others(buffer: Messages, large: list[Oversized]) -> Messages:
     kept = np.ones(len(buffer.offsets), bool)
-    kept[[one.message for one in large]] = False
+    kept[[row.message for row in large]] = False
     offsets = np.asarray(buffer.offsets, np.int64)[kept].tolist()
     return Messages(offsets, buffer.values.filter(pa.array(kept)))
 

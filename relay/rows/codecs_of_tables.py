@@ -273,7 +273,7 @@ class TableCodecs:
         if not new:
             return
         with suppress(ClickHouseAway):  # it has just said that it has none of them
-            there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
+            there = [name for name in self._catalogue.names() if not self._targets.refusal(name)]
             self._meant |= {table: did_you_mean_table(table, there) for table in new}
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
@@ -349,15 +349,15 @@ class TableCodecs:
 
     def _unless_ledgers(self, listed: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
         """The tables that rows may go into; remembers which others are ledgers."""
-        ledgers = {t for t, one in listed.items() if is_ledger({c.name for c in one.columns})}
+        ledgers = {t for t, its in listed.items() if is_ledger({c.name for c in its.columns})}
         self._ledgers = (self._ledgers - listed.keys()) | ledgers
-        return {table: one for table, one in listed.items() if table not in ledgers}
+        return {table: its for table, its in listed.items() if table not in ledgers}
 
     def _see_alone(self, listed: Mapping[str, TableColumns]) -> None:
         alone = {
             table
-            for table, one in listed.items()
-            if not one.plain or self._block_column not in {c.name for c in one.columns}
+            for table, its in listed.items()
+            if not its.plain or self._block_column not in {c.name for c in its.columns}
         }
         self._alone = (self._alone - listed.keys()) | alone
 

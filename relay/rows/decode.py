@@ -167,7 +167,7 @@ class _WireRows:
             columns=[column.slice(0, rows) for column in self.columns],
             index=self.index[:kept],
             counts=self.counts[:kept],
-            bad=[one for one in self.bad if one.index < end],
+            bad=[message for message in self.bad if message.index < end],
             unexplained=[one for one in within if len(one.rows)],
             end=end,
         )
@@ -186,7 +186,7 @@ def _read(
     if len(plain) < len(counts):
         rest = np.flatnonzero(counts < 0)
         others = _read_any(in_one_piece(values.take(rest)), codec, framing, bound)
-        bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
+        bad = [replace(message, index=int(rest[message.index])) for message in others.bad]
         end = len(counts) if others.end == len(rest) else int(rest[others.end])
         rows = _merge(rows, replace(others, index=rest[others.index], bad=bad, end=end))
     return rows if bound is None else rows.first(bound.rows)
@@ -202,8 +202,8 @@ def _merge(some: _WireRows, others: _WireRows) -> _WireRows:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     columns = [
-        pa.concat_arrays([one, other]).take(order)
-        for one, other in zip(some.columns, others.columns, strict=True)
+        pa.concat_arrays([column, other]).take(order)
+        for column, other in zip(some.columns, others.columns, strict=True)
     ]
     index = np.concatenate([some.index, others.index])
     in_order = np.argsort(index)

@@ -81,7 +81,8 @@ class Opened:
         parts = (of[:fitting] for of in (opened.index, opened.counts, opened.elements))
         index, counts, elements = parts
         rows = opened.rows.slice(0, int(counts.sum()))
-        return Opened(index, counts, rows, [one for one in bad if one.index < end], elements), end
+        early = [message for message in bad if message.index < end]
+        return Opened(index, counts, rows, early, elements), end
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Opened:
         """Return the same with some of the messages alone; the bad ones stay."""

@@ -38,7 +38,7 @@ class CountedField(NamedTuple):
 def counted_fields(columns: Iterable[tuple[int, Shape, TypeKind]]) -> tuple[CountedField, ...]:
     """Return which fields of a message are to be counted, of each one's number, shape and kind."""
     counted = (_count_field(number, shape, kind) for number, shape, kind in columns)
-    return tuple(one for one in counted if one is not None)
+    return tuple(field for field in counted if field is not None)
 
 
 def value_bits(kind: TypeKind) -> int:
@@ -80,7 +80,7 @@ def _count_field(number: int, shape: Shape, kind: TypeKind) -> CountedField | No
     bits = _element_bits(kind) if shape.repeated else 0
     if not inner and bits <= UNCOUNTED_BITS:
         return None
-    message = ProtoMessage(tuple(one.field for one in inner))
+    message = ProtoMessage(tuple(field.field for field in inner))
     read = Shape(message=message) if inner else Shape("bytes")
     of = Shape(read.scalar, read.message, shape.repeated)
     return CountedField(ProtoField(f"f{number}", number, of), bits, inner)
@@ -108,7 +108,7 @@ def _default_bits(kind: TypeKind, *, part: bool) -> int:
     """
     match kind:
         case Tuple() | Variant():
-            return sum(_default_bits(one, part=True) for one in kind.parts)
+            return sum(_default_bits(part, part=True) for part in kind.parts)
         case NullableTuple():
             return _default_bits(kind.inner, part=True)
         case Scalar(default=str() | bytes()) if part:
@@ -134,6 +134,6 @@ def _bits(column: Any, of: CountedField) -> Integers:
 
 
 def _of_parts(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
-    parts = [_bits(column, one) for column, one in zip(columns, fields, strict=True)]
+    parts = [_bits(column, field) for column, field in zip(columns, fields, strict=True)]
     bits: Integers = np.sum(parts, axis=0, dtype=np.int64)
     return bits

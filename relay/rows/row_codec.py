@@ -81,7 +81,7 @@ class RowCodec:
         self.row_fields = [*live, *_gone_fields(gone)]
         """Of the row message with what is gone, as far as it can be decoded; live ones first."""
         gone_bytes = _GONE_BYTES * (len(self.row_fields) - len(live))
-        live_bits = sum(value_bits(one.kind) for one in self.types)
+        live_bits = sum(value_bits(type_.kind) for type_ in self.types)
         self.row_bytes = max(1, live_bits // 8 + gone_bytes)
         """That a row takes as columns, whatever fields it sets; at least one."""
         self.flat = FlatRows.of(live, self.types)
@@ -101,13 +101,15 @@ class RowCodec:
             for one, text in zip(renamed, self._text, strict=True)
         ]
         self._handler = self._encoder if raw == renamed else handler_of(raw)
-        of_gone = (parse_type(types[one.number]) for one in self.row_fields[len(live) :])
-        kinds = [one.kind for one in (*self.types, *of_gone)]
+        of_gone = (parse_type(types[field.number]) for field in self.row_fields[len(live) :])
+        kinds = [type_.kind for type_ in (*self.types, *of_gone)]
         self._counted = counted_fields(
             (field.number, field.shape, kind)
             for field, kind in zip(self.row_fields, kinds, strict=True)
         )
-        self._counter = handler_of([one.field for one in self._counted]) if self._counted else None
+        self._counter = (
+            handler_of([part.field for part in self._counted]) if self._counted else None
+        )
         self.row_parts = MessageParts(self.row_fields)
         """Of `row_fields`: what of a row lies behind one length."""
 
@@ -128,7 +130,7 @@ class RowCodec:
             ValueError: a row does not parse.
         """
         batch = decoded(self._counter, rows)
-        columns = [batch.column(one.field.name) for one in self._counted]
+        columns = [batch.column(part.field.name) for part in self._counted]
         return element_bytes(columns, self._counted)
 
     def filled_bytes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -136,7 +138,7 @@ class RowCodec:
 
         The batch is as `decode_all` gives it.
         """
-        return filled_bytes(batch.columns, [one.kind for one in self.types], self.flattened)
+        return filled_bytes(batch.columns, [type_.kind for type_ in self.types], self.flattened)
 
     def decode_all(self, rows: pa.BinaryArray) -> pa.RecordBatch:
         """Return serialized rows (no nulls) as a column for each of `row_fields`; 20 ns a value.
@@ -206,20 +208,20 @@ class MessageParts:
         self.fields = fields
         """All of them, in their order."""
         self.messages = {
-            one.number: MessageParts(one.shape.message.fields)
-            for one in fields
-            if one.shape.message is not None
+            field.number: MessageParts(field.shape.message.fields)
+            for field in fields
+            if field.shape.message is not None
         }
         """The same of the messages in it, by their field's number."""
-        held = [one for one in fields if one.shape.message is not None or one.shape.packable]
-        self._numbers = sorted(one.number for one in held)
+        held = [field for field in fields if field.shape.message or field.shape.packable]
+        self._numbers = sorted(field.number for field in held)
         as_bytes = [
             ProtoField(
-                f"f{one.number}",
-                one.number,
-                Shape("bytes", repeated=one.shape.repeated and not one.shape.packable),
+                f"f{field.number}",
+                field.number,
+                Shape("bytes", repeated=field.shape.repeated and not field.shape.packable),
             )
-            for one in held
+            for field in held
         ]
         self._handler = handler_of(as_bytes) if as_bytes else None
 

@@ -42,7 +42,7 @@ def find_unexplained(
     again = codec.encode_all(wire)
     differ: Any = pc.not_equal(pc.binary_length(rows), pc.binary_length(again))
     unlike: Any = pc.not_equal(rows, again)
-    suspect, unlike = (one.to_numpy(zero_copy_only=False) for one in (differ, unlike))
+    suspect, unlike = (mask.to_numpy(zero_copy_only=False) for mask in (differ, unlike))
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
         suspect = suspect | _anywhere(_too_wide, column, field.shape)
         suspect |= unlike & _anywhere(_has_one, column, field.shape)
@@ -50,7 +50,7 @@ def find_unexplained(
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
     unexplained = scan(odd, codec.row_fields, codec.gone_numbers)
-    return [one._replace(rows=suspects[one.rows]) for one in unexplained]
+    return [item._replace(rows=suspects[item.rows]) for item in unexplained]
 
 
 def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
@@ -110,7 +110,7 @@ def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) ->
         inner, values = whole[field.number], column
         if field.shape.repeated:
             inner, values = inner.flatten(), values.flatten()
-        of_inner = [pc.struct_field(values, one.name) for one in field.shape.message.fields]
+        of_inner = [pc.struct_field(values, part.name) for part in field.shape.message.fields]
         if not _is_explained(inner.fill_null(b""), of_inner, parts.messages[field.number]):
             return False
     return True

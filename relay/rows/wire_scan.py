@@ -88,9 +88,9 @@ class _Plan:
         size = max([*self.fields, *self.gone], default=0) + 2  # of the last, nothing is known
         self.wire = np.full(size, _UNKNOWN, np.int64)
         self.packed = np.zeros(size, np.bool_)
-        for number, one in self.fields.items():
-            self.wire[number] = wire_type(one.shape)
-            self.packed[number] = one.shape.packable
+        for number, proto in self.fields.items():
+            self.wire[number] = wire_type(proto.shape)
+            self.packed[number] = proto.shape.packable
         self.wire[list(self.gone)] = _ANY
 
 
@@ -129,7 +129,7 @@ def scan(
         gone: numbers that once had a meaning; any value of theirs is passed over.
     """
     data, bounds = _flat(rows)
-    plan = _Plan("", {one.number: one for one in fields}, gone)
+    plan = _Plan("", {proto.number: proto for proto in fields}, gone)
     waiting = [_Part(plan, bounds[:-1], bounds[1:], np.arange(len(rows)))]
     unexplained: list[Unexplained] = []
     while waiting:
@@ -254,12 +254,12 @@ def _inner(
 def _merge(unexplained: list[Unexplained]) -> list[Unexplained]:
     """Each kind once, with the rows of all steps that met it."""
     groups: dict[tuple[str, str, str], list[Unexplained]] = {}
-    for one in unexplained:
-        groups.setdefault((one.kind, one.field, one.reason), []).append(one)
+    for item in unexplained:
+        groups.setdefault((item.kind, item.field, item.reason), []).append(item)
     merged = []
     for ones in groups.values():
-        rows, first = np.unique(np.concatenate([one.rows for one in ones]), return_index=True)
-        numbers = [one.numbers for one in ones if one.numbers is not None]
+        rows, first = np.unique(np.concatenate([item.rows for item in ones]), return_index=True)
+        numbers = [item.numbers for item in ones if item.numbers is not None]
         own = np.concatenate(numbers)[first] if numbers else None
         merged.append(ones[0]._replace(rows=rows, numbers=own))
     return merged

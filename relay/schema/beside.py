@@ -86,11 +86,11 @@ class Beside:
 
     def _learn(self) -> None:
         """Forget the late questions that were answered, but for how long that took."""
-        for about, one in tuple(self._left.items()):
-            if one.ended.is_set() and (one.error is None or len(self._left) > _MOST_FAILED):
+        for about, late in tuple(self._left.items()):
+            if late.ended.is_set() and (late.error is None or len(self._left) > _MOST_FAILED):
                 del self._left[about]
-                if one.error is None:
-                    self._answered(one)
+                if late.error is None:
+                    self._answered(late)
 
     def _answered(self, question: _Question) -> None:
         self._silent = False

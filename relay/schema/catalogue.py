@@ -154,7 +154,7 @@ class Catalogue:
             kept |= {table: (digests[table], columns) for table, columns in read.items()}
         for table in asked:
             self._known.pop(table, None)
-        self._known |= {table: one for table, one in kept.items() if digests[table]}
+        self._known |= {table: entry for table, entry in kept.items() if digests[table]}
         return {table: columns for table, (_, columns) in kept.items()}
 
     def _read_digests(self, tables: Sequence[str]) -> dict[str, Digest]:

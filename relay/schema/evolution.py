@@ -174,7 +174,7 @@ def proto_text(schema: TableSchema) -> str:
         "}",
         "",
     ]
-    gone = sorted({column.number for column in schema.columns} - {one.number for one in columns})
+    gone = sorted({old.number for old in schema.columns} - {live.number for live in columns})
     numbers = ", ".join(map(str, gone))
     reserved = [f"reserved {numbers};  // columns dropped, changed or computed"] if gone else []
     message = ProtoMessage(tuple(row_fields(columns)))

@@ -58,7 +58,7 @@ def place(directory: Path, schemas: Sequence[TableSchema], *, force: bool) -> Pl
         ConfigError: it cannot be written.
     """
     path = path_of(directory, schemas[-1].table)
-    texts = [proto_text(one) for one in schemas]
+    texts = [proto_text(schema) for schema in schemas]
     try:
         before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
         outcome = decide(before, texts, force=force)

@@ -95,7 +95,7 @@ def _pool(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> FileDescriptor
 
 def _read_comments(file: descriptor_pb2.FileDescriptorProto, message: str) -> dict[int, str]:
     """What stands behind the fields of a message that no other message is around."""
-    names = [one.name for one in file.message_type]
+    names = [nested.name for nested in file.message_type]
     if message not in names:
         return {}
     at = names.index(message)

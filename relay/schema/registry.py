@@ -226,7 +226,7 @@ class Registry:
             ContractBroken: it was made anew.
         """
         listed = consumer.list_topics(timeout=_END_SECONDS).topics
-        for topic in sorted(one for one in listed if one.startswith(self._blocks)):
+        for topic in sorted(name for name in listed if name.startswith(self._blocks)):
             for partition in listed[topic].partitions:
                 place = TopicPartition(topic, partition)
                 if consumer.get_watermark_offsets(place, _END_SECONDS)[1] == 0:

@@ -54,7 +54,7 @@ def matched(
 
 
 def _refuse_second(column: str, columns_of: Mapping[int, str], number: int, what: str) -> None:
-    before = [n for n, one in columns_of.items() if one == column]
+    before = [n for n, name in columns_of.items() if name == column]
     if before:
         raise ConfigError(
             f"{what}: fields {before[0]} and {number} both say that they are column {column!r}",
@@ -97,7 +97,7 @@ def _decide(fields: Mapping[int, str], group: Mapping[int, list[str]], what: str
         return {min(group): columns[0]}
     fitting = [] if _are_alike(group) else [*_fit_names(fields, group, columns)]
     most = max(map(len, fitting), default=0)
-    best = [one for one in fitting if len(one) == most]
+    best = [match for match in fitting if len(match) == most]
     if most and len(best) == 1:
         return best[0]
     named = ", ".join(f"{fields[number]} = {number}" for number in sorted(group))
@@ -114,16 +114,16 @@ def _are_alike(group: Mapping[int, list[str]]) -> bool:
 
     Whichever of them has a number, its field would be called the same.
     """
-    return any(sum(not is_identifier(one) for one in some) > 1 for some in group.values())
+    return any(sum(not is_identifier(name) for name in some) > 1 for some in group.values())
 
 
 def _fit_names(
     fields: Mapping[int, str], group: Mapping[int, list[str]], columns: Collection[str]
 ) -> Iterator[dict[int, str]]:
     """Yield columns by number for which every field would be called as it is."""
-    places = [[None, *(n for n, some in group.items() if one in some)] for one in columns]
+    places = [[None, *(n for n, some in group.items() if name in some)] for name in columns]
     for numbers in product(*places):
         used = [number for number in numbers if number is not None]
-        columns_of = {n: one for n, one in zip(numbers, columns, strict=True) if n is not None}
+        columns_of = {n: name for n, name in zip(numbers, columns, strict=True) if n is not None}
         if len(columns_of) == len(used) and field_names({**fields, **columns_of}.items()) == fields:
             yield columns_of

@@ -62,7 +62,7 @@ def lacking(
     Raises:
         ConfigError: it has others; what they number is numbered for ever.
     """
-    by_place = {(one.table, one.version): one for one in wanted}
+    by_place = {(schema.table, schema.version): schema for schema in wanted}
     for table, versions in sorted(there.items()):
         for version, registered in versions.items():
             same = by_place.get((table, version))
@@ -73,7 +73,7 @@ def lacking(
                     "seed an app before its first start, all of its tables in one call; or set "
                     "another `app`",
                 )
-    return [one for one in wanted if one.version not in there.get(one.table, {})]
+    return [schema for schema in wanted if schema.version not in there.get(schema.table, {})]
 
 
 def left_out(wanted: Sequence[TableSchema], there: Versions, with_blocks: Iterable[str]) -> str:
@@ -81,7 +81,7 @@ def left_out(wanted: Sequence[TableSchema], there: Versions, with_blocks: Iterab
 
     The registry has the versions `there`, and is given `wanted`.
     """
-    without = sorted({*with_blocks} - {one.table for one in wanted} - there.keys())
+    without = sorted({*with_blocks} - {schema.table for schema in wanted} - there.keys())
     if not without:
         return ""
     return (
@@ -136,12 +136,12 @@ def numbered(
     if unsupported := unsupported_columns(schema):
         raise ConfigError(f"{written.full_name}: {'; '.join(unsupported)}")
     problems = [
-        one
-        for one in findings(written, message_of(schema), {}, {})
-        if one.problem and one.kind in _IN_THE_WAY
+        finding
+        for finding in findings(written, message_of(schema), {}, {})
+        if finding.problem and finding.kind in _IN_THE_WAY
     ]
     if problems:
-        said = "; ".join(f"{one.field}: {one.what}" for one in problems)
+        said = "; ".join(f"{finding.field}: {finding.what}" for finding in problems)
         raise ConfigError(
             f"{written.full_name} and {table}: {said}",
             "these columns changed since; put `reserved` and the number in the field's place, and "
@@ -153,10 +153,10 @@ def numbered(
 def _reserved(written: Descriptor) -> set[int]:
     proto = descriptor_pb2.DescriptorProto()
     written.CopyToProto(proto)
-    ranges = [range(one.start, one.end) for one in proto.reserved_range]
+    ranges = [range(reserved.start, reserved.end) for reserved in proto.reserved_range]
     if sum(map(len, ranges)) > _MOST_RESERVED:
         raise ConfigError(
             f"{written.full_name} reserves more than {_MOST_RESERVED} numbers",
             "leave out ranges that no producer ever sent",
         )
-    return {n for one in ranges for n in one}
+    return {n for numbers in ranges for n in numbers}

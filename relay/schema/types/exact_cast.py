@@ -57,7 +57,7 @@ def other_parts(given: pa.DataType, wanted: pa.DataType, *, missing_as_null: boo
     """
     given, wanted = decoded_type(given), decoded_type(wanted)
     if isinstance(given, pa.StructType) and isinstance(wanted, pa.StructType):
-        there, needed = ([field.name for field in one] for one in (given, wanted))
+        there, needed = ([field.name for field in struct] for struct in (given, wanted))
         differ = set(there) - set(needed) if missing_as_null else sorted(there) != sorted(needed)
         if differ:
             return f"a struct has the parts {_listed(there)}, and needs {_listed(needed)}"

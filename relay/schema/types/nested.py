@@ -143,8 +143,8 @@ class Tuple(TypeKind):
         """Convert as TypeKind says; left out, it is a tuple of its parts' defaults."""
         columns = zip(self.parts, array.flatten(), strict=True)
         inner = [part.block(column) for part, column in columns]
-        block = struct_of(self.arrow, [one.array for one in inner])
-        return Narrowed(block, any_bad(one.bad for one in inner))
+        block = struct_of(self.arrow, [part.array for part in inner])
+        return Narrowed(block, any_bad(part.bad for part in inner))
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""

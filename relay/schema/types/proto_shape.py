@@ -77,7 +77,7 @@ def widened(shape: Shape) -> Shape:
     """Return the shape with whole numbers of 64 bits, of which a decoder cuts nothing."""
     if shape.message is None:
         return replace(shape, scalar=_WIDER.get(shape.scalar, shape.scalar))
-    fields = tuple(replace(one, shape=widened(one.shape)) for one in shape.message.fields)
+    fields = tuple(replace(field, shape=widened(field.shape)) for field in shape.message.fields)
     return replace(shape, message=replace(shape.message, fields=fields))
 
 

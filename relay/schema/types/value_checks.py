@@ -155,7 +155,7 @@ def _all_objects(texts: list[str]) -> bool:
     except (ValueError, RecursionError):
         return False
     return len(parsed) == max(2 * len(texts) - 1, 0) and all(
-        type(one) is dict for one in parsed[::2]
+        type(value) is dict for value in parsed[::2]
     )
 
 

@@ -99,9 +99,9 @@ class Variant(TypeKind):
             which[is_given] = number
             given += is_given
             inner.append(part.block(column))
-        block = struct_of(self.arrow, [pa.array(which), *(one.array for one in inner)])
+        block = struct_of(self.arrow, [pa.array(which), *(part.array for part in inner)])
         several = pa.array(given > 1) if given.max(initial=0) > 1 else None
-        return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
+        return Narrowed(block, any_bad([several, *(part.bad for part in inner)]))
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says: each alternative to its own type, then to Variant."""
