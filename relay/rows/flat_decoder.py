@@ -7,12 +7,12 @@ taken is what relay.rows.decode would have made of it, bit for bit (tests/schema
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import bits, offsets_of, size_of
+from relay.arrow.array_memory import Integers, bits, offsets_of, size_of
 from relay.rows.wire_scan import wire_type
 
 if TYPE_CHECKING:
@@ -35,14 +35,9 @@ _ANY = 1 << 62
 """Rows that there may be room for, where nothing bounds them."""
 
 
-class Taken(NamedTuple):
-    """What was read."""
-
-    columns: list[pa.Array[Any]]
-    """Live columns in wire types, rows of the messages taken, in order."""
-    rows: npt.NDArray[np.int64]
-    """Rows of each message looked at, which are the first; flatkernel.PASSED_OVER where it is not
-    taken."""
+Taken: TypeAlias = "tuple[list[pa.Array[Any]], Integers]"
+"""Live columns in wire types, with the rows of the messages taken, in order; and the rows of each
+message looked at, which are the first: relay.rows.flat_kernel.PASSED_OVER where it is not taken."""
 
 
 class FlatRows:
@@ -115,7 +110,7 @@ class FlatRows:
         if rows:
             self._density = sinks.density(rows, size)
         columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]
-        return Taken(columns, counts)
+        return columns, counts
 
     def _column(self, column: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
         word, bit = column >> 6, np.uint64(column & 63)
