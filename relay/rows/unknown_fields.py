@@ -77,15 +77,11 @@ def passes_over(wire: pa.RecordBatch, codec: RowCodec) -> bool:
     Costs nothing where no column is gone, and no look at a row where none has such a value.
     """
     live = len(codec.types)
-    gone = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
-    return any(_is_given(column, field.shape) for column, field in gone)
-
-
-def _is_given(column: Any, shape: Shape) -> bool:
-    """Whether a row has a value; where the field is repeated, one that is not empty."""
-    if shape.repeated:
-        return len(column.flatten()) > 0
-    return bool(column.null_count < len(column))
+    gone: Any = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
+    return any(
+        len(column.flatten()) if field.shape.repeated else column.null_count < len(column)
+        for column, field in gone
+    )
 
 
 def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) -> bool:

@@ -48,20 +48,15 @@ Versions = dict[str, dict[int, TableSchema]]
 """By table, then by version; the highest version is the current one."""
 
 
-def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versions:
-    """Return the versions that count, of records in the topic's order.
+def fold(versions: Versions, record: TableSchema) -> None:
+    """Add the topic's next record to the versions, if it counts.
 
     A record counts if it is based on the current version (0: none yet) and is the
-    next one. The rule needs nothing but the order, so all readers agree. What the records before
-    gave, `known`, is added to.
+    next one. The rule needs nothing but the order, so all readers agree.
     """
-    versions: Versions = {} if known is None else known
-    for record in records:
-        of_table = versions.get(record.table, {})
-        current = max(of_table, default=0)
-        if record.based_on == current and record.version == current + 1:
-            versions.setdefault(record.table, {})[record.version] = record
-    return versions
+    current = max(versions.get(record.table, {}), default=0)
+    if record.based_on == current and record.version == current + 1:
+        versions.setdefault(record.table, {})[record.version] = record
 
 
 class Registry:
@@ -260,7 +255,7 @@ class Registry:
                 f"{self._topic}, offset {offset}: the record is not a schema record ({cause})",
                 "find out who writes to this topic; only relays of this app may",
             ) from cause
-        fold([record], self._versions)
+        fold(self._versions, record)
         self._next = offset + 1
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:

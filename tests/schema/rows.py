@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from google.protobuf.internal.encoder import _VarintBytes
 
+from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.registry import Versions, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,3 +49,11 @@ def decode_rows(codec: RowCodec, rows: pa.BinaryArray) -> pa.RecordBatch:
     """Return serialized rows as columns of `codec.wire_schema`."""
     columns = codec.wire_columns(codec.decode_all(rows))
     return pa.RecordBatch.from_arrays(columns, schema=codec.wire_schema)
+
+
+def versions_of(records: Iterable[TableSchema]) -> Versions:
+    """What readers of these records, in this order, know."""
+    versions: Versions = {}
+    for one in records:
+        fold(versions, one)
+    return versions

@@ -27,16 +27,6 @@ from relay.schema.types.scalar import MAKERS
 from relay.schema.types.type_text import TypeText, named, parse_text
 from relay.schema.types.variant import NullableTuple, Variant
 
-__all__ = [
-    "CLICKHOUSE_TYPE",
-    "ColumnType",
-    "Narrowed",
-    "UnsupportedType",
-    "parse_type",
-    "reads_alike",
-    "recorded_type",
-]
-
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of a block's field metadata: the ClickHouse type for which the relay wrote the column."""
 
