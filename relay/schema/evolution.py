@@ -1,7 +1,7 @@
 """Evolves the row message of a table over time: which column has which field number.
 
 Receives a table's columns as ClickHouse lists them now and the schema before,
-gives the schema after, and the `.proto` for producers. Pure: never reads a
+gives the schema after, what changed, and the `.proto` for producers. Pure: never reads a
 server or a clock. A number, once given, never means another column, nor a type for which
 its values would mean something else; a column is what its name says, also after it was away.
 """
@@ -98,6 +98,47 @@ def _dropped(schema: TableSchema, column: ColumnDef) -> Column | None:
         if old.dropped and old.name == column.name and reads_alike(old.type, column.type)
     )
     return max(alike, key=lambda old: old.number, default=None)
+
+
+class ColumnChange(NamedTuple):
+    """One change from a version to another.
+
+    Attributes:
+        kind: "added", "dropped", "type", "default", "re-created".
+        column: empty where the whole table is meant.
+        before, after: type with its default kind, or the table's UUID; empty where there is none.
+        number: of the field afterwards; before, where the column was dropped; else 0.
+    """
+
+    kind: str
+    column: str
+    before: str
+    after: str
+    number: int
+
+
+def changes(before: TableSchema, after: TableSchema) -> list[ColumnChange]:
+    """Compare columns by name. A renamed column is one dropped and one added."""
+    was, now = (
+        {column.name: column for column in schema.columns if not column.dropped}
+        for schema in (before, after)
+    )
+    gone = [old for name, old in was.items() if name not in now]
+    differences = [ColumnChange("dropped", old.name, _typed(old), "", old.number) for old in gone]
+    for name, new in now.items():
+        old = was.get(name)
+        if old is None:
+            differences.append(ColumnChange("added", name, "", _typed(new), new.number))
+        elif (old.type, old.default_kind) != (new.type, new.default_kind):
+            kind = "default" if old.type == new.type else "type"
+            differences.append(ColumnChange(kind, name, _typed(old), _typed(new), new.number))
+    if before.uuid != after.uuid:
+        differences.append(ColumnChange("re-created", "", before.uuid, after.uuid, 0))
+    return sorted(differences, key=lambda change: (change.number, change.kind))
+
+
+def _typed(column: Column) -> str:
+    return f"{column.type} {column.default_kind}".rstrip()
 
 
 def live_columns(schema: TableSchema) -> list[Column]:

@@ -22,8 +22,7 @@ from relay.program.json_output import as_json_text, print_json
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import CompatibilityFinding, findings
-from relay.schema.difference import changes
-from relay.schema.evolution import live_columns, needs_value, proto_text
+from relay.schema.evolution import changes, live_columns, needs_value, proto_text
 from relay.schema.protoc import row_message
 
 _WIDTH = 140  # columns, where there is no terminal to ask
