@@ -121,7 +121,8 @@ def headers_of(
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
-    if len(origin.headers) > MANY or not all(map(_is_text, origin.headers)):
+    # The client library writes no name that is not UTF-8.
+    if len(origin.headers) > MANY or any(names.shown_header(n) != n for n, _ in origin.headers):
         headers.append((_PACKED, _pack(origin.headers)))
     else:
         headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
@@ -211,11 +212,6 @@ def _origin(own: dict[str, bytes | None], headers: Headers) -> Origin | None:
     if len(kept) != int(count):
         raise ValueError(f"the dead letter holds {len(kept)} of {int(count)} source headers")
     return Origin(own.get(_KEY), kept)
-
-
-def _is_text(header: tuple[str, bytes | None]) -> bool:
-    """Whether the header's name is UTF-8, as the client library writes no other."""
-    return names.shown_header(header[0]) == header[0]
 
 
 def _pack(headers: Headers) -> bytes:

@@ -224,7 +224,7 @@ def _read_any(
     if bound is not None:
         opened, end = opened.within(bound, end)
         if codec.counts_in_rows:
-            of_rows, counted = _readable(opened, codec, codec.element_bytes)
+            of_rows, counted = _read_rows(opened, codec, codec.element_bytes)
             elements = sums_of(join_counts(of_rows), counted.counts)
             opened, end = replace(counted, elements=elements).within(bound, end)
     wire, parsed = _parse(opened, codec)
@@ -243,14 +243,14 @@ def _read_any(
 
 def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Opened]:
     """All rows that parse, and their messages; the others are bad."""
-    batches, parsed = _readable(opened, codec, codec.decode_all)
+    batches, parsed = _read_rows(opened, codec, codec.decode_all)
     if len(batches) != 1:
         empty = codec.decode_all(pa.array([], pa.binary()))
         batches = [pa.concat_batches([empty, *batches])]  # type: ignore[attr-defined]
     return batches[0], parsed
 
 
-def _readable(
+def _read_rows(
     opened: Opened, codec: RowCodec, read: Callable[[pa.BinaryArray], T]
 ) -> tuple[list[T], Opened]:
     """What is read of the rows that parse, and their messages; the others are bad."""

@@ -60,7 +60,7 @@ def handler_of(fields: Sequence[ProtoField]) -> Any:
     return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
 
-def decoded(handler: Any, messages: Any) -> pa.RecordBatch:
+def decode_messages(handler: Any, messages: Any) -> pa.RecordBatch:
     """Return serialized messages (a binary array without nulls) as columns.
 
     Raises:

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from relay.arrow.array_memory import Integers, in_one_piece, sums_of
 from relay.rows.bisect import Ranges, Suspects, isolate_joined, ranges_of
-from relay.rows.decoder_guards import decoded, handler_of, refuse_deep
+from relay.rows.decoder_guards import decode_messages, handler_of, refuse_deep
 from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.row_descriptor import row_descriptor
@@ -127,7 +127,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     def lists_of(ranges: Ranges) -> Any:
         together = ranges_of(values, ranges)
         refuse_deep(together, Empty)
-        return decoded(row_batch_handler(), together).column(0)
+        return decode_messages(row_batch_handler(), together).column(0)
 
     suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
     pieces, unreadable = isolate_joined(lists_of, len(index), suspects)

@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from relay.arrow.array_memory import offsets_of
 from relay.records_pb2 import Column, TableSchema
-from relay.rows.decoder_guards import decoded, handler_of
+from relay.rows.decoder_guards import decode_messages, handler_of
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
 from relay.schema.evolution import live_columns, needs_value, row_fields
@@ -129,7 +129,7 @@ class RowCodec:
         Raises:
             ValueError: a row does not parse.
         """
-        batch = decoded(self._counter, rows)
+        batch = decode_messages(self._counter, rows)
         columns = [batch.column(part.field.name) for part in self._counted]
         return element_bytes(columns, self._counted)
 
@@ -149,7 +149,7 @@ class RowCodec:
             ValueError: a row does not parse.
         """
         # ptars gives the columns by field number.
-        batch = decoded(self._handler, rows).select(self._codec_names)
+        batch = decode_messages(self._handler, rows).select(self._codec_names)
         columns = [
             as_text(column) if text else column
             for column, text in zip(batch.columns, self._text, strict=True)
@@ -232,7 +232,7 @@ class MessageParts:
         """
         if self._handler is None:
             return {}
-        columns = decoded(self._handler, messages).columns
+        columns = decode_messages(self._handler, messages).columns
         return dict(zip(self._numbers, columns, strict=True))
 
 

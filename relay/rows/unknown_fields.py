@@ -44,8 +44,8 @@ def find_unexplained(
     unlike: Any = pc.not_equal(rows, again)
     suspect, unlike = (mask.to_numpy(zero_copy_only=False) for mask in (differ, unlike))
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
-        suspect = suspect | _anywhere(_too_wide, column, field.shape)
-        suspect |= unlike & _anywhere(_has_one, column, field.shape)
+        suspect = suspect | _judge_within(_find_too_wide, column, field.shape)
+        suspect |= unlike & _judge_within(_find_single, column, field.shape)
     suspects = np.flatnonzero(suspect)
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
@@ -116,31 +116,31 @@ def _is_cut(column: Any, shape: Shape, packed: Any) -> bool:
     """Whether lists, of these packed bytes, may hold more than their numbers show."""
     if shape.scalar == "bool":  # which is true, whatever number it was; usually each is a byte
         return bytes_in(packed) != len(column.flatten())
-    return bool(_too_wide(column, shape).any())
+    return bool(_find_too_wide(column, shape).any())
 
 
-def _anywhere(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> Any:
+def _judge_within(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> Any:
     """Rows in which a field has what `judge` finds, be it within messages."""
     if shape.message is None:
         return judge(column, shape)
     if shape.repeated:
-        inner = _anywhere(judge, column.flatten(), replace(shape, repeated=False))
+        inner = _judge_within(judge, column.flatten(), replace(shape, repeated=False))
         return lists_with(column, inner)
     rows = np.zeros(len(column), np.bool_)
     for field in shape.message.fields:
-        rows |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
+        rows |= _judge_within(judge, pc.struct_field(column, field.name), field.shape)
     return rows
 
 
-def _has_one(column: Any, shape: Shape) -> Any:
+def _find_single(column: Any, shape: Shape) -> Any:
     """Rows with a list of one number, which may take less than protobuf itself needs for it."""
     return list_lengths(column) == 1 if shape.packable else np.zeros(len(column), np.bool_)
 
 
-def _too_wide(column: Any, shape: Shape) -> Any:
+def _find_too_wide(column: Any, shape: Shape) -> Any:
     """Rows with a whole number that the field cannot hold."""
     if shape.repeated:
-        return lists_with(column, _too_wide(column.flatten(), replace(shape, repeated=False)))
+        return lists_with(column, _find_too_wide(column.flatten(), replace(shape, repeated=False)))
     if shape.scalar not in WIDTHS or shape.scalar == "bool" or not len(column):
         return np.zeros(len(column), np.bool_)
     low, high = WIDTHS[shape.scalar]

@@ -22,7 +22,7 @@ _SAID = re.compile(r"""\s*column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """As `relay schema proto` writes behind a field that is not called as its column."""
 
 
-def matched(
+def match_columns(
     fields: Mapping[int, str], comments: Mapping[int, str], columns: Collection[str], what: str
 ) -> dict[int, str]:
     """Return the column of each field that has one, by the field's number.
@@ -39,9 +39,10 @@ def matched(
     columns_of: dict[int, str] = {}
     possible: dict[int, list[str]] = {}
     for number, name in fields.items():
-        called = [column for column in columns if _is_called(column, name, number)]
-        said = _said(comments.get(number, ""))
-        if said is None or protobuf_name(said) not in _stems(name, number):
+        stems = _stems(name, number)
+        called = [one for one in columns if one == name or protobuf_name(one) in stems]
+        said = _column_named(comments.get(number, ""))
+        if said is None or protobuf_name(said) not in stems:
             possible[number] = called
         elif said in called:
             _refuse_second(said, columns_of, number, what)
@@ -62,13 +63,9 @@ def _refuse_second(column: str, columns_of: Mapping[int, str], number: int, what
         )
 
 
-def _said(comment: str) -> str | None:
+def _column_named(comment: str) -> str | None:
     match = _SAID.match(comment)
     return None if match is None else str(ast.literal_eval(match[1]))
-
-
-def _is_called(column: str, field: str, number: int) -> bool:
-    return column == field or protobuf_name(column) in _stems(field, number)
 
 
 def _stems(field: str, number: int) -> list[str]:

@@ -19,7 +19,7 @@ from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.schema.compatibility import findings
 from relay.schema.evolution import ColumnDef, unsupported_columns
-from relay.schema.seed_matching import matched
+from relay.schema.seed_matching import match_columns
 
 Versions = Mapping[str, Mapping[int, TableSchema]]
 
@@ -124,7 +124,7 @@ def numbered(
     schema = TableSchema(table=table, version=1, uuid=uuid)
     by_name = {column.name: column for column in columns}
     fields = {field.number: field.name for field in written.fields}
-    of_field = matched(fields, comments, by_name, f"{written.full_name} and {table}")
+    of_field = match_columns(fields, comments, by_name, f"{written.full_name} and {table}")
     for number in sorted({*fields, *_reserved(written)}):
         if number not in of_field:
             schema.columns.add(number=number, dropped=True, name=fields.get(number, ""))

@@ -12,7 +12,7 @@ from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
 from relay.schema.protoc import commented_row
-from relay.schema.seed_matching import matched
+from relay.schema.seed_matching import match_columns
 from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
 from tests.schema.rows import versions_of
 
@@ -154,7 +154,7 @@ MINUS, PLUS, UNDER = (ColumnDef(name, "Int32") for name in ("a-b", "a+b", "a_b")
 def columns_of(
     fields: dict[int, str], comments: dict[int, str], columns: list[str]
 ) -> dict[int, str]:
-    return matched(fields, comments, columns, "Row and d.t")
+    return match_columns(fields, comments, columns, "Row and d.t")
 
 
 CLASH = """
