@@ -149,9 +149,7 @@ class TableCodecs:
     def have_topics(self, tables: Collection[str], partition: int | None = None) -> frozenset[str]:
         """Have block topics, also of tables met before; return the tables that wait for theirs.
 
-        Args:
-            tables: of the buffers that are to be sealed.
-            partition: that the topics have to have from now on; None: as before.
+        From now on topics have to have `partition`; None: what they had to have before.
         """
         if partition is not None:
             self.topics.need(partition + 1)

@@ -80,10 +80,9 @@ def _count_field(number: int, shape: Shape, kind: TypeKind) -> CountedField | No
     bits = _element_bits(kind) if shape.repeated else 0
     if not inner and bits <= UNCOUNTED_BITS:
         return None
-    message = ProtoMessage(tuple(field.field for field in inner))
-    read = Shape(message=message) if inner else Shape("bytes")
-    of = Shape(read.scalar, read.message, shape.repeated)
-    return CountedField(ProtoField(f"f{number}", number, of), bits, inner)
+    message = ProtoMessage(tuple(part.field for part in inner)) if inner else None
+    read = Shape("" if inner else "bytes", message, shape.repeated)
+    return CountedField(ProtoField(f"f{number}", number, read), bits, inner)
 
 
 def _kinds_within(kind: TypeKind) -> tuple[TypeKind, ...]:
@@ -108,7 +107,7 @@ def _default_bits(kind: TypeKind, *, part: bool) -> int:
     """
     match kind:
         case Tuple() | Variant():
-            return sum(_default_bits(part, part=True) for part in kind.parts)
+            return sum(_default_bits(inner, part=True) for inner in kind.parts)
         case NullableTuple():
             return _default_bits(kind.inner, part=True)
         case Scalar(default=str() | bytes()) if part:
@@ -135,5 +134,4 @@ def _bits(column: Any, of: CountedField) -> Integers:
 
 def _of_parts(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
     parts = [_bits(column, field) for column, field in zip(columns, fields, strict=True)]
-    bits: Integers = np.sum(parts, axis=0, dtype=np.int64)
-    return bits
+    return np.sum(parts, axis=0, dtype=np.int64)  # type: ignore[no-any-return]

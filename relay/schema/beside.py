@@ -32,8 +32,7 @@ _MOST_FAILED = 100
 class Beside:
     """Ask in a thread of its own, one question at a time about the same.
 
-    Args:
-        patience: seconds to wait for an answer, at least; where they come later, longer.
+    It waits `patience` seconds for an answer, at least; where they come later, longer.
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
@@ -47,9 +46,7 @@ class Beside:
 
         What comes late is not used: whoever asks again may know more by then.
 
-        Args:
-            ask: the question.
-            about: what it concerns; while one is left with the server, no other about the same is.
+        While a question is left with the server, no other `about` the same is.
 
         Raises:
             TimeoutError: it is late, or the question before it is still with the server.

@@ -23,11 +23,7 @@ WRITTEN, UNCHANGED, KEPT = "written", "unchanged", "kept"
 
 
 class Placed(NamedTuple):
-    """What became of a table's file.
-
-    Attributes:
-        outcome: WRITTEN, UNCHANGED, or KEPT: it holds what no version of the table has.
-    """
+    """What became of a table's file: WRITTEN, UNCHANGED, or KEPT, as it holds no version of it."""
 
     path: Path
     outcome: str
@@ -39,12 +35,9 @@ def path_of(directory: Path, table: str) -> Path:
 
 
 def decide(before: str | None, versions: Sequence[str], *, force: bool) -> str:
-    """Return what is to be done with a file.
+    """Return what is to be done with a file that held `before`; None: it is not there.
 
-    Args:
-        before: what it holds; None: it is not there.
-        versions: what it may hold without being anybody else's, the one that it shall hold last.
-        force: whether it is written whatever it holds.
+    It may hold one of the versions without being anybody else's, and shall hold the last.
     """
     if before == versions[-1]:
         return UNCHANGED

@@ -57,9 +57,7 @@ class TypeKind:
     def sql(self, value: str, depth: int = 0) -> str:
         """Return SQL that turns `value`, of `input_type`, into what the table's column takes.
 
-        Args:
-            value: SQL of the value.
-            depth: of the lambdas around it, so that their arguments differ.
+        `depth` is that of the lambdas around it, so that their arguments differ.
         """
         raise NotImplementedError
 

@@ -26,9 +26,7 @@ _UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)
 def ticks(array: Array, base: str) -> Array:
     """Return dates and times as counts of the type's unit, since 1970 or of a day.
 
-    Args:
-        array: of an Arrow date, timestamp, time or duration.
-        base: the ClickHouse type, as `base_type` gives it.
+    The ClickHouse type is as `base_type` gives it.
 
     Raises:
         ArrowInvalid: the type holds less than a value says, or it is no such time.
