@@ -202,20 +202,19 @@ def _unexplained(data: Bytes, plan: _Plan, step: _Step, owners: Integers) -> Ite
             reason = f"field {label} ({one.name}) is {_WIRE_NAMES[wire]} on the wire, not {right}"
             yield Unexplained(DeadKind.WRONG_WIRE_TYPE, label, reason, rows)
     for number in np.unique(step.number[fits]).tolist():
-        shape = plan.fields[number].shape if number in plan.fields else None
-        if shape is None or shape.scalar not in WIDTHS:
+        one = plan.fields.get(number)
+        if one is None or one.shape.scalar not in WIDTHS:
             continue
         here = fits & (step.number == number)
         values, rows = _numbers(data, step, here, owners)
-        low, high = WIDTHS[shape.scalar]
+        low, high = WIDTHS[one.shape.scalar]
         signed = values.view(np.int64)
         wide = (signed < low) | (signed > high) if low else values > np.uint64(high)
         if wide.any():
-            name = plan.fields[number].name
-            reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
+            label = f"{plan.name}{number}"
+            reason = f"field {label} ({one.name}): {OWN} does not fit {one.shape.scalar}"
             bad, first = np.unique(rows[wide], return_index=True)
             own = (signed if low else values)[wide][first]
-            label = f"{plan.name}{number}"
             yield Unexplained(DeadKind.DOES_NOT_FIT, label, reason, bad, own)
 
 
