@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from loader.blocks.transform import CannotTransform
 from loader.clickhouse.client import one_line
-from relay.schema.types.arrow_parts import decoded_type, other_parts
 from relay.schema.types.column_type import (
     CLICKHOUSE_TYPE,
     ColumnType,
@@ -23,7 +22,7 @@ from relay.schema.types.column_type import (
     parse_type,
     recorded_type,
 )
-from relay.schema.types.exact_cast import exact_cast
+from relay.schema.types.exact_cast import decoded_type, exact_cast, other_parts
 from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped
 from relay.schema.types.ticks import base_type, loses_units, ticks
@@ -101,12 +100,11 @@ def _counted(array: Any, meant: ColumnType) -> Any:
         ArrowInvalid: the column holds less than a value says, the times are parts of others, or a
             struct has other parts than the column's.
     """
-    kind = meant.kind.inner if isinstance(meant.kind, Nullable) else meant.kind
     if (decoded := decoded_type(array.type)) != array.type:
         array = array.cast(decoded)  # what is encoded is cast as the values are
-    if isinstance(kind, Scalar) and kind.unit:
+    if (scalar := meant.scalar) and scalar.unit:
         times = pa.types.is_temporal(array.type)
-        return ticks(array, base_type(kind.text)).cast(kind.wire) if times else array
+        return ticks(array, base_type(scalar.text)).cast(scalar.wire) if times else array
     if loses_units(array.type, meant.arrow):
         raise pa.ArrowInvalid("as numbers these dates and times lose their unit")
     if others := other_parts(array.type, meant.arrow):
@@ -119,7 +117,7 @@ def _check(name: str, array: Any, meant: ColumnType) -> None:
     wrong = _wrong_value(meant.kind, array)
     if wrong is not None:
         row, why = wrong
-        where = f"row {row + 1}, " if isinstance(meant.kind, Scalar | Nullable) else ""
+        where = f"row {row + 1}, " if meant.scalar else ""
         raise CannotTransform(f"{where}column {name}: {why}")
 
 

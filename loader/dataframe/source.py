@@ -34,9 +34,8 @@ from loader.journal.startup import topic_id
 from relay import names
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
-from relay.schema.types.arrow_parts import other_parts
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, recorded_type
-from relay.schema.types.exact_cast import exact_cast
+from relay.schema.types.exact_cast import exact_cast, other_parts
 from relay.schema.types.ticks import loses_units
 
 if TYPE_CHECKING:

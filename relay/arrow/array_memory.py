@@ -5,10 +5,13 @@ Arrays are received and given over the same memory.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 def offsets_of(array: Any) -> Any:
@@ -18,10 +21,29 @@ def offsets_of(array: Any) -> Any:
     return np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
 
 
+def starts_of(counts: Any) -> Any:
+    """Return where stretches of so many items begin, one behind the other, and the last one's end.
+
+    Args:
+        counts: of items in each stretch.
+    """
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def sums_of(values: Any, counts: Any) -> Any:
+    """Return the sum of each stretch of so many values, one behind the other."""
+    return np.diff(starts_of(values)[starts_of(counts)])
+
+
+def bytes_in(array: Any) -> int:
+    """Return bytes of all values of an array of texts or bytes."""
+    offsets = offsets_of(array)
+    return int(offsets[-1] - offsets[0])
+
+
 def size_of(values: pa.ChunkedArray[Any]) -> int:
     """Return bytes of all values; pyarrow's own sums are slow for a few pieces."""
-    ends = (offsets_of(values.chunk(at)) for at in range(values.num_chunks))
-    return sum(int(offsets[-1] - offsets[0]) for offsets in ends)
+    return sum(map(bytes_in, values.chunks))
 
 
 def buffer(values: Any) -> pa.Buffer:

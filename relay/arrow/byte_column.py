@@ -11,24 +11,19 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from relay.arrow.array_memory import bits, buffer, grown
+from relay.arrow.array_memory import Integers, bits, buffer, grown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Bytes = npt.NDArray[np.uint8]
+Gather = Callable[[Integers, Integers, Integers, int, Bytes, int, npt.NDArray[np.int32], Any], None]
 
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
-    Bytes = npt.NDArray[np.uint8]
-    Gather = Callable[
-        [Integers, Integers, Integers, int, Bytes, int, npt.NDArray[np.int32], Any], None
-    ]
 
 NULL = -1
 """The size of a value that is not there at all."""
@@ -86,7 +81,7 @@ class ByteColumn:
         kept = self._piece_of(self._begin)
         first = self._pieces[kept].first
         gone = sum(int(self._ends[piece.first - 1]) for piece in self._pieces[1 : kept + 1])
-        self._pieces = [one._replace(first=one.first - first) for one in self._pieces[kept:]]
+        self._pieces = [piece._replace(first=piece.first - first) for piece in self._pieces[kept:]]
         self._ends = self._ends[first : self._values].copy()
         self._given = self._given[first : self._values].copy()
         self.bytes -= gone

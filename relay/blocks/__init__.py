@@ -3,7 +3,6 @@
 In comes a sealed buffer; out come the Kafka records of its block, its dead letters and the
 journal record that makes both visible.
 
-Read `form_block` first (a buffer becomes a block), then `chunks` with `column_layout` and
-`uncompressed_columns` (the bytes), `message_rows` (which row came from which message),
-`dead_letter` and `journal`.
+Read `form_block` first (a buffer becomes a block), then `chunks` with `column_layout` (the bytes),
+`message_rows` (which row came from which message), `dead_letter` and `journal`.
 """

@@ -1,8 +1,8 @@
 """A block's record batch as chunks: Arrow IPC streams, compressed inside, and back.
 
 A chunk is one stream with its rows, or up to three, one behind the other: heads, rows, and plain
-columns, as relay.blocks.column_layout and relay.blocks.uncompressed_columns make them. (A reader
-that knows only of one stream finds a single row or columns without a type, and refuses them.)
+columns, as relay.blocks.column_layout makes them. (A reader that knows only of one stream finds a
+single row or columns without a type, and refuses them.)
 
 Receives one record batch, gives the values of a few Kafka records, each near a
 given size, with their rows and checksum. Never talks to Kafka.
@@ -11,16 +11,12 @@ given size, with their rows and checksum. Never talks to Kafka.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import google_crc32c
 import pyarrow as pa
 
-from relay.blocks.column_layout import Apart, together
-from relay.blocks.uncompressed_columns import is_taken_out, put_back, take_out
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from relay.blocks.column_layout import Apart, is_taken_out, put_back, take_out, together
 
 # Measured on rows of 10 columns (94 bytes), bytes and time of a row: LZ4 at its default 18.6 and
 # 90 ns, looking less hard for repetitions (-4) 20.6 and 71, (-20) 21.4 and 65; zstd (-1) 10.8 and

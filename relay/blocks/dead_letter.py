@@ -29,6 +29,7 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 
 Headers = Sequence[tuple[str, bytes | None]]
 """As Kafka has them: in order, names possibly repeated."""
+SentHeaders = list[tuple[str, str | bytes | None]]
 
 _REASON = "reason"
 _KIND = "kind"
@@ -114,13 +115,14 @@ def headers_of(
     reason: DeadReason,
     origin: Origin,
     block: str = "",
-) -> list[tuple[str, str | bytes | None]]:
+) -> SentHeaders:
     """Return the headers of a dead letter."""
-    headers = [*_always(source_topic, source, table, reason), *_of_block(block)]
+    headers = _always(source_topic, source, table, reason, block)
     if origin.key is not None:
         headers.append((_KEY, origin.key))
     headers.append((_COUNT, str(len(origin.headers)).encode()))
-    if len(origin.headers) > MANY or not all(map(_is_text, origin.headers)):
+    # The client library writes no name that is not UTF-8.
+    if len(origin.headers) > MANY or any(names.shown_header(n) != n for n, _ in origin.headers):
         headers.append((_PACKED, _pack(origin.headers)))
     else:
         headers += [(f"{_PREFIX}{name}", value) for name, value in origin.headers]
@@ -134,22 +136,21 @@ def headers_without(
     reason: DeadReason,
     size: int,
     block: str = "",
-) -> list[tuple[str, str | bytes | None]]:
+) -> SentHeaders:
     """Return the headers of a letter too large for its topic; the rest stays behind."""
     text = (
         f"{reason.text[:REASON]}; with the whole message the dead letter would be larger than its "
         f"topic accepts, so the message (a value of {size:,} bytes) is only in the source topic, "
         "until retention deletes it"
     )
-    said = reason._replace(text=text)
-    headers = [*_always(source_topic, source, table, said), *_of_block(block)]
+    headers = _always(source_topic, source, table, reason._replace(text=text), block)
     return [*headers, (_LEFT_OUT, str(size).encode())]
 
 
 def _always(
-    source_topic: str, source: RecordPlace, table: str, reason: DeadReason
-) -> list[tuple[str, str | bytes | None]]:
-    headers: list[tuple[str, str | bytes | None]] = [
+    source_topic: str, source: RecordPlace, table: str, reason: DeadReason, block: str
+) -> SentHeaders:
+    headers: SentHeaders = [
         ("source_topic", source_topic.encode()),
         ("source_partition", str(source.partition).encode()),
         ("source_offset", str(source.offset).encode()),
@@ -159,11 +160,9 @@ def _always(
     ]
     if reason.field:
         headers.append((_FIELD, reason.field.encode()))
+    if block:
+        headers.append((BLOCK, block.encode()))
     return headers
-
-
-def _of_block(block: str) -> list[tuple[str, str | bytes | None]]:
-    return [(BLOCK, block.encode())] if block else []
 
 
 def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Headers) -> DeadLetter:
@@ -172,10 +171,13 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
     Raises:
         ValueError: no relay wrote it; says which header is missing or wrong.
     """
-    found = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+    own = {name: raw for name, raw in headers if not name.startswith(_PREFIX)}
+
+    def text_or_empty(name: str) -> str:
+        return (own.get(name) or b"").decode("utf-8")
 
     def text(name: str) -> str:
-        raw = found.get(name)
+        raw = own.get(name)
         if raw is None:
             raise ValueError(
                 f"the record is not a dead letter of a relay: it has no header {name!r}"
@@ -190,32 +192,26 @@ def parse(place: RecordPlace, when_ms: int, value: bytes | None, headers: Header
         text("source_topic"),
         source,
         text(names.TABLE_HEADER),
-        _reason(text(_REASON), found),
-        _origin(found, headers),
-        whole=_LEFT_OUT not in found,
-        block=(found.get(BLOCK) or b"").decode("utf-8"),
+        DeadReason(
+            text=text(_REASON),
+            kind=DeadKind.read(text_or_empty(_KIND)),
+            field=text_or_empty(_FIELD),
+        ),
+        _origin(own, headers),
+        whole=_LEFT_OUT not in own,
+        block=text_or_empty(BLOCK),
     )
 
 
-def _reason(text: str, found: dict[str, bytes | None]) -> DeadReason:
-    kind, field = ((found.get(name) or b"").decode("utf-8") for name in (_KIND, _FIELD))
-    return DeadReason(DeadKind.read(kind), text, field)
-
-
-def _origin(found: dict[str, bytes | None], headers: Headers) -> Origin | None:
-    count = found.get(_COUNT)
+def _origin(own: dict[str, bytes | None], headers: Headers) -> Origin | None:
+    count = own.get(_COUNT)
     if count is None:
         return None
     kept = [(name.removeprefix(_PREFIX), raw) for name, raw in headers if name.startswith(_PREFIX)]
-    kept += _unpack(found.get(_PACKED) or b"")
+    kept += _unpack(own.get(_PACKED) or b"")
     if len(kept) != int(count):
         raise ValueError(f"the dead letter holds {len(kept)} of {int(count)} source headers")
-    return Origin(found.get(_KEY), kept)
-
-
-def _is_text(header: tuple[str, bytes | None]) -> bool:
-    """Whether the header's name is UTF-8, as the client library writes no other."""
-    return names.shown_header(header[0]) == header[0]
+    return Origin(own.get(_KEY), kept)
 
 
 def _pack(headers: Headers) -> bytes:
@@ -233,17 +229,17 @@ def _unpack(packed: bytes) -> list[tuple[str, bytes | None]]:
     Raises:
         ValueError: it was cut.
     """
-    found: list[tuple[str, bytes | None]] = []
-    at = 0
-    while at < len(packed):
+    headers: list[tuple[str, bytes | None]] = []
+    end = 0
+    while end < len(packed):
         try:
-            of_name, of_value = _LENGTHS.unpack_from(packed, at)
+            of_name, of_value = _LENGTHS.unpack_from(packed, end)
         except struct.error as error:
-            raise ValueError(f"packed headers end early, at byte {at}") from error
-        begin = at + _LENGTHS.size + of_name
-        at = begin + max(of_value, 0)
-        if at > len(packed):
-            raise ValueError(f"packed headers end early, at byte {len(packed)} of {at}")
+            raise ValueError(f"packed headers end early, at byte {end}") from error
+        begin = end + _LENGTHS.size + of_name
+        end = begin + max(of_value, 0)
+        if end > len(packed):
+            raise ValueError(f"packed headers end early, at byte {len(packed)} of {end}")
         name = names.header_name(packed[begin - of_name : begin])
-        found.append((name, None if of_value < 0 else packed[begin:at]))
-    return found
+        headers.append((name, None if of_value < 0 else packed[begin:end]))
+    return headers

@@ -8,8 +8,9 @@ depends on its input alone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,11 @@ import pyarrow as pa
 from relay.arrow.array_memory import size_of
 from relay.blocks import chunks
 from relay.blocks.message_rows import HEADER_BYTES, MessageRows, encode
-from relay.kafka.record_limits import CHUNK_ROOM, oversized
-from relay.rows.decode import decode
+from relay.kafka.record_limits import CHUNK_ROOM, Oversized, oversized
+from relay.rows.decode import Decoded, decode
 from relay.rows.row_bound import RowBound
+from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind, DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from relay.kafka.record_limits import Oversized
-    from relay.rows.decode import Decoded
-    from relay.rows.row_codec import RowCodec
 
 
 class DeadMessage(NamedTuple):
@@ -103,8 +98,8 @@ class Messages(NamedTuple):
 
 def grouped(dead: Sequence[DeadMessage]) -> dict[DeadMessage, int]:
     """Return the first dead message of each group of reasons, in order, and how many they are."""
-    firsts = {one.reason.group: one for one in reversed(dead)}
-    counts = Counter(one.reason.group for one in dead)
+    firsts = {message.reason.group: message for message in reversed(dead)}
+    counts = Counter(message.reason.group for message in dead)
     return {firsts[group]: count for group, count in counts.items()}
 
 
@@ -116,13 +111,9 @@ def refuse(buffer: Messages, reason: DeadReason) -> Formed:
 
 @dataclass(frozen=True, slots=True)
 class BlockFormer:
-    """What the buffers of one table are formed by.
+    """What the buffers of one table are formed by; see relay.rows.decode.
 
     Attributes:
-        codec: of the table.
-        framing: as relay.rows.decode.
-        encoder: of the table.
-        unknown_fields: as relay.rows.decode.
         most: that a record of the table's block topic may weigh, where that was learned.
         max_decoded: bytes that a block's rows may take as columns; None: any.
     """
@@ -141,46 +132,48 @@ class BlockFormer:
         what a record of its own costs relay, broker and loader is more.
         """
         if len(buffers) > 1:
-            pieces = [piece for one in buffers for piece in one.values.chunks]
+            pieces = [piece for buffer in buffers for piece in buffer.values.chunks]
             values = pa.chunked_array(pieces, pa.binary())
             bound = self._bound(values)
             decoded = self._decode(values, bound)
             if not (decoded.bad or decoded.unknown or decoded.left):
-                parts = decoded.parts([len(one.offsets) for one in buffers])
+                parts = decoded.parts([len(buffer.offsets) for buffer in buffers])
                 return self._shared(buffers, decoded, parts) or [
-                    self._formed(one, part, bound) for one, part in zip(buffers, parts, strict=True)
+                    self._formed(*both, bound) for both in zip(buffers, parts, strict=True)
                 ]
-        return [self.form(one) for one in buffers]
+        return [self.form(buffer) for buffer in buffers]
 
     def _shared(
         self, buffers: Sequence[Messages], decoded: Decoded, parts: Sequence[Decoded]
     ) -> list[Formed]:
         """Make one chunk of all rows; none where they need several, or it has no room for more."""
         encoded = self.encoder.encode(decoded.batch, self._room)
-        listed = [
-            encode(MessageRows(np.asarray(one.offsets, np.int64), part.rows))
-            for one, part in zip(buffers, parts, strict=True)
-        ]
-        of_lists = sum(len(one) + HEADER_BYTES for one in listed)
+        listed = [_message_rows(*both) for both in zip(buffers, parts, strict=True)]
+        of_lists = sum(len(rows_of) + HEADER_BYTES for rows_of in listed)
         if len(encoded) != 1 or not _fit(encoded, of_lists, self._room):
             return []
         crc32c = chunks.crc32c(value for value, _ in encoded)
         shared, first_row = [], 0
-        for one, part, rows_of in zip(buffers, parts, listed, strict=True):
-            facts = BlockFacts(
-                messages=part.messages,
-                rows=part.batch.num_rows,
-                row_bytes=size_of(one.values),
-                chunks=1,
-                crc32c=crc32c,
-                schema_version=self.codec.schema.version,
-                first_row=first_row,
-                decoded_bytes=self._columns_bytes(part.batch),
+        for buffer, part, rows_of in zip(buffers, parts, listed, strict=True):
+            facts = replace(
+                self._facts(part, size_of(buffer.values), 1, crc32c), first_row=first_row
             )
-            formed = Formed(facts, encoded, (), rows_of, decoded.passed_over)
-            shared.append(formed)
+            shared.append(Formed(facts, encoded, (), rows_of, decoded.passed_over))
             first_row += facts.rows
         return shared
+
+    def _facts(self, decoded: Decoded, row_bytes: int, count: int, crc32c: int) -> BlockFacts:
+        """What the good messages became: `count` chunks with this checksum."""
+        return BlockFacts(
+            messages=decoded.messages,
+            rows=decoded.batch.num_rows,
+            row_bytes=row_bytes,
+            chunks=count,
+            crc32c=crc32c,
+            schema_version=self.codec.schema.version,
+            unknown=decoded.unknown,
+            decoded_bytes=self._columns_bytes(decoded.batch),
+        )
 
     @property
     def _room(self) -> int | None:
@@ -227,33 +220,25 @@ class BlockFormer:
             rows_of[decoded.good] = decoded.rows
             if large := oversized(encoded, rows_of, most):
                 rest = _others(buffer, large)
-                left_out = [DeadMessage(offsets[one.message], _why(one, most)) for one in large]
+                left_out = [DeadMessage(offsets[row.message], _why(row, most)) for row in large]
                 decoded = self._decode(rest.values, bound)
                 return self._formed(rest, decoded, bound, [*too_large, *left_out])
-        bad = (DeadMessage(offsets[one.index], one.reason) for one in decoded.bad)
+        bad = (DeadMessage(offsets[message.index], message.reason) for message in decoded.bad)
         dead = sorted([*too_large, *bad])
-        bad_bytes = sum(len(values[one.index].as_py() or b"") for one in decoded.bad)
-        facts = BlockFacts(
-            messages=decoded.messages,
-            rows=decoded.batch.num_rows,
-            row_bytes=size_of(values) - bad_bytes,
-            chunks=len(encoded),
-            crc32c=chunks.crc32c(value for value, _ in encoded),
-            schema_version=self.codec.schema.version,
-            unknown=decoded.unknown,
-            dead_groups=grouped(dead),
-            decoded_bytes=self._columns_bytes(decoded.batch),
-        )
-        listed = _listed(offsets, decoded, encoded, self._room)
+        bad_bytes = sum(len(values[message.index].as_py() or b"") for message in decoded.bad)
+        crc32c = chunks.crc32c(value for value, _ in encoded)
+        facts = self._facts(decoded, size_of(values) - bad_bytes, len(encoded), crc32c)
+        listed = _message_rows(buffer, decoded)
+        if encoded and not _fit(encoded, len(listed), self._room):
+            listed = b""
+        facts = replace(facts, dead_groups=grouped(dead))
         return Formed(facts, encoded, dead, listed, decoded.passed_over)
 
 
-def _listed(
-    offsets: Sequence[int], decoded: Decoded, encoded: list[tuple[bytes, int]], room: int | None
-) -> bytes:
-    """Which row came from which message, if there is room for it."""
-    listed = encode(MessageRows(np.asarray(offsets, np.int64)[decoded.good], decoded.rows))
-    return listed if not encoded or _fit(encoded, len(listed), room) else b""
+def _message_rows(buffer: Messages, decoded: Decoded) -> bytes:
+    """Which row came from which of the buffer's messages."""
+    offsets = np.asarray(buffer.offsets, np.int64)[decoded.good]
+    return encode(MessageRows(offsets, decoded.rows))
 
 
 def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> bool:
@@ -263,7 +248,7 @@ def _fit(encoded: list[tuple[bytes, int]], of_lists: int, room: int | None) -> b
 
 def _others(buffer: Messages, large: list[Oversized]) -> Messages:
     kept = np.ones(len(buffer.offsets), bool)
-    kept[[one.message for one in large]] = False
+    kept[[row.message for row in large]] = False
     offsets = np.asarray(buffer.offsets, np.int64)[kept].tolist()
     return Messages(offsets, buffer.values.filter(pa.array(kept)))
 

@@ -141,8 +141,8 @@ def carried_out(rewind: Commit, end: Commit) -> Commit:
     place of a table than the rewind's start: blocks and dead letters that begin before it count.
     """
     places = {mark.table: mark.offset for mark in end.marks}
-    found = Commit()
-    found.CopyFrom(rewind)
-    for start in found.rewind.starts:
+    carried = Commit()
+    carried.CopyFrom(rewind)
+    for start in carried.rewind.starts:
         start.offset = max(start.offset, places.get(start.table, end.floor))
-    return found
+    return carried

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 _HEADER = "messages"
 HEADER_BYTES = 20
@@ -28,12 +26,7 @@ _LEVEL = 1
 
 
 class MessageRows(NamedTuple):
-    """The messages of a block, in the order of its rows.
-
-    Attributes:
-        offsets: in the source partition, ascending.
-        rows: of each, at least one.
-    """
+    """The messages of a block: ascending source offsets, and the rows of each, at least one."""
 
     offsets: Integers
     rows: Integers
@@ -47,8 +40,7 @@ class MessageRows(NamedTuple):
 def header(shared_by: int | None = None) -> str:
     """Return the header's name; blocks of earlier versions of the program have none.
 
-    Args:
-        shared_by: source partition of the block, where others share its chunk: each has its own.
+    Where others share its chunk, each block has its own, by its source partition.
     """
     return _HEADER if shared_by is None else f"{_HEADER}.{shared_by}"
 

@@ -11,21 +11,16 @@ something, and a thousand quiet tables would have many thousands of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from relay.blocks import message_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 
 def home_of(owned: Collection[int]) -> int:
     """Return the partition that each block topic has to have, for a relay to write there.
 
-    Args:
-        owned: the relay's source partitions; 0 for none.
+    It is the first of its source partitions, 0 where it has none.
     """
     return min(owned, default=0)
 

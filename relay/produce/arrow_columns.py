@@ -25,7 +25,7 @@ from relay.produce.nested_conversion import NOT_CONVERTED, to_wire
 from relay.rows.judgement import narrow
 from relay.rows.row_codec import left_out
 from relay.schema.dead_reason import DeadKind
-from relay.schema.types.kind import Nullable, Scalar, TypeKind
+from relay.schema.types.kind import TypeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -120,7 +120,7 @@ def _misfit_error(
     row, type_ = int(misfit.rows[0]), codec.types[misfit.column]
     index = batch.schema.get_field_index(misfit.field)
     value = value_at(batch.column(index), row) if index >= 0 else None
-    plain = misfit.kind == DeadKind.DOES_NOT_FIT and isinstance(type_.kind, Scalar | Nullable)
+    plain = misfit.kind == DeadKind.DOES_NOT_FIT and type_.scalar is not None
     reason = type_.complaint(value) if plain else misfit.why(row)
     return bad_value(origin.column(row, misfit.field), reason, value, type_)
 

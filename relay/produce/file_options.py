@@ -20,7 +20,6 @@ from relay.program.spelling import did_you_mean
 from relay.schema.evolution import live_columns
 from relay.schema.types.column_type import parse_type
 from relay.schema.types.exact_cast import as_strings
-from relay.schema.types.kind import Nullable, Scalar
 from relay.schema.types.ticks import base_type
 from relay.schema.types.variant import holds_null
 
@@ -179,8 +178,7 @@ def _mixed(says: set[str]) -> list[str]:
 
 def is_date(type_: ColumnType) -> bool:
     """Return whether a column's own values, not parts of them, are dates or dates with a time."""
-    kind = type_.kind.inner if isinstance(type_.kind, Nullable) else type_.kind
-    return isinstance(kind, Scalar) and base_type(kind.text).startswith("Date")
+    return type_.scalar is not None and base_type(type_.scalar.text).startswith("Date")
 
 
 def with_dates(

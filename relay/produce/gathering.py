@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.arrow.array_memory import starts_of
 from relay.rows.envelope import row_batch_handler, varint_sizes
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def cut_long(rows: pa.BinaryArray, ends: Integers, max_bytes: int) -> Integers:
     too long is for the topic's max.message.bytes to say.
     """
     lengths = pc.binary_length(rows).to_numpy().astype(np.int64)
-    bytes_before = np.concatenate([[0], np.cumsum(lengths + varint_sizes(lengths) + 1)])
+    bytes_before = starts_of(lengths + varint_sizes(lengths) + 1)
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     fits = (bytes_before[ends] - bytes_before[starts] <= max_bytes) | (ends - starts == 1)
     if fits.all():

@@ -156,7 +156,7 @@ def _to_digits(array: Array) -> Array:
         return array.cast(pa.string())
     if not pa.types.is_decimal(array.type):
         raise pa.ArrowInvalid(f"{array.type} is neither text nor an exact number")
-    return decimal_texts(array)
+    return decimal_texts(array)  # type: ignore[no-any-return]
 
 
 def _refuse_other_than_utf8(array: Array) -> None:
@@ -174,7 +174,7 @@ def _to_counts(array: Array, base: str) -> Array:
     if pa.types.is_integer(array.type):
         return array
     if not is_text(array.type):
-        return ticks(array, base)
+        return ticks(array, base)  # type: ignore[no-any-return]
     texts: Any = array.cast(pa.string())
     try:
         return _time_texts(texts, base)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -73,8 +72,8 @@ def _list(array: Any, kind: Array) -> pa.Array[Any]:
         raise pa.ArrowInvalid(f"a null in {kind.text}")
     if isinstance(kind, Map) and pa.types.is_struct(items.type) and items.type.num_fields < 2:
         raise pa.ArrowInvalid(f"an entry of {kind.text} without key or value")
-    offsets = np.concatenate([[0], np.cumsum(list_lengths(array))])
-    lists: pa.Array[Any] = list_of(offsets, to_wire(items, kind.items), kind.wire)
+    values = to_wire(items, kind.items)
+    lists: pa.Array[Any] = list_of(list_lengths(array), values, kind.wire)
     return lists
 
 

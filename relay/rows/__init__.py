@@ -9,5 +9,5 @@ with `bisect` and `unknown_fields`; `judgement` says which values the table cann
 producers. `row_codec` holds a table's compiled row message,
 `codecs_of_tables` the codec of every table now. `row_bound` and `list_elements` say how many rows
 are decoded at a time. The rest are tools of these: `wire_scan`,
-`wire_fields`, `decoder_guards`, `raw_memory`.
+`decoder_guards`, `raw_memory`.
 """

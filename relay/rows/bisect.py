@@ -1,29 +1,24 @@
 """Finds the few items of an array that a decoder refuses, while the many pass at its speed.
 
 Receives an attempt that converts a range of items or raises, gives what it made of the ranges
-that it takes and the single items that it refuses. Only the attempt ever judges: where to cut
-a range that it refused is a guess, whose quality decides about speed and nothing else.
+that it takes and the single items that it refuses. Only the attempt ever judges: which items of a
+range that it refused are bad is a guess, whose quality decides about speed and nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+Ranges = list[tuple[int, int]]
 
-    import numpy.typing as npt
-    from google.protobuf.message import Message
-
-    Cut = Callable[[int, int], Sequence[int]]
-    """Where to cut a refused range of at least two items: one or more points inside it."""
-    Ranges = list[tuple[int, int]]
 
 T = TypeVar("T")
 
@@ -39,23 +34,16 @@ def ranges_of(array: Any, ranges: Ranges) -> Any:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def halves(low: int, high: int) -> list[int]:
-    """Return the cut of who knows nothing."""
-    return [(low + high) // 2]
+def isolate(attempt: Callable[[int, int], T], count: int) -> tuple[list[T], list[tuple[int, str]]]:
+    """Run `attempt(low, high)` over 0 to `count`, in halves where it raises ValueError.
 
-
-def isolate(
-    attempt: Callable[[int, int], T], count: int, cut: Cut = halves
-) -> tuple[list[tuple[int, int, T]], list[tuple[int, str]]]:
-    """Run `attempt(low, high)` over 0 to `count`, in parts where it raises ValueError.
-
-    One attempt if nothing is bad; with halves, about two more per bad item and halving.
+    One attempt if nothing is bad; else about two more per bad item and halving.
 
     Returns:
-        The ranges that succeeded with their results, and the single items that
-        failed with the error's text; both in order.
+        The results of the ranges that succeeded, and the single items that failed with the error's
+        text; both in order.
     """
-    done: list[tuple[int, int, T]] = []
+    done: list[T] = []
     failed: list[tuple[int, str]] = []
     waiting = [(0, count)]
     while waiting:
@@ -63,13 +51,13 @@ def isolate(
         if low == high:
             continue
         try:
-            done.append((low, high, attempt(low, high)))
+            done.append(attempt(low, high))
         except ValueError as error:
             if high - low == 1:
                 failed.append((low, str(error)))
                 continue
-            ends = [low, *cut(low, high), high]
-            waiting += list(pairwise(ends))[::-1]
+            middle = (low + high) // 2
+            waiting += [(middle, high), (low, middle)]
     return done, failed
 
 
@@ -115,24 +103,13 @@ class Suspects:
         ends = np.arange(self._starts[low] + BLOCK, self._starts[high], BLOCK)
         return sorted(set(np.searchsorted(self._starts, ends).tolist()) - {low, high})
 
-    def cut(self, low: int, high: int) -> Sequence[int]:
-        """Cut for `isolate`: into blocks, and a block around its suspects."""
-        points = self.blocks(low, high)
-        if not points:
-            suspects = self.among(low, high)
-            points = sorted({*suspects, *(at + 1 for at in suspects)} - {low, high})
-        return points or halves(low, high)
-
 
 def isolate_joined(
     attempt: Callable[[Ranges], T], count: int, suspects: Suspects
 ) -> tuple[list[T], list[tuple[int, str]]]:
     """Isolate an attempt that is dear to call: the good items of a block are one call.
 
-    Args:
-        attempt: converts the items of some ranges, ascending, to one result.
-        count: of items.
-        suspects: among them.
+    `attempt` converts the items of some ranges, ascending, to one result.
 
     Returns:
         The results, in order, and the items that failed with the error's text.
@@ -163,11 +140,9 @@ def _block(
     with contextlib.suppress(ValueError):
         return [attempt(good)] if good else [], list(bad.items())
 
-    def one(first: int, end: int) -> T:  # the guess missed an item: without guessing, then
-        return attempt([(low + first, low + end)])
-
-    pieces, singles = isolate(one, high - low)
-    return [piece for _, _, piece in pieces], [(low + at, why) for at, why in singles]
+    # The guess missed an item: without guessing, then.
+    results, refused = isolate(lambda first, end: attempt([(low + first, low + end)]), high - low)
+    return results, [(low + item, why) for item, why in refused]
 
 
 def _refused_alone(

@@ -46,10 +46,7 @@ PROPOSALS = 10  # two relays agree after one round; ten lost in a row are no rac
 
 
 class TableCodecs:
-    """Codecs by table.
-
-    Attributes:
-        topics: of the tables' blocks.
+    """Codecs by table, and the topics of the tables' blocks.
 
     Raises (resolve and refresh):
         Unavailable: ClickHouse or Kafka did not answer.
@@ -93,7 +90,7 @@ class TableCodecs:
             return table_refused(ledger_refusal(table))
         if why := self.topics.refusal(table):
             return DeadReason(DeadKind.NO_BLOCK_TOPIC, why)
-        return self._known.get(table) or self._unknown(table)
+        return self._known.get(table) or unknown_table(table, self._meant.get(table, ""))
 
     def resolve(self, tables: Collection[str]) -> None:
         """Ask ClickHouse about tables not known yet; have their block topics."""
@@ -128,9 +125,8 @@ class TableCodecs:
             self._registry.catch_up()
         for table in unmet:
             schema = self._registry.current(table)
-            codec = None if schema is None else self._codec(table, schema)
-            if isinstance(codec, RowCodec):  # what cannot be decoded may have been altered since
-                self._known[table] = codec
+            if schema is not None:
+                self._decode_by(table, schema)  # what cannot be decoded may be altered since
         return frozenset(unmet - self._known.keys() - self._ledgers)
 
     def still_undecided(self, tables: frozenset[str]) -> frozenset[str]:
@@ -153,9 +149,7 @@ class TableCodecs:
     def have_topics(self, tables: Collection[str], partition: int | None = None) -> frozenset[str]:
         """Have block topics, also of tables met before; return the tables that wait for theirs.
 
-        Args:
-            tables: of the buffers that are to be sealed.
-            partition: that the topics have to have from now on; None: as before.
+        From now on topics have to have `partition`; None: what they had to have before.
         """
         if partition is not None:
             self.topics.need(partition + 1)
@@ -174,12 +168,12 @@ class TableCodecs:
     def look(self, tables: Collection[str]) -> dict[str, RowCodec | DeadReason]:
         """Return the codec of each of these tables, or why there is none; makes no block topic."""
         refused = {table: why for table in tables if (why := self._refusal(table))}
-        found = self._schemas(set(tables) - refused.keys())
+        schemas = self._schemas(set(tables) - refused.keys())
         ledgers = self._ledgers.intersection(tables)
         refused |= {table: table_refused(ledger_refusal(table)) for table in ledgers}
-        self._find_meant(set(tables) - found.keys() - refused.keys())
-        unknown = {table: self._unknown(table) for table in tables}
-        codecs = {table: self._codec(table, schema) for table, schema in found.items()}
+        self._find_meant(set(tables) - schemas.keys() - refused.keys())
+        unknown = {table: unknown_table(table, self._meant.get(table, "")) for table in tables}
+        codecs = {table: self._codec(table, schema) for table, schema in schemas.items()}
         return {**unknown, **refused, **codecs}
 
     def _refusal(self, table: str) -> DeadReason | None:
@@ -207,13 +201,14 @@ class TableCodecs:
         if not self._known:
             return frozenset()
         self.topics.retry()
-        found: dict[str, TableSchema] = {}
-        unread = self._apart.ask(self._known.keys(), lambda some: found.update(self._schemas(some)))
-        if unread.keys() == self._known.keys():
+        schemas: dict[str, TableSchema] = {}
+        known = self._known.keys()
+        unread = self._apart.ask(known, lambda some: schemas.update(self._schemas(some)))
+        if unread.keys() == known:
             raise next(iter(unread.values()))
         self._changed = {}
-        for table in self._known.keys() - unread.keys():
-            codec = self._codec(table, found[table]) if table in found else None
+        for table in known - unread.keys():
+            codec = self._codec(table, schemas[table]) if table in schemas else None
             if codec is None or _version(codec) != _version(self._known[table]):
                 self._changed[table] = codec
         return frozenset(self._changed)
@@ -251,10 +246,14 @@ class TableCodecs:
         schema = self._registry.current(table)
         if schema is None or schema.version <= known.schema.version:
             return False
-        newer = self._codec(table, schema)
-        if isinstance(newer, RowCodec):
-            self._known[table] = newer
-        return isinstance(newer, RowCodec)
+        return self._decode_by(table, schema)
+
+    def _decode_by(self, table: str, schema: TableSchema) -> bool:
+        """Use the schema's codec from now on, if there is one; return whether there is."""
+        codec = self._codec(table, schema)
+        if isinstance(codec, RowCodec):
+            self._known[table] = codec
+        return isinstance(codec, RowCodec)
 
     def _ask(self) -> None:
         """Read what the registry has by now, if it answers; the next pause begins."""
@@ -272,11 +271,8 @@ class TableCodecs:
         if not new:
             return
         with suppress(ClickHouseAway):  # it has just said that it has none of them
-            there = [one for one in self._catalogue.names() if not self._targets.refusal(one)]
+            there = [name for name in self._catalogue.names() if not self._targets.refusal(name)]
             self._meant |= {table: did_you_mean_table(table, there) for table in new}
-
-    def _unknown(self, table: str) -> DeadReason:
-        return unknown_table(table, self._meant.get(table, ""))
 
     def _codec(self, table: str, schema: TableSchema) -> RowCodec | DeadReason:
         known = self._known.get(table)
@@ -302,23 +298,23 @@ class TableCodecs:
         for _ in range(PROPOSALS):
             self._registry.catch_up()
             before = {table: self._registry.current(table) for table in tables}
-            found = self._unless_ledgers(self._catalogue.read(tables))
-            self._see_alone(found)
-            if self._win(self._proposals(before, found)):
-                return {t: s for t in found if (s := self._registry.current(t)) is not None}
+            listed = self._unless_ledgers(self._catalogue.read(tables))
+            self._see_alone(listed)
+            if self._win(self._proposals(before, listed)):
+                return {t: s for t in listed if (s := self._registry.current(t)) is not None}
         raise AssertionError(f"{PROPOSALS} proposals lost in a row for some of {sorted(tables)}")
 
     def _proposals(
-        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+        self, before: Mapping[str, TableSchema | None], listed: Mapping[str, TableColumns]
     ) -> list[TableSchema]:
-        """What the registry is to have for the tables found.
+        """What the registry is to have for the tables listed.
 
         A replica that has not made an ALTER yet which another relay saw elsewhere would take it
         back. So such a change counts only if this one has made all, and as it is after that.
         """
-        wanted = self._all_wanted(before, found)
+        wanted = self._all_wanted(before, listed)
         doubtful = {
-            t for t, s in wanted.items() if found[t].replicated and takes_back(before[t], s)
+            t for t, s in wanted.items() if listed[t].replicated and takes_back(before[t], s)
         }
         if not doubtful:
             return list(wanted.values())
@@ -332,37 +328,36 @@ class TableCodecs:
         return [*sure.values(), *self._all_wanted(before, again).values()]
 
     def _all_wanted(
-        self, before: Mapping[str, TableSchema | None], found: Mapping[str, TableColumns]
+        self, before: Mapping[str, TableSchema | None], listed: Mapping[str, TableColumns]
     ) -> dict[str, TableSchema]:
-        wanted = ((t, self._wanted(before[t], t, columns)) for t, columns in found.items())
-        return {table: schema for table, schema in wanted if schema is not None}
+        """What the registry is to have for these columns, without tables of which it has them."""
+        wanted = {}
+        for table, columns in listed.items():
+            current, agreed = before[table], self._agreed.get(table)
+            if agreed is not None and agreed[0] is current and agreed[1] is columns:
+                continue
+            # Replicas that were made one by one have each a uuid of their own.
+            uuid = current.uuid if columns.replicated and current is not None else columns.uuid
+            schema = evolve(current, table, uuid, columns.columns, block_column=self._block_column)
+            if schema is None:
+                self._agreed[table] = current, columns
+            else:
+                wanted[table] = schema
+        return wanted
 
-    def _unless_ledgers(self, found: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
+    def _unless_ledgers(self, listed: Mapping[str, TableColumns]) -> Mapping[str, TableColumns]:
         """The tables that rows may go into; remembers which others are ledgers."""
-        ledgers = {t for t, one in found.items() if is_ledger({c.name for c in one.columns})}
-        self._ledgers = (self._ledgers - found.keys()) | ledgers
-        return {table: one for table, one in found.items() if table not in ledgers}
+        ledgers = {t for t, its in listed.items() if is_ledger({c.name for c in its.columns})}
+        self._ledgers = (self._ledgers - listed.keys()) | ledgers
+        return {table: its for table, its in listed.items() if table not in ledgers}
 
-    def _see_alone(self, found: Mapping[str, TableColumns]) -> None:
+    def _see_alone(self, listed: Mapping[str, TableColumns]) -> None:
         alone = {
             table
-            for table, one in found.items()
-            if not one.plain or self._block_column not in {c.name for c in one.columns}
+            for table, its in listed.items()
+            if not its.plain or self._block_column not in {c.name for c in its.columns}
         }
-        self._alone = (self._alone - found.keys()) | alone
-
-    def _wanted(
-        self, current: TableSchema | None, table: str, columns: TableColumns
-    ) -> TableSchema | None:
-        """What the registry is to have for these columns; None where it has them."""
-        if (agreed := self._agreed.get(table)) and agreed[0] is current and agreed[1] is columns:
-            return None
-        # Replicas that were made one by one have each a uuid of their own.
-        uuid = current.uuid if columns.replicated and current is not None else columns.uuid
-        wanted = evolve(current, table, uuid, columns.columns, block_column=self._block_column)
-        if wanted is None:
-            self._agreed[table] = current, columns
-        return wanted
+        self._alone = (self._alone - listed.keys()) | alone
 
     def _win(self, proposed: Sequence[TableSchema]) -> bool:
         """Whether the registry has these schemas now, each because we proposed it."""
@@ -374,9 +369,7 @@ class TableCodecs:
 def unknown_table(table: str, meant: str = "") -> DeadReason:
     """Return why messages for a table are bad that ClickHouse does not have.
 
-    Args:
-        table: that they name.
-        meant: which others are spelled like it, as a sentence's end.
+    `meant` ends the sentence with those that are spelled like it.
     """
     why = f"unknown table {table}: ClickHouse has none of this name{meant}"
     return DeadReason(DeadKind.UNKNOWN_TABLE, why)
@@ -388,11 +381,7 @@ def table_refused(why: str) -> DeadReason:
 
 
 def unsupported(problems: Sequence[str]) -> DeadReason:
-    """Return why messages for a table are bad whose columns rows cannot carry.
-
-    Args:
-        problems: of relay.schema.evolution.unsupported_columns; at least one.
-    """
+    """Return why messages for a table are bad whose columns rows cannot carry."""
     return DeadReason(DeadKind.UNSUPPORTED_TYPE, "; ".join(problems))
 
 

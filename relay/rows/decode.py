@@ -13,32 +13,25 @@ once; only where that raises, parts are tried until the bad messages stand alone
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import in_one_piece, size_of
-from relay.rows.bisect import Suspects, isolate, isolate_joined, ranges_of
+from relay.arrow.array_memory import Integers, in_one_piece, size_of, starts_of, sums_of
+from relay.rows.bisect import Ranges, Suspects, isolate, isolate_joined, ranges_of
 from relay.rows.decoder_guards import refuse_deep
-from relay.rows.envelope import BadMessage, Opened, check_framing, open_messages
+from relay.rows.envelope import BadMessage, Opened, check_framing, join_counts, open_messages
 from relay.rows.judgement import UnfitValues, narrow
+from relay.rows.row_bound import RowBound
+from relay.rows.row_codec import RowCodec
 from relay.rows.unknown_fields import find_outdated, find_unexplained, passes_over
+from relay.rows.wire_scan import Unexplained
 from relay.schema.dead_reason import DeadKind, DeadReason
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from relay.rows.bisect import Ranges
-    from relay.rows.envelope import Integers
-    from relay.rows.row_bound import RowBound
-    from relay.rows.row_codec import RowCodec
-    from relay.rows.wire_scan import Unexplained
-
 T = TypeVar("T")
-
-__all__ = ["BadMessage", "Decoded", "decode"]
 
 COMPILED_FROM_BYTES = 1 << 16
 """A smaller buffer is not worth loading the compiled decoder: 0.4 s once, 2 s the first time."""
@@ -71,10 +64,9 @@ class Decoded(NamedTuple):
     def parts(self, sizes: Sequence[int]) -> list[Decoded]:
         """Return what became of the first messages, of the next ones, and so on.
 
-        Args:
-            sizes: messages in each part. All of them are good, and hold no unknown field.
+        All messages of these parts are good, and hold no unknown field.
         """
-        ends = np.cumsum([0, *self.rows])
+        ends = starts_of(self.rows)
         parts, first = [], 0
         for size in sizes:
             end = first + size
@@ -173,7 +165,7 @@ class _WireRows:
             columns=[column.slice(0, rows) for column in self.columns],
             index=self.index[:kept],
             counts=self.counts[:kept],
-            bad=[one for one in self.bad if one.index < end],
+            bad=[message for message in self.bad if message.index < end],
             unexplained=[one for one in within if len(one.rows)],
             end=end,
         )
@@ -188,18 +180,17 @@ def _read(
         return _read_any(in_one_piece(values), codec, framing, bound)
     columns, counts = codec.flat.read(values, framing, bound)
     plain = np.flatnonzero(counts >= 0)
-    taken = _WireRows(columns, plain, counts[plain], [], [], len(counts))
-    rows = taken
+    rows = _WireRows(columns, plain, counts[plain], [], [], len(counts))
     if len(plain) < len(counts):
         rest = np.flatnonzero(counts < 0)
         others = _read_any(in_one_piece(values.take(rest)), codec, framing, bound)
-        bad = [replace(one, index=int(rest[one.index])) for one in others.bad]
+        bad = [replace(message, index=int(rest[message.index])) for message in others.bad]
         end = len(counts) if others.end == len(rest) else int(rest[others.end])
-        rows = _merged(taken, replace(others, index=rest[others.index], bad=bad, end=end))
+        rows = _merge(rows, replace(others, index=rest[others.index], bad=bad, end=end))
     return rows if bound is None else rows.first(bound.rows)
 
 
-def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
+def _merge(some: _WireRows, others: _WireRows) -> _WireRows:
     """The rows of both in the order of their messages."""
     if not len(others.index):
         return replace(some, bad=others.bad, end=others.end)
@@ -209,16 +200,19 @@ def _merged(some: _WireRows, others: _WireRows) -> _WireRows:
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     columns = [
-        pa.concat_arrays([one, other]).take(order)
-        for one, other in zip(some.columns, others.columns, strict=True)
+        pa.concat_arrays([column, other]).take(order)
+        for column, other in zip(some.columns, others.columns, strict=True)
     ]
-    in_order = np.argsort(np.concatenate([some.index, others.index]))
-    index = np.concatenate([some.index, others.index])[in_order]
-    counts = np.concatenate([some.counts, others.counts])[in_order]
+    index = np.concatenate([some.index, others.index])
+    in_order = np.argsort(index)
+    counts = np.concatenate([some.counts, others.counts])
     moved = place[len(some.owner()) :]
-    unexplained = [one._replace(rows=moved[one.rows]) for one in others.unexplained]
-    return _WireRows(
-        columns, index, counts, others.bad, unexplained, others.end, others.passed_over
+    return replace(
+        others,
+        columns=columns,
+        index=index[in_order],
+        counts=counts[in_order],
+        unexplained=[one._replace(rows=moved[one.rows]) for one in others.unexplained],
     )
 
 
@@ -230,63 +224,37 @@ def _read_any(
     if bound is not None:
         opened, end = opened.within(bound, end)
         if codec.counts_in_rows:
-            opened, end = _counted(opened, codec).within(bound, end)
-    wire, good, bad = _parse(opened, codec)
+            of_rows, counted = _read_rows(opened, codec, codec.element_bytes)
+            elements = sums_of(join_counts(of_rows), counted.counts)
+            opened, end = replace(counted, elements=elements).within(bound, end)
+    wire, parsed = _parse(opened, codec)
     if bound is not None and codec.flattened:
-        opened, good, bad = _filled(opened, good, bad, wire, codec), np.arange(len(good)), []
-        parsed = len(opened.index)
-        opened, end = opened.within(bound, end)
-        if len(opened.index) < parsed:
-            wire, good, bad = _parse(opened, codec)
-    unexplained = _unexplained(opened, good, wire, codec)
-    index, counts = opened.index[good], opened.counts[good]
+        filled = sums_of(codec.filled_bytes(wire), parsed.counts)
+        fitting, end = replace(parsed, elements=parsed.elements + filled).within(bound, end)
+        if len(fitting.index) < len(parsed.index):
+            wire, fitting = _parse(fitting, codec)
+        parsed = fitting
     columns, passed_over = codec.wire_columns(wire), passes_over(wire, codec)
-    return _WireRows(columns, index, counts, [*opened.bad, *bad], unexplained, end, passed_over)
+    unexplained = [*find_unexplained(parsed.rows, wire, codec), *find_outdated(wire, codec)]
+    return _WireRows(
+        columns, parsed.index, parsed.counts, parsed.bad, unexplained, end, passed_over
+    )
 
 
-def _filled(
-    opened: Opened, good: Integers, bad: list[BadMessage], wire: pa.RecordBatch, codec: RowCodec
-) -> Opened:
-    """The messages that parsed, with what their flattened Nested take by being filled up."""
-    left = _only(opened, good, bad)
-    filled = _sums(codec.filled_bytes(wire), left.counts)
-    return replace(left, elements=left.elements + filled)
-
-
-def _only(opened: Opened, good: Integers, bad: list[BadMessage]) -> Opened:
-    left = opened.only(np.isin(np.arange(len(opened.index)), good))
-    return replace(left, bad=[*opened.bad, *bad])
-
-
-def _counted(opened: Opened, codec: RowCodec) -> Opened:
-    """The messages whose rows parse so far, with what the elements of their lists take."""
-    of_rows, good, bad = _readable(opened, codec, codec.element_bytes)
-    left = _only(opened, good, bad)
-    elements = _sums(np.concatenate([np.zeros(0, np.int64), *of_rows]), left.counts)
-    return replace(left, elements=elements)
-
-
-def _sums(of_rows: Integers, counts: Integers) -> Integers:
-    """Of each message, of what is said of each row."""
-    so_far = np.concatenate([[0], np.cumsum(of_rows)])
-    sums: Integers = np.diff(so_far[np.concatenate([[0], np.cumsum(counts)])])
-    return sums
-
-
-def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Integers, list[BadMessage]]:
-    """All rows that parse, which of the opened messages they belong to, and the others."""
-    batches, good, bad = _readable(opened, codec, codec.decode_all)
+def _parse(opened: Opened, codec: RowCodec) -> tuple[pa.RecordBatch, Opened]:
+    """All rows that parse, and their messages; the others are bad."""
+    batches, parsed = _read_rows(opened, codec, codec.decode_all)
     if len(batches) != 1:
         empty = codec.decode_all(pa.array([], pa.binary()))
         batches = [pa.concat_batches([empty, *batches])]  # type: ignore[attr-defined]
-    return batches[0], good, bad
+    return batches[0], parsed
 
 
-def _readable(
+def _read_rows(
     opened: Opened, codec: RowCodec, read: Callable[[pa.BinaryArray], T]
-) -> tuple[list[T], Integers, list[BadMessage]]:
-    """What is read of the rows that parse, their messages of those opened, and the others."""
-    starts = np.concatenate([[0], np.cumsum(opened.counts)])
+) -> tuple[list[T], Opened]:
+    """What is read of the rows that parse, and their messages; the others are bad."""
+    starts = starts_of(opened.counts)
 
     def guarded(rows: pa.BinaryArray) -> T:
         refuse_deep(rows, codec.message_class)
@@ -297,16 +265,17 @@ def _readable(
         return guarded(ranges_of(opened.rows, bounds))
 
     suspects = Suspects(codec.message_class, opened.rows, starts)
-    found, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
-    bad = []
-    for at, _ in unreadable:
-        first, end = int(starts[at]), int(starts[at + 1])
+    results, unreadable = isolate_joined(rows_of, len(opened.index), suspects)
+    bad = list(opened.bad)
+    readable = np.ones(len(opened.index), np.bool_)
+    for message, _ in unreadable:
+        readable[message] = False
+        first, end = int(starts[message]), int(starts[message + 1])
         guesses = [row - first for row in suspects.parts(first, end)]
         reason = _first_unreadable(opened.rows.slice(first, end - first), guarded, guesses)
         why = DeadReason(DeadKind.UNREADABLE_ROW, reason)
-        bad.append(BadMessage(int(opened.index[at]), why))
-    good = np.delete(np.arange(len(opened.index)), [at for at, _ in unreadable])
-    return found, good, bad
+        bad.append(BadMessage(int(opened.index[message]), why))
+    return results, replace(opened.only(readable), bad=bad)
 
 
 def _first_unreadable(
@@ -327,25 +296,14 @@ def _first_unreadable(
     return f"row {row + 1}: {reason}"
 
 
-def _unexplained(
-    opened: Opened, good: Integers, wire: pa.RecordBatch, codec: RowCodec
-) -> list[Unexplained]:
-    """What the row message does not explain in the rows that parsed."""
-    rows = opened.rows
-    if len(good) != len(opened.index):
-        parsed = np.isin(np.arange(len(opened.index)), good)
-        rows = rows.filter(pa.array(np.repeat(parsed, opened.counts)))
-    return [*find_unexplained(rows, wire, codec), *find_outdated(wire, codec)]
-
-
 def _first_misfits(
     misfits: list[UnfitValues], owner: Integers
 ) -> dict[int, tuple[int, UnfitValues]]:
     """Per message to blame: its first bad row, and what is wrong there."""
     firsts: dict[int, tuple[int, int, int]] = {}
-    for at, misfit in enumerate(misfits):
+    for number, misfit in enumerate(misfits):
         messages, first = np.unique(owner[misfit.rows], return_index=True)
         for message, row in zip(messages.tolist(), misfit.rows[first].tolist(), strict=True):
-            found = (row, misfit.column, at)
-            firsts[message] = min(firsts.get(message, found), found)
-    return {message: (row, misfits[at]) for message, (row, _, at) in firsts.items()}
+            candidate = (row, misfit.column, number)
+            firsts[message] = min(firsts.get(message, candidate), candidate)
+    return {message: (row, misfits[number]) for message, (row, _, number) in firsts.items()}

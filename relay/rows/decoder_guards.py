@@ -8,18 +8,18 @@ Exception in Python. Nothing of a panic stays behind: every call builds its colu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import ptars
+import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from relay.arrow.array_memory import offsets_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from google.protobuf.message import Message
-
+from relay.schema.row_descriptor import row_descriptor
+from relay.schema.types.proto_shape import ProtoField
 
 SURELY_SHALLOW = 16_384
 """Levels that fit into any stack (of 8 MB, more than 60 000 did). A level takes a byte at least,
@@ -54,12 +54,14 @@ def refuse_deep(messages: pa.BinaryArray, message_class: type[Message]) -> None:
             raise ValueError("it does not parse, or is nested too deep for protobuf") from error
 
 
-def decoded(handler: Any, messages: Any) -> pa.RecordBatch:
-    """Return serialized messages (no nulls) as columns.
+def handler_of(fields: Sequence[ProtoField]) -> Any:
+    """Return ptars' codec of a message with these fields."""
+    descriptor = row_descriptor(fields, for_codec=True)
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
-    Args:
-        handler: of ptars, for their type.
-        messages: a binary array.
+
+def decode_messages(handler: Any, messages: Any) -> pa.RecordBatch:
+    """Return serialized messages (a binary array without nulls) as columns.
 
     Raises:
         ValueError: a message does not parse.

@@ -8,30 +8,29 @@ be whole: a row cut short would swallow its neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import ptars
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import Message
 
-from relay.arrow.array_memory import in_one_piece
-from relay.rows.bisect import Suspects, isolate_joined, ranges_of
-from relay.rows.decoder_guards import decoded, refuse_deep
+from relay.arrow.array_memory import Integers, in_one_piece, sums_of
+from relay.rows.bisect import Ranges, Suspects, isolate_joined, ranges_of
+from relay.rows.decoder_guards import decode_messages, handler_of, refuse_deep
+from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.schema.row_descriptor import row_descriptor
+from relay.schema.types.proto_shape import ProtoField, Shape
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from google.protobuf.message import Message
-
-    from relay.rows.bisect import Ranges
-    from relay.rows.row_bound import RowBound
-
-    Integers = npt.NDArray[np.int64]
+_ROW_BATCH = (ProtoField("rows", 1, Shape("bytes", repeated=True)),)
+"""The fields of a RowBatch."""
 
 
 @dataclass(frozen=True, order=True)
@@ -63,9 +62,7 @@ class Opened:
 
         A message whose rows alone are too many is bad.
 
-        Args:
-            bound: of their rows.
-            end: of all messages, in the array that was given.
+        `end` is that of all messages, in the array that was given.
         """
         opened, bad = self, list(self.bad)
         large = bound.refused(self.counts, self.elements)
@@ -81,34 +78,23 @@ class Opened:
         if fitting >= len(ends):
             return replace(opened, bad=bad), end
         end = int(opened.index[fitting])
-        return opened.first(fitting, [one for one in bad if one.index < end]), end
-
-    def first(self, messages: int, bad: list[BadMessage]) -> Opened:
-        """Return so many of the messages, and these bad ones."""
-        counts = self.counts[:messages]
-        rows = self.rows.slice(0, int(counts.sum()))
-        return Opened(self.index[:messages], counts, rows, bad, self.elements[:messages])
+        parts = (of[:fitting] for of in (opened.index, opened.counts, opened.elements))
+        index, counts, elements = parts
+        rows = opened.rows.slice(0, int(counts.sum()))
+        early = [message for message in bad if message.index < end]
+        return Opened(index, counts, rows, early, elements), end
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Opened:
         """Return the same with some of the messages alone; the bad ones stay."""
         if chosen.all():
             return self
         rows = self.rows.filter(pa.array(np.repeat(chosen, self.counts)))
-        parts = (of[chosen] for of in (self.index, self.counts, self.elements))
-        index, counts, elements = parts
+        index, counts, elements = (of[chosen] for of in (self.index, self.counts, self.elements))
         return Opened(index, counts, rows, self.bad, elements)
 
 
 def open_messages(values: pa.BinaryArray, framing: str) -> Opened:
-    """Find the rows in the messages' values.
-
-    Args:
-        values: message values, null where Kafka's value is null.
-        framing: "batch" (value is a RowBatch) or "row" (value is one bare row message).
-
-    Raises:
-        ValueError: another framing.
-    """
+    """Find the rows in the messages' values; see relay.rows.decode.decode."""
     check_framing(framing)
     index: Integers = np.arange(len(values))
     bad = []
@@ -132,11 +118,7 @@ def count_rows(values: pa.ChunkedArray[Any], framing: str) -> Integers:
 
 
 def check_framing(framing: str) -> None:
-    """Refuse what is none.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Raise ValueError where it is none."""
     if framing not in {"batch", "row"}:
         raise ValueError(f"framing is 'batch' or 'row', not {framing!r}")
 
@@ -145,7 +127,7 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
     def lists_of(ranges: Ranges) -> Any:
         together = ranges_of(values, ranges)
         refuse_deep(together, Empty)
-        return decoded(row_batch_handler(), together).column(0)
+        return decode_messages(row_batch_handler(), together).column(0)
 
     suspects = Suspects(_row_batch_class(), values, np.arange(len(index) + 1))
     pieces, unreadable = isolate_joined(lists_of, len(index), suspects)
@@ -154,32 +136,24 @@ def _open_batches(values: pa.BinaryArray, index: Integers, bad: list[BadMessage]
         readable = np.ones(len(index), np.bool_)
         readable[[at for at, _ in unreadable]] = False
         index, values = index[readable], values.filter(pa.array(readable))
-    counts = _joined([np.diff(lists.offsets.to_numpy()) for lists in pieces])
-    flat = [lists.flatten() for lists in pieces]
-    rows = flat[0] if len(flat) == 1 else pa.concat_arrays([*flat, pa.array([], pa.binary())])
+    counts = join_counts(np.diff(lists.offsets.to_numpy()) for lists in pieces)
+    rows = in_one_piece(pa.chunked_array([lists.flatten() for lists in pieces], pa.binary()))
 
     if _all_explained(values, rows):
         return _opened(index, counts, rows, bad)
 
     # Protobuf skips fields it does not know; here that would lose what a stranger wrote.
     row_sizes = pc.binary_length(rows).to_numpy().astype(np.int64)
-    row_ends = np.concatenate([[0], np.cumsum(row_sizes + varint_sizes(row_sizes) + 1)])
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    explained = np.diff(row_ends[ends])
+    explained = sums_of(row_sizes + varint_sizes(row_sizes) + 1, counts)
     sizes = pc.binary_length(values).to_numpy().astype(np.int64)
-    foreign, empty = explained != sizes, sizes == 0
-    wrong = foreign | empty
-    if wrong.any():
-        for at in np.flatnonzero(wrong):
-            if empty[at]:
-                reason = DeadReason(DeadKind.EMPTY_BATCH, "empty batch")
-            else:
-                others = sizes[at] - explained[at]
-                reason = _no_batch(f"{others} of {sizes[at]} bytes do not belong to rows")
-            bad.append(BadMessage(int(index[at]), reason))
-        rows = rows.filter(pa.array(np.repeat(~wrong, counts)))
-        index, counts = index[~wrong], counts[~wrong]
-    return _opened(index, counts, rows, bad)
+    wrong = (explained != sizes) | (sizes == 0)
+    for message in np.flatnonzero(wrong):
+        reason = DeadReason(DeadKind.EMPTY_BATCH, "empty batch")
+        if size := sizes[message]:
+            others = size - explained[message]
+            reason = _no_batch(f"{others} of {size} bytes do not belong to rows")
+        bad.append(BadMessage(int(index[message]), reason))
+    return _opened(index, counts, rows, bad).only(~wrong)
 
 
 def _opened(
@@ -208,8 +182,9 @@ def _all_explained(values: pa.BinaryArray, rows: pa.BinaryArray) -> bool:
     return explained == int(sizes.sum(dtype=np.int64))
 
 
-def _joined(arrays: list[Any]) -> Integers:
-    return np.concatenate([np.zeros(0, np.int64), *arrays]).astype(np.int64, copy=False)
+def join_counts(arrays: Iterable[Any]) -> Integers:
+    """Return whole numbers of several arrays, one behind the other; there may be no array."""
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 def varint_sizes(lengths: Integers) -> Integers:
@@ -223,19 +198,9 @@ def varint_sizes(lengths: Integers) -> Integers:
 @cache
 def row_batch_handler() -> Any:
     """Return ptars' handler of `message RowBatch { repeated bytes rows = 1; }`."""
-    descriptor = _row_batch_class().DESCRIPTOR
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+    return handler_of(_ROW_BATCH)
 
 
 @cache
 def _row_batch_class() -> type[Message]:
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="relay/row_batch.proto", package="relay.rows", syntax="proto3"
-    )
-    file.message_type.add(name="RowBatch").field.add(
-        name="rows", number=1, type=field.TYPE_BYTES, label=field.LABEL_REPEATED
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("relay.rows.RowBatch"))
+    return message_factory.GetMessageClass(row_descriptor(_ROW_BATCH, for_codec=False))

@@ -6,18 +6,15 @@ How much room there is at first is an expectation; no result depends on it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from relay.arrow.array_memory import bits, buffer, grown
 from relay.rows.flat_kernel import BOOL, BYTES, SPARE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
 
 _STORED = (np.uint64, np.uint32, np.uint32, np.uint8, np.uint64, np.uint32, np.int32, np.int32)
 """What a value is as the kernel writes it, in the order of its kinds: of bytes, where they end."""
@@ -43,11 +40,8 @@ class Sinks:
 
     Args:
         kinds: of relay.rows.flat_kernel, of each column.
-        words: of 64 bits, that say which columns a row has.
+        words: of 64 bits, that say which columns a row has; `given` has them of each row.
         density: expected.
-
-    Attributes:
-        given: these words of each row.
     """
 
     def __init__(self, kinds: Sequence[int], words: int, density: Density) -> None:

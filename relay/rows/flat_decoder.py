@@ -7,13 +7,13 @@ taken is what relay.rows.decode would have made of it, bit for bit (tests/schema
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from relay.arrow.array_memory import bits, offsets_of
+from relay.arrow.array_memory import Integers, bits, offsets_of, size_of
+from relay.rows.wire_scan import wire_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,61 +25,30 @@ if TYPE_CHECKING:
     from relay.schema.types.column_type import ColumnType
     from relay.schema.types.proto_shape import ProtoField
 
-_KINDS = ("int64", "int32", "uint32", "bool", "double", "float", "bytes", "string")
-"""Protobuf's scalars in the order of relay.rows.flat_kernel's kinds; uint64 is read as int64."""
-_WIRE_TYPES = (0, 0, 0, 0, 1, 5, 2, 2)
-"""How protobuf writes each."""
+_KINDS = {
+    "int64": 0, "uint64": 0, "int32": 1, "uint32": 2, "bool": 3, "double": 4, "float": 5,
+    "bytes": 6, "string": 7,
+}  # fmt: skip
+"""The kind of relay.rows.flat_kernel by protobuf's scalar."""
 _NOT_KNOWN = -1
 _ANY = 1 << 62
 """Rows that there may be room for, where nothing bounds them."""
 
 
-class Taken(NamedTuple):
-    """What was read."""
-
-    columns: list[pa.Array[Any]]
-    """Live columns in wire types, rows of the messages taken, in order."""
-    rows: npt.NDArray[np.int64]
-    """Rows of each message looked at, which are the first; flatkernel.PASSED_OVER where it is not
-    taken."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ValueRun:
-    """Values that lie one behind the other."""
-
-    data: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, values: Any) -> _ValueRun:
-        return cls(np.frombuffer(values.buffers()[2] or b"", np.uint8), offsets_of(values))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def bytes_from(self, value: int) -> int:
-        """Of this value and those behind it."""
-        return int(self.offsets[-1] - self.offsets[value])
-
-    def longest(self) -> int:
-        return int(np.diff(self.offsets).max(initial=0))
+Taken: TypeAlias = "tuple[list[pa.Array[Any]], Integers]"
+"""Live columns in wire types, with the rows of the messages taken, in order; and the rows of each
+message looked at, which are the first: relay.rows.flat_kernel.PASSED_OVER where it is not taken."""
 
 
 class FlatRows:
-    """The compiled decoder of one version of a table's row message.
-
-    Args:
-        fields: of the row message's live columns, in their order; flat, see `of`.
-        types: of these columns.
-    """
+    """The compiled decoder of one version of a table's row message, which is flat: see `of`."""
 
     def __init__(self, fields: Sequence[ProtoField], types: Sequence[ColumnType]) -> None:
         self._types = types
         self._plan = np.full(8 * (1 + max(field.number for field in fields)), _NOT_KNOWN, np.int64)
-        self._kinds = [_KINDS.index(_read_as(field.shape.scalar)) for field in fields]
+        self._kinds = [_KINDS[field.shape.scalar] for field in fields]
         for column, (field, kind) in enumerate(zip(fields, self._kinds, strict=True)):
-            self._plan[8 * field.number + _WIRE_TYPES[kind]] = 8 * column + kind
+            self._plan[8 * field.number + wire_type(field.shape)] = 8 * column + kind
         bits = np.arange(64 * (len(fields) // 64 + 1)) < len(fields)
         self._every = np.packbits(bits, bitorder="little").view(np.uint64)
         self._density: Density | None = None
@@ -93,37 +62,34 @@ class FlatRows:
     def read(
         self, values: pa.ChunkedArray[Any], framing: str, bound: RowBound | None = None
     ) -> Taken:
-        """Take what is plain.
+        """Take what is plain, of values as relay.rows.decode.decode has them.
 
-        Args:
-            values: of messages, null where Kafka's value is null; piece by piece.
-            framing: "batch" or "row".
-            bound: of the rows; messages from the first on that has no room are not looked at. One
-                whose rows alone are too many is passed over.
+        Messages from the first on for whose rows the bound leaves no room are not looked at. One
+        whose rows alone are too many is passed over.
         """
         # Compiled code, and 0.3 s of imports, for those who have rows to read.
         from relay.rows.flat_columns import Density, Sinks  # noqa: PLC0415
         from relay.rows.flat_kernel import PASSED_OVER, read_rows  # noqa: PLC0415
 
-        pieces = [_ValueRun.of(values.chunk(at)) for at in range(values.num_chunks)]
-        size = sum(piece.bytes_from(0) for piece in pieces)
-        longest = max((piece.longest() for piece in pieces), default=0)
+        pieces = [(_bytes_of(piece), offsets_of(piece)) for piece in values.chunks]
+        size = size_of(values)
+        longest = max((int(np.diff(ends).max(initial=0)) for _, ends in pieces), default=0)
         counts = np.empty(len(values), np.int64)
         in_all = self._every.copy()
         sinks = Sinks(self._kinds, len(in_all), self._density or Density.guess(len(self._kinds)))
         most = _ANY if bound is None else bound.rows
         sinks.grow(0, longest, size, most, short_of_rows=False)
         table, rows, first, left = sinks.table(), 0, 0, size
-        for piece in pieces:
-            message, of_piece = 0, counts[first : first + len(piece)]
+        for data, offsets in pieces:
+            message, of_piece = 0, counts[first : first + len(offsets) - 1]
             while True:
                 message, rows, short = read_rows(
-                    *(piece.data, piece.offsets, framing != "batch", self._plan, self._every),
+                    *(data, offsets, framing != "batch", self._plan, self._every),
                     *(message, rows, table, sinks.given, in_all, of_piece),
                 )
-                if message == len(piece):
+                if message == len(of_piece):
                     break
-                behind = left - piece.bytes_from(0) + piece.bytes_from(message)
+                behind = left - int(offsets[message] - offsets[0])
                 if short and bound is not None and len(sinks.given) == most:
                     if rows:
                         return self._taken(
@@ -136,7 +102,7 @@ class FlatRows:
                     most = bound.alone
                 sinks.grow(rows, longest, behind, most, short_of_rows=short)
                 table = sinks.table()
-            first, left = first + len(piece), left - piece.bytes_from(0)
+            first, left = first + len(of_piece), left - int(offsets[-1] - offsets[0])
         return self._taken(counts, sinks, rows, size, in_all)
 
     def _taken(self, counts: Any, sinks: Sinks, rows: int, size: int, in_all: Any) -> Taken:
@@ -144,18 +110,18 @@ class FlatRows:
         if rows:
             self._density = sinks.density(rows, size)
         columns = [self._column(at, sinks, rows, in_all) for at in range(len(self._kinds))]
-        return Taken(columns, counts)
+        return columns, counts
 
-    def _column(self, at: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
-        word, bit = at >> 6, np.uint64(at & 63)
+    def _column(self, column: int, sinks: Sinks, rows: int, in_all: Any) -> pa.Array[Any]:
+        word, bit = column >> 6, np.uint64(column & 63)
         valid, nulls = None, 0
         if not in_all[word] >> bit & np.uint64(1):
             given = (sinks.given[:rows, word] >> bit & np.uint64(1)).astype(np.bool_)
             nulls = rows - int(np.count_nonzero(given))
             valid = bits(given) if nulls else None
-        buffers = [valid, *sinks.buffers(at, rows)]
-        return pa.Array.from_buffers(self._types[at].wire, rows, buffers, nulls)
+        buffers = [valid, *sinks.buffers(column, rows)]
+        return pa.Array.from_buffers(self._types[column].wire, rows, buffers, nulls)
 
 
-def _read_as(scalar: str) -> str:
-    return "int64" if scalar == "uint64" else scalar
+def _bytes_of(values: Any) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(values.buffers()[2] or b"", np.uint8)

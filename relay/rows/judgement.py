@@ -8,21 +8,18 @@ relay makes dead letters of that, and a producer refuses it before it is sent: o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from relay.arrow.array_memory import Integers
+from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadKind
+from relay.schema.types.column_type import ColumnType
 from relay.schema.types.nested import align
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from relay.rows.envelope import Integers
-    from relay.rows.row_codec import RowCodec
-    from relay.schema.types.column_type import ColumnType
 
 UNEVEN = "the array is not as long as the others of its Nested column"
 LEFT_OUT = "the value is missing; the column is EPHEMERAL and not Nullable, so it needs one"
@@ -44,9 +41,7 @@ class UnfitValues(NamedTuple):
 def narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, list[UnfitValues]]:
     """Return rows in block types, and what in them the table cannot hold.
 
-    Args:
-        wire: live columns of the codec, in wire types.
-        codec: of the table.
+    `wire` are the codec's live columns, in wire types.
     """
 
     def unfit(kind: DeadKind, at: int, rows: Integers, why: Callable[[int], str]) -> UnfitValues:
@@ -55,24 +50,19 @@ def narrow(wire: list[pa.Array[Any]], codec: RowCodec) -> tuple[pa.RecordBatch, 
     arrays, misfits = [], []
     columns, uneven = align(wire, codec.flattened)
     for at, rows in uneven.items():
-        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, partial(_said, UNEVEN)))
-    for at, kind in enumerate(codec.types):
-        array = columns[at]
+        misfits.append(unfit(DeadKind.UNEVEN_NESTED, at, rows, lambda _: UNEVEN))
+    for at, (kind, array) in enumerate(zip(codec.types, columns, strict=True)):
         narrowed = kind.narrow(array)
         arrays.append(narrowed.array)
         if narrowed.bad is not None:
             rows = np.flatnonzero(narrowed.bad.to_numpy(zero_copy_only=False))
-            why = partial(_value_there, kind, array)
+            why = partial(_why, kind, array)
             misfits.append(unfit(DeadKind.DOES_NOT_FIT, at, rows, why))
         if codec.needs_value[at] and array.null_count:
             rows = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
-            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, partial(_said, LEFT_OUT)))
+            misfits.append(unfit(DeadKind.MISSING_VALUE, at, rows, lambda _: LEFT_OUT))
     return pa.RecordBatch.from_arrays(arrays, schema=codec.arrow_schema), misfits
 
 
-def _said(reason: str, _: int) -> str:
-    return reason
-
-
-def _value_there(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
+def _why(kind: ColumnType, array: pa.Array[Any], row: int) -> str:
     return kind.why(array.slice(row, 1))

@@ -7,25 +7,18 @@ of all hundred. Elements are counted as rows are: by a decoder that reads each a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from relay.arrow.array_memory import Integers, sums_of
 from relay.rows.row_bound import row_bits
-from relay.schema.types.kind import Nullable, Scalar
+from relay.schema.types.kind import Nullable, Scalar, TypeKind
 from relay.schema.types.nested import Array, Tuple, Wrapped, list_lengths
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
 from relay.schema.types.variant import NullableTuple, Variant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from relay.schema.types.kind import TypeKind
-
-    Integers = npt.NDArray[np.int64]
 
 UNCOUNTED_BITS = 8 * 8 * 2
 """Lists of elements that take no more are not counted: an element is two bytes of its message at
@@ -34,27 +27,18 @@ usual map, costs no look."""
 
 
 class CountedField(NamedTuple):
-    """A field whose elements are counted, or that holds such fields.
-
-    Attributes:
-        field: of the counting decoder's message.
-        bits: that each element takes as a column; 0: the field is not repeated.
-        inner: such fields of its message.
-    """
+    """A field of the counting decoder's message: its elements or its own fields' are counted."""
 
     field: ProtoField
     bits: int
+    """That each element takes as a column; 0: the field is not repeated."""
     inner: tuple[CountedField, ...]
 
 
 def counted_fields(columns: Iterable[tuple[int, Shape, TypeKind]]) -> tuple[CountedField, ...]:
-    """Return which fields of a message are to be counted.
-
-    Args:
-        columns: number, shape and kind of each field.
-    """
-    found = (_counted(number, shape, kind) for number, shape, kind in columns)
-    return tuple(one for one in found if one is not None)
+    """Return which fields of a message are to be counted, of each one's number, shape and kind."""
+    counted = (_count_field(number, shape, kind) for number, shape, kind in columns)
+    return tuple(field for field in counted if field is not None)
 
 
 def value_bits(kind: TypeKind) -> int:
@@ -65,9 +49,7 @@ def value_bits(kind: TypeKind) -> int:
 def element_bytes(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
     """Return bytes that the elements of each row's lists take as columns.
 
-    Args:
-        columns: of each field, as the counting decoder gives them.
-        fields: at least one.
+    The columns are of these fields (at least one), as the counting decoder gives them.
     """
     return -(-_of_parts(columns, fields) // 8)
 
@@ -77,10 +59,7 @@ def filled_bytes(
 ) -> Integers:
     """Return bytes that each row's flattened Nested take by being filled to one length.
 
-    Args:
-        columns: of rows, as they decode.
-        kinds: of these.
-        nested: the indices of the columns of each Nested.
+    Of each Nested `nested` has the indices of its columns.
     """
     bits: Integers = np.zeros(len(columns[0]), np.int64)
     for group in nested:
@@ -91,7 +70,7 @@ def filled_bytes(
     return -(-bits // 8)
 
 
-def _counted(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
+def _count_field(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
     if shape.message is None:
         return None
     kinds = _kinds_within(kind)
@@ -101,10 +80,9 @@ def _counted(number: int, shape: Shape, kind: TypeKind) -> CountedField | None:
     bits = _element_bits(kind) if shape.repeated else 0
     if not inner and bits <= UNCOUNTED_BITS:
         return None
-    message = ProtoMessage(tuple(one.field for one in inner))
-    read = Shape(message=message) if inner else Shape("bytes")
-    of = Shape(read.scalar, read.message, shape.repeated)
-    return CountedField(ProtoField(f"f{number}", number, of), bits, inner)
+    message = ProtoMessage(tuple(part.field for part in inner)) if inner else None
+    read = Shape("" if inner else "bytes", message, shape.repeated)
+    return CountedField(ProtoField(f"f{number}", number, read), bits, inner)
 
 
 def _kinds_within(kind: TypeKind) -> tuple[TypeKind, ...]:
@@ -125,13 +103,11 @@ def _kinds_within(kind: TypeKind) -> tuple[TypeKind, ...]:
 def _default_bits(kind: TypeKind, *, part: bool) -> int:
     """Of the texts that stand for what a tuple leaves out, as of a UUID 36 characters.
 
-    Args:
-        kind: of a value.
-        part: whether the value is part of another; a column left out is null.
+    A column left out is null: only as `part` of another value a scalar has its default.
     """
     match kind:
         case Tuple() | Variant():
-            return sum(_default_bits(one, part=True) for one in kind.parts)
+            return sum(_default_bits(inner, part=True) for inner in kind.parts)
         case NullableTuple():
             return _default_bits(kind.inner, part=True)
         case Scalar(default=str() | bytes()) if part:
@@ -151,16 +127,11 @@ def _bits(column: Any, of: CountedField) -> Integers:
         return _of_parts(column.flatten(), of.inner)
     lengths: Integers = list_lengths(column)
     bits = lengths * of.bits
-    if not of.inner:
-        return bits
-    inner = _of_parts(column.flatten().flatten(), of.inner)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    so_far = np.concatenate([[0], np.cumsum(inner)])
-    bits += np.diff(so_far[ends])
+    if of.inner:
+        bits += sums_of(_of_parts(column.flatten().flatten(), of.inner), lengths)
     return bits
 
 
 def _of_parts(columns: Iterable[pa.Array[Any]], fields: Iterable[CountedField]) -> Integers:
-    parts = [_bits(column, one) for column, one in zip(columns, fields, strict=True)]
-    bits: Integers = np.sum(parts, axis=0, dtype=np.int64)
-    return bits
+    parts = [_bits(column, field) for column, field in zip(columns, fields, strict=True)]
+    return np.sum(parts, axis=0, dtype=np.int64)  # type: ignore[no-any-return]

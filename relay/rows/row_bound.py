@@ -8,17 +8,14 @@ rows a block and a message may have. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from relay.arrow.array_memory import Integers
 from relay.core.block_bound import ALONE, block_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
 
 _OFFSET_BITS = 32
 _VALID_BITS = 1
@@ -73,12 +70,7 @@ class RowBound(NamedTuple):
         return max(1, ALONE * self.bytes // self.row_bytes)
 
     def sizes(self, rows: Integers, elements: Integers) -> Integers:
-        """Return bytes of each message as columns.
-
-        Args:
-            rows: of each.
-            elements: bytes that elements of each one's lists take, as far as they are counted.
-        """
+        """Return bytes of messages as columns, of the rows of each and its lists' elements."""
         return rows * self.row_bytes + elements
 
     def refused(self, rows: Integers, elements: Integers) -> npt.NDArray[np.bool_]:

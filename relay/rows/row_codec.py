@@ -8,32 +8,27 @@ bytes, in two thirds of the time, and checked afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import ptars
+import numpy.typing as npt
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
+from google.protobuf.message import Message
 
 from relay.arrow.array_memory import offsets_of
-from relay.rows.decoder_guards import decoded
+from relay.records_pb2 import Column, TableSchema
+from relay.rows.decoder_guards import decode_messages, handler_of
 from relay.rows.flat_decoder import FlatRows
 from relay.rows.list_elements import counted_fields, element_bytes, filled_bytes, value_bits
-from relay.schema import row_descriptor
-from relay.schema.evolution import field_names, live_columns, needs_value, row_fields
+from relay.schema.evolution import live_columns, needs_value, row_fields
+from relay.schema.row_descriptor import row_descriptor
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, ColumnType, UnsupportedType, parse_type
 from relay.schema.types.nested import Array, list_of
 from relay.schema.types.proto_shape import ProtoField, Shape, widened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    from google.protobuf.descriptor import Descriptor
-    from google.protobuf.message import Message
-
-    from relay.records_pb2 import Column, TableSchema
 
 _ASCII = 0x7F
 _GONE_BYTES = 8
@@ -41,10 +36,7 @@ _GONE_BYTES = 8
 
 
 class RowCodec:
-    """Conversions of one version of one table's row message.
-
-    Args:
-        schema: of the table; its live columns make the message.
+    """Conversions of one version of one table's row message, which its live columns make.
 
     Raises:
         UnsupportedType: a live column's type cannot be carried; names table, column and type.
@@ -63,8 +55,6 @@ class RowCodec:
         self.column_names = [column.name for column in columns]
         self.flattened = _flattened(self.column_names, self.types)
         """Columns that are one Nested: per Nested the indices of its Arrays."""
-        fields = field_names(columns)
-        self.field_names = [fields[column.number] for column in columns]
         self.arrow_schema = pa.schema(
             [
                 pa.field(name, kind.arrow, metadata={CLICKHOUSE_TYPE: kind.clickhouse.encode()})
@@ -75,8 +65,9 @@ class RowCodec:
         self.wire_schema = pa.schema(
             [pa.field(n, kind.wire) for n, kind in zip(self.column_names, self.types, strict=True)]
         )
-        """Of rows as protobuf holds them: what `encode_rows` takes and `decode_rows` gives."""
+        """Of rows as protobuf holds them: what `encode_rows` takes."""
         live = row_fields(columns)
+        self.field_names = [field.name for field in live]
         types = {column.number: column.type for column in schema.columns}
         gone = [column for column in schema.columns if column not in columns]
         self.gone_numbers = [column.number for column in gone]
@@ -89,32 +80,36 @@ class RowCodec:
         """Of these the ones whose column is there with another type, so that a value is lost."""
         self.row_fields = [*live, *_gone_fields(gone)]
         """Of the row message with what is gone, as far as it can be decoded; live ones first."""
-        self.row_bytes = self._row_bytes()
+        gone_bytes = _GONE_BYTES * (len(self.row_fields) - len(live))
+        live_bits = sum(value_bits(type_.kind) for type_ in self.types)
+        self.row_bytes = max(1, live_bits // 8 + gone_bytes)
         """That a row takes as columns, whatever fields it sets; at least one."""
         self.flat = FlatRows.of(live, self.types)
         """The compiled decoder; None where a column is nested."""
         self.message_class: type[Message] = message_factory.GetMessageClass(
-            _descriptor(row_descriptor.file_descriptor(live, for_codec=False))
+            row_descriptor(live, for_codec=False)
         )
         """The row message's class, in a descriptor pool of its own; fields are `field_names`."""
         # Under names of its own: those of columns that are gone may have come back.
         renamed = [replace(field, name=f"f{field.number}") for field in self.row_fields]
         self._codec_names = [field.name for field in renamed]
-        self._encoder = _handler(renamed)
+        self._encoder = handler_of(renamed)
         self._text = [_is_text(field.shape) for field in renamed]
         # ptars keeps the lower half of a number too wide for its field, without a word.
         raw = [
             replace(one, shape=replace(one.shape, scalar="bytes") if text else widened(one.shape))
             for one, text in zip(renamed, self._text, strict=True)
         ]
-        self._handler = self._encoder if raw == renamed else _handler(raw)
-        of_gone = (parse_type(types[one.number]) for one in self.row_fields[len(live) :])
-        kinds = [one.kind for one in (*self.types, *of_gone)]
+        self._handler = self._encoder if raw == renamed else handler_of(raw)
+        of_gone = (parse_type(types[field.number]) for field in self.row_fields[len(live) :])
+        kinds = [type_.kind for type_ in (*self.types, *of_gone)]
         self._counted = counted_fields(
             (field.number, field.shape, kind)
             for field, kind in zip(self.row_fields, kinds, strict=True)
         )
-        self._counter = _handler([one.field for one in self._counted]) if self._counted else None
+        self._counter = (
+            handler_of([part.field for part in self._counted]) if self._counted else None
+        )
         self.row_parts = MessageParts(self.row_fields)
         """Of `row_fields`: what of a row lies behind one length."""
 
@@ -126,7 +121,7 @@ class RowCodec:
     @property
     def counts_elements(self) -> bool:
         """Whether elements of lists may take much more as columns than in their messages."""
-        return self._counter is not None or bool(self.flattened)
+        return self.counts_in_rows or bool(self.flattened)
 
     def element_bytes(self, rows: pa.BinaryArray) -> npt.NDArray[np.int64]:
         """Return bytes that the elements of such lists take as columns, of each serialized row.
@@ -134,34 +129,19 @@ class RowCodec:
         Raises:
             ValueError: a row does not parse.
         """
-        batch = decoded(self._counter, rows)
-        columns = [batch.column(one.field.name) for one in self._counted]
+        batch = decode_messages(self._counter, rows)
+        columns = [batch.column(part.field.name) for part in self._counted]
         return element_bytes(columns, self._counted)
 
     def filled_bytes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Return bytes that each row's flattened Nested take beyond what the row holds.
 
-        Args:
-            batch: as `decode_all` gives it.
+        The batch is as `decode_all` gives it.
         """
-        return filled_bytes(batch.columns, [one.kind for one in self.types], self.flattened)
-
-    def _row_bytes(self) -> int:
-        bits = sum(value_bits(one.kind) for one in self.types)
-        gone = len(self.row_fields) - len(self.types)
-        return max(1, bits // 8 + _GONE_BYTES * gone)
-
-    def decode_rows(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        """Return serialized rows (no nulls) as columns of `wire_schema`, about 20 ns per value.
-
-        Raises:
-            ValueError: a row does not parse.
-        """
-        columns = self.wire_columns(self.decode_all(rows))
-        return pa.RecordBatch.from_arrays(columns, schema=self.wire_schema)
+        return filled_bytes(batch.columns, [type_.kind for type_ in self.types], self.flattened)
 
     def decode_all(self, rows: pa.BinaryArray) -> pa.RecordBatch:
-        """Return a column for each of `row_fields`, those of columns gone last.
+        """Return serialized rows (no nulls) as a column for each of `row_fields`; 20 ns a value.
 
         All whole numbers have 64 bits, so that one too wide for its field is seen.
 
@@ -169,7 +149,7 @@ class RowCodec:
             ValueError: a row does not parse.
         """
         # ptars gives the columns by field number.
-        batch = decoded(self._handler, rows).select(self._codec_names)
+        batch = decode_messages(self._handler, rows).select(self._codec_names)
         columns = [
             as_text(column) if text else column
             for column, text in zip(batch.columns, self._text, strict=True)
@@ -193,9 +173,8 @@ class RowCodec:
             as_bytes(column) if text else column
             for column, text in zip(batch.columns, self._text, strict=True)
         ]
-        whole: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
-        encoded: pa.BinaryArray = self._handler.record_batch_to_array(whole)
-        return encoded
+        columns: Any = pa.RecordBatch.from_arrays(raw, names=self._codec_names)
+        return self._handler.record_batch_to_array(columns)  # type: ignore[no-any-return]
 
     def encode_rows(self, batch: pa.RecordBatch) -> pa.BinaryArray:
         """Return the rows of a batch, serialized. A null is a field left out.
@@ -219,47 +198,41 @@ class RowCodec:
                 raise ValueError(f"column {wanted.name} is {array.type}, not {wanted.type}")
             arrays.append(array)
         named: Any = pa.RecordBatch.from_arrays(arrays, names=self._codec_names[: len(arrays)])
-        encoded: pa.BinaryArray = self._encoder.record_batch_to_array(named)
-        return encoded
+        return self._encoder.record_batch_to_array(named)  # type: ignore[no-any-return]
 
 
 class MessageParts:
-    """What lies in a message behind one length: messages and packed lists, as the bytes they are.
-
-    Args:
-        fields: of the message.
-    """
+    """What lies in a message behind one length: messages and packed lists, as bytes."""
 
     def __init__(self, fields: Sequence[ProtoField]) -> None:
         self.fields = fields
         """All of them, in their order."""
         self.messages = {
-            one.number: MessageParts(one.shape.message.fields)
-            for one in fields
-            if one.shape.message is not None
+            field.number: MessageParts(field.shape.message.fields)
+            for field in fields
+            if field.shape.message is not None
         }
         """The same of the messages in it, by their field's number."""
-        held = [one for one in fields if one.shape.message is not None or one.shape.packable]
-        self._numbers = sorted(one.number for one in held)
+        held = [field for field in fields if field.shape.message or field.shape.packable]
+        self._numbers = sorted(field.number for field in held)
         as_bytes = [
             ProtoField(
-                f"f{one.number}",
-                one.number,
-                Shape("bytes", repeated=one.shape.repeated and not one.shape.packable),
+                f"f{field.number}",
+                field.number,
+                Shape("bytes", repeated=field.shape.repeated and not field.shape.packable),
             )
-            for one in held
+            for field in held
         ]
-        self._handler = _handler(as_bytes) if as_bytes else None
+        self._handler = handler_of(as_bytes) if as_bytes else None
 
     def read(self, messages: pa.BinaryArray) -> dict[int, Any]:
-        """Return columns of bytes, by field number; of a list what is not packed is left out.
+        """Return columns of bytes, by field number, of messages that parse.
 
-        Args:
-            messages: serialized, without nulls, each of which parses.
+        Of a list what is not packed is left out.
         """
         if self._handler is None:
             return {}
-        columns = decoded(self._handler, messages).columns
+        columns = decode_messages(self._handler, messages).columns
         return dict(zip(self._numbers, columns, strict=True))
 
 
@@ -298,21 +271,17 @@ def _is_ascii(array: Any) -> bool:
 def left_out(rows: int, wire: pa.DataType) -> pa.Array[Any]:
     """Return a field that every row leaves out: null, or where it is repeated empty."""
     if pa.types.is_list(wire):
-        empty: pa.Array[Any] = list_of(np.zeros(rows + 1), pa.array([], wire.value_type), wire)
-        return empty
+        return list_of(np.zeros(rows), pa.array([], wire.value_type), wire)  # type: ignore[no-any-return]
     nulls: Any = pa.nulls
-    array: pa.Array[Any] = nulls(rows, wire)
-    return array
+    return nulls(rows, wire)  # type: ignore[no-any-return]
 
 
 def _gone_fields(gone: list[Column]) -> list[ProtoField]:
     """Fields of columns that are gone, but for types that no row can carry any more."""
-    fields = []
+    fields: list[ProtoField] = []
     for column in gone:
-        try:
+        with suppress(UnsupportedType):
             fields += row_fields([column])
-        except UnsupportedType:
-            continue
     return fields
 
 
@@ -323,24 +292,10 @@ def _column_type(table: str, column: Column) -> ColumnType:
         raise UnsupportedType(f"column {column.name} of {table}: {problem}") from problem
 
 
-def _handler(fields: list[ProtoField]) -> Any:
-    """ptars' codec of a row message with these fields."""
-    descriptor = _descriptor(row_descriptor.file_descriptor(fields, for_codec=True))
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
-
-
-def _descriptor(file: descriptor_pb2.FileDescriptorProto) -> Descriptor:
-    """Of the row message, in a pool of its own."""
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    found: Descriptor = pool.FindMessageTypeByName(f"{row_descriptor.PACKAGE}.{row_descriptor.ROW}")
-    return found
-
-
 def _flattened(names: Sequence[str], types: Sequence[ColumnType]) -> list[list[int]]:
     """The indices of the columns of each flattened Nested that has several."""
-    found: dict[str, list[int]] = {}
-    for at, (name, type_) in enumerate(zip(names, types, strict=True)):
+    groups: dict[str, list[int]] = {}
+    for index, (name, type_) in enumerate(zip(names, types, strict=True)):
         if "." in name and type(type_.kind) is Array:
-            found.setdefault(name.split(".", 1)[0], []).append(at)
-    return [group for group in found.values() if len(group) > 1]
+            groups.setdefault(name.split(".", 1)[0], []).append(index)
+    return [group for group in groups.values() if len(group) > 1]

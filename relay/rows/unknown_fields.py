@@ -12,23 +12,20 @@ packed takes a byte less than that, so that two of them would hide a stranger of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.arrow.array_memory import offsets_of
+from relay.arrow.array_memory import bytes_in, offsets_of
+from relay.rows.row_codec import MessageParts, RowCodec
 from relay.rows.wire_scan import WIDTHS, Unexplained, scan
 from relay.schema.dead_reason import DeadKind
-from relay.schema.types.nested import list_lengths
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from relay.rows.row_codec import MessageParts, RowCodec
-    from relay.schema.types.proto_shape import Shape
+from relay.schema.types.nested import list_lengths, lists_with
+from relay.schema.types.proto_shape import Shape
 
 _FIXED = {"float": 4, "double": 8, "bool": 1}
 
@@ -38,64 +35,53 @@ def find_unexplained(
 ) -> list[Unexplained]:
     """Return what the row message does not explain; empty in the usual case.
 
-    Args:
-        rows: serialized, without nulls.
-        wire: what `codec.decode_all` made of them.
-        codec: of the table.
+    The rows are without nulls; `wire` is what `codec.decode_all` made of them.
     """
     if _is_explained(rows, wire.columns, codec.row_parts):
         return []
     again = codec.encode_all(wire)
     differ: Any = pc.not_equal(pc.binary_length(rows), pc.binary_length(again))
     unlike: Any = pc.not_equal(rows, again)
-    suspect, unlike = (one.to_numpy(zero_copy_only=False) for one in (differ, unlike))
+    suspect, unlike = (mask.to_numpy(zero_copy_only=False) for mask in (differ, unlike))
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
-        suspect = suspect | _anywhere(_too_wide, column, field.shape)
-        suspect |= unlike & _anywhere(_has_one, column, field.shape)
+        suspect = suspect | _judge_within(_find_too_wide, column, field.shape)
+        suspect |= unlike & _judge_within(_find_single, column, field.shape)
     suspects = np.flatnonzero(suspect)
     everything: Any = rows
     odd = everything.take(pa.array(suspects))
-    found = scan(odd, codec.row_fields, codec.gone_numbers)
-    return [one._replace(rows=suspects[one.rows]) for one in found]
+    unexplained = scan(odd, codec.row_fields, codec.gone_numbers)
+    return [item._replace(rows=suspects[item.rows]) for item in unexplained]
 
 
 def find_outdated(wire: pa.RecordBatch, codec: RowCodec) -> list[Unexplained]:
     """Return values under a column's number of before its type changed: nothing reads them."""
-    found = []
+    outdated = []
     for column, field in zip(wire.columns, codec.row_fields, strict=True):
         old = codec.outdated.get(field.number)
         if old is None:
             continue
-        lengths = list_lengths(column) if field.shape.repeated else column.is_valid()
-        rows = np.flatnonzero(lengths)
+        given = list_lengths(column) if field.shape.repeated else column.is_valid()
+        rows = np.flatnonzero(given)
         if len(rows):
             reason = (
                 f"field {field.number} is column {old.name} as it was when its type was {old.type}"
             )
             kind = DeadKind.OUTDATED_FIELD
-            found.append(Unexplained(kind, str(field.number), reason, rows))
-    return found
+            outdated.append(Unexplained(kind, str(field.number), reason, rows))
+    return outdated
 
 
 def passes_over(wire: pa.RecordBatch, codec: RowCodec) -> bool:
     """Return whether a row has a value of a column that is gone: it is known, and not read.
 
     Costs nothing where no column is gone, and no look at a row where none has such a value.
-
-    Args:
-        wire: what `codec.decode_all` made of the rows.
-        codec: of the table.
     """
     live = len(codec.types)
-    gone = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
-    return any(_is_given(column, field.shape) for column, field in gone)
-
-
-def _is_given(column: Any, shape: Shape) -> bool:
-    """Whether a row has a value; where the field is repeated, one that is not empty."""
-    if shape.repeated:
-        return len(column.flatten()) > 0
-    return bool(column.null_count < len(column))
+    gone: Any = zip(wire.columns[live:], codec.row_fields[live:], strict=True)
+    return any(
+        len(column.flatten()) if field.shape.repeated else column.null_count < len(column)
+        for column, field in gone
+    )
 
 
 def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) -> bool:
@@ -111,7 +97,7 @@ def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) ->
             return False
         tag = 1 + sum(field.number >= 1 << bits for bits in (4, 11, 18, 25))
         size += tag * (len(values) - values.null_count) + of_values
-    if size != int(np.diff(offsets_of(messages)[[0, -1]])[0]):
+    if size != bytes_in(messages):
         return False
     # None of these fields came twice, which would take more: each of the bytes is a whole value.
     for column, field in zip(columns, parts.fields, strict=True):
@@ -120,55 +106,41 @@ def _is_explained(messages: Any, columns: Sequence[Any], parts: MessageParts) ->
         inner, values = whole[field.number], column
         if field.shape.repeated:
             inner, values = inner.flatten(), values.flatten()
-        of_inner = [pc.struct_field(values, one.name) for one in field.shape.message.fields]
+        of_inner = [pc.struct_field(values, part.name) for part in field.shape.message.fields]
         if not _is_explained(inner.fill_null(b""), of_inner, parts.messages[field.number]):
             return False
     return True
 
 
 def _is_cut(column: Any, shape: Shape, packed: Any) -> bool:
-    """Whether lists may hold more than their numbers show.
-
-    Args:
-        column: of lists.
-        shape: of the field.
-        packed: their bytes.
-    """
+    """Whether lists, of these packed bytes, may hold more than their numbers show."""
     if shape.scalar == "bool":  # which is true, whatever number it was; usually each is a byte
-        return int(np.diff(offsets_of(packed)[[0, -1]])[0]) != len(column.flatten())
-    return bool(_too_wide(column, shape).any())
+        return bytes_in(packed) != len(column.flatten())
+    return bool(_find_too_wide(column, shape).any())
 
 
-def _anywhere(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> Any:
+def _judge_within(judge: Callable[[Any, Shape], Any], column: Any, shape: Shape) -> Any:
     """Rows in which a field has what `judge` finds, be it within messages."""
     if shape.message is None:
         return judge(column, shape)
     if shape.repeated:
-        inner = _anywhere(judge, column.flatten(), replace(shape, repeated=False))
-        return _with_elements(column, inner)
-    found = np.zeros(len(column), np.bool_)
+        inner = _judge_within(judge, column.flatten(), replace(shape, repeated=False))
+        return lists_with(column, inner)
+    rows = np.zeros(len(column), np.bool_)
     for field in shape.message.fields:
-        found |= _anywhere(judge, pc.struct_field(column, field.name), field.shape)
-    return found
+        rows |= _judge_within(judge, pc.struct_field(column, field.name), field.shape)
+    return rows
 
 
-def _with_elements(column: Any, chosen: Any) -> Any:
-    """Lists with any of the chosen elements."""
-    found = np.zeros(len(column), np.bool_)
-    if chosen.any():
-        found[np.repeat(np.arange(len(column)), list_lengths(column))[chosen]] = True
-    return found
-
-
-def _has_one(column: Any, shape: Shape) -> Any:
+def _find_single(column: Any, shape: Shape) -> Any:
     """Rows with a list of one number, which may take less than protobuf itself needs for it."""
     return list_lengths(column) == 1 if shape.packable else np.zeros(len(column), np.bool_)
 
 
-def _too_wide(column: Any, shape: Shape) -> Any:
+def _find_too_wide(column: Any, shape: Shape) -> Any:
     """Rows with a whole number that the field cannot hold."""
     if shape.repeated:
-        return _with_elements(column, _too_wide(column.flatten(), replace(shape, repeated=False)))
+        return lists_with(column, _find_too_wide(column.flatten(), replace(shape, repeated=False)))
     if shape.scalar not in WIDTHS or shape.scalar == "bool" or not len(column):
         return np.zeros(len(column), np.bool_)
     low, high = WIDTHS[shape.scalar]
@@ -184,12 +156,8 @@ def _values_size(column: Any, scalar: str) -> int | None:
     if scalar in _FIXED:
         return given * _FIXED[scalar]
     if scalar in {"string", "bytes"}:
-        offsets = offsets_of(column)
-        lengths = np.diff(offsets)
-        size = given + int(offsets[-1] - offsets[0])
-        most = int(lengths.max())
-        thresholds = [1 << bits for bits in (7, 14, 21, 28) if most >= 1 << bits]
-        return size + sum(int(np.count_nonzero(lengths >= one)) for one in thresholds)
+        lengths = np.diff(offsets_of(column))
+        return given + bytes_in(column) + _varint_extra(lengths, 0, int(lengths.max()))
     values = _whole_numbers(column)
     least, most = int(values.min()), int(values.max())
     low, high = WIDTHS.get(scalar, (least, most))

@@ -8,26 +8,23 @@ cuts off). All rows take a step together, from one field to the next; no Python 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from relay.arrow.array_memory import offsets_of
-from relay.rows.wire_fields import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Step, read, varints
+from relay.arrow.array_memory import Integers, offsets_of
 from relay.schema.dead_reason import DeadKind
+from relay.schema.types.proto_shape import ProtoField, Shape
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Bytes = npt.NDArray[np.uint8]
 
-    import numpy.typing as npt
-    import pyarrow as pa
 
-    from relay.schema.types.proto_shape import ProtoField, Shape
-
-    Integers = npt.NDArray[np.int64]
-    Bytes = npt.NDArray[np.uint8]
-
+VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
+"""Wire types (protobuf.dev, encoding)."""
 STEPS = 256
 """Fields of a row walked together with the other rows; a longer row goes on alone."""
 OWN = "\0"
@@ -83,16 +80,28 @@ class _Plan:
 
     name: str
     fields: dict[int, ProtoField]
+    gone: Sequence[int] = ()
     wire: Integers = field(init=False)
     packed: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        size = max(self.fields, default=0) + 2
+        size = max([*self.fields, *self.gone], default=0) + 2  # of the last, nothing is known
         self.wire = np.full(size, _UNKNOWN, np.int64)
         self.packed = np.zeros(size, np.bool_)
-        for number, one in self.fields.items():
-            self.wire[number] = wire_type(one.shape)
-            self.packed[number] = one.shape.packable
+        for number, proto in self.fields.items():
+            self.wire[number] = wire_type(proto.shape)
+            self.packed[number] = proto.shape.packable
+        self.wire[list(self.gone)] = _ANY
+
+
+class _Step(NamedTuple):
+    """Fields that begin at some positions."""
+
+    number: Integers
+    wire: Integers
+    value: npt.NDArray[np.uint64]  # of a varint, or the length of what follows
+    payload: Integers  # where the value begins; of length-delimited ones behind the length
+    after: Integers
 
 
 class _Part(NamedTuple):
@@ -120,14 +129,9 @@ def scan(
         gone: numbers that once had a meaning; any value of theirs is passed over.
     """
     data, bounds = _flat(rows)
-    plan = _Plan("", {one.number: one for one in fields})
-    known = np.full(max([*gone, len(plan.wire)], default=0) + 2, _UNKNOWN, np.int64)
-    known[: len(plan.wire)] = plan.wire
-    known[list(gone)] = _ANY
-    plan.packed = np.pad(plan.packed, (0, len(known) - len(plan.packed)))
-    plan.wire = known
+    plan = _Plan("", {proto.number: proto for proto in fields}, gone)
     waiting = [_Part(plan, bounds[:-1], bounds[1:], np.arange(len(rows)))]
-    found: list[Unexplained] = []
+    unexplained: list[Unexplained] = []
     while waiting:
         part = waiting.pop()
         for ends, owners, step in _steps(data, part):
@@ -136,10 +140,10 @@ def scan(
                 name = f"{part.plan.name}{step.number[over][0]}"
                 reason = f"field {name} is longer than the message around it"
                 rows_over = np.unique(owners[over])
-                found.append(Unexplained(DeadKind.UNREADABLE_ROW, name, reason, rows_over))
-            found += _unexplained(data, part.plan, step, owners)
+                unexplained.append(Unexplained(DeadKind.UNREADABLE_ROW, name, reason, rows_over))
+            unexplained += _unexplained(data, part.plan, step, owners)
             waiting += _inner(part.plan, step, owners, ~over)
-    return _merged(found)
+    return _merge(unexplained)
 
 
 def _flat(rows: Any) -> tuple[Bytes, Integers]:
@@ -149,7 +153,7 @@ def _flat(rows: Any) -> tuple[Bytes, Integers]:
     return np.concatenate([data, np.zeros(_PADDING, np.uint8)]), bounds - bounds[0]
 
 
-def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]]:
+def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, _Step]]:
     """The fields of the messages: where the message ends, of which row, and what they are."""
     at, end, row = part.start, part.end, part.row
     for _ in range(STEPS):
@@ -157,7 +161,7 @@ def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]
         at, end, row = at[more], end[more], row[more]
         if not len(at):
             return
-        step = read(data, at)
+        step = _read(data, at)
         yield end, row, step
         # No field here can be a group, and what a group holds is not examined.
         at = np.where(step.wire == GROUP, end, step.after)
@@ -165,21 +169,20 @@ def _steps(data: Bytes, part: _Part) -> Iterator[tuple[Integers, Integers, Step]
         if first >= last:
             continue
         # Where each byte would lead, were it the beginning of a field; then only those that are.
-        leads = (read(data, np.arange(first, last)).after - first).tolist()
+        leads = (_read(data, np.arange(first, last)).after - first).tolist()
         places, place = [], 0
         while place < last - first:
             places.append(place)
             place = leads[place]
         starts = np.array(places) + first
-        yield np.full(len(starts), last), np.full(len(starts), owner), read(data, starts)
+        yield np.full(len(starts), last), np.full(len(starts), owner), _read(data, starts)
 
 
-def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iterator[Unexplained]:
-    known = plan.wire[np.clip(step.number, 0, len(plan.wire) - 1)]
-    known[step.number >= len(plan.wire)] = _UNKNOWN
-    packed = plan.packed[np.clip(step.number, 0, len(plan.packed) - 1)] & (known >= 0)
+def _unexplained(data: Bytes, plan: _Plan, step: _Step, owners: Integers) -> Iterator[Unexplained]:
+    numbers = np.minimum(step.number, len(plan.wire) - 1)
+    known, packed = plan.wire[numbers], plan.packed[numbers]
     fits = (known == step.wire) | (known == _ANY) | (packed & (step.wire == LENGTH))
-    pairs = _pairs(step.number[~fits], step.wire[~fits])
+    pairs = sorted(set(zip(step.number[~fits].tolist(), step.wire[~fits].tolist(), strict=True)))
     if len(pairs) > NAMED:
         rest = ~fits & (known == _UNKNOWN)
         label = f"{plan.name}others"
@@ -199,25 +202,24 @@ def _unexplained(data: Bytes, plan: _Plan, step: Step, owners: Integers) -> Iter
             reason = f"field {label} ({one.name}) is {_WIRE_NAMES[wire]} on the wire, not {right}"
             yield Unexplained(DeadKind.WRONG_WIRE_TYPE, label, reason, rows)
     for number in np.unique(step.number[fits]).tolist():
-        shape = plan.fields[number].shape if number in plan.fields else None
-        if shape is None or shape.scalar not in WIDTHS:
+        one = plan.fields.get(number)
+        if one is None or one.shape.scalar not in WIDTHS:
             continue
         here = fits & (step.number == number)
         values, rows = _numbers(data, step, here, owners)
-        low, high = WIDTHS[shape.scalar]
+        low, high = WIDTHS[one.shape.scalar]
         signed = values.view(np.int64)
         wide = (signed < low) | (signed > high) if low else values > np.uint64(high)
         if wide.any():
-            name = plan.fields[number].name
-            reason = f"field {plan.name}{number} ({name}): {OWN} does not fit {shape.scalar}"
-            bad, first = np.unique(rows[wide], return_index=True)
-            numbers = (signed if low else values)[wide][first]
             label = f"{plan.name}{number}"
-            yield Unexplained(DeadKind.DOES_NOT_FIT, label, reason, bad, numbers)
+            reason = f"field {label} ({one.name}): {OWN} does not fit {one.shape.scalar}"
+            bad, first = np.unique(rows[wide], return_index=True)
+            own = (signed if low else values)[wide][first]
+            yield Unexplained(DeadKind.DOES_NOT_FIT, label, reason, bad, own)
 
 
 def _numbers(
-    data: Bytes, step: Step, here: npt.NDArray[np.bool_], owners: Integers
+    data: Bytes, step: _Step, here: npt.NDArray[np.bool_], owners: Integers
 ) -> tuple[npt.NDArray[np.uint64], Integers]:
     """The varints of some fields, single or packed, with their rows."""
     single = here & (step.wire == VARINT)
@@ -229,13 +231,13 @@ def _numbers(
         starts = np.concatenate([[first], ends[:-1]])[: len(ends)]
         # Up to four bytes are 28 bits: no need to look.
         starts = starts[ends - starts > 4]
-        values.append(varints(data, starts)[0])
+        values.append(_varints(data, starts)[0])
         rows.append(np.full(len(starts), owners[at]))
     return np.concatenate(values), np.concatenate(rows).astype(np.int64)
 
 
 def _inner(
-    plan: _Plan, step: Step, owners: Integers, whole: npt.NDArray[np.bool_]
+    plan: _Plan, step: _Step, owners: Integers, whole: npt.NDArray[np.bool_]
 ) -> Iterator[_Part]:
     """The messages in those of these fields that are whole, one part per field number."""
     for number in np.unique(step.number[step.wire == LENGTH]).tolist():
@@ -248,20 +250,49 @@ def _inner(
         yield _Part(_Plan(name, inner), step.payload[here], step.after[here], owners[here])
 
 
-def _pairs(first: Integers, second: Integers) -> list[tuple[int, int]]:
-    both = np.unique(np.stack([first, second]), axis=1) if len(first) else np.zeros((2, 0), int)
-    return [(int(a), int(b)) for a, b in both.T]
-
-
-def _merged(found: list[Unexplained]) -> list[Unexplained]:
+def _merge(unexplained: list[Unexplained]) -> list[Unexplained]:
     """Each kind once, with the rows of all steps that met it."""
     groups: dict[tuple[str, str, str], list[Unexplained]] = {}
-    for one in found:
-        groups.setdefault((one.kind, one.field, one.reason), []).append(one)
+    for item in unexplained:
+        groups.setdefault((item.kind, item.field, item.reason), []).append(item)
     merged = []
     for ones in groups.values():
-        rows, first = np.unique(np.concatenate([one.rows for one in ones]), return_index=True)
-        numbers = [one.numbers for one in ones if one.numbers is not None]
+        rows, first = np.unique(np.concatenate([item.rows for item in ones]), return_index=True)
+        numbers = [item.numbers for item in ones if item.numbers is not None]
         own = np.concatenate(numbers)[first] if numbers else None
         merged.append(ones[0]._replace(rows=rows, numbers=own))
     return merged
+
+
+def _read(data: Bytes, at: Integers) -> _Step:
+    """The fields that begin at `at`; none reads beyond the data, whatever they say."""
+    tag, payload = _varints(data, at)
+    wire = (tag & np.uint64(7)).astype(np.int64)
+    number = (tag >> np.uint64(3)).astype(np.int64)
+    value = np.zeros(len(at), np.uint64)
+    after = payload.copy()
+    for kind, size in ((FIXED64, 8), (FIXED32, 4)):
+        after[wire == kind] += size
+    numbers = np.flatnonzero((wire == VARINT) | (wire == LENGTH))
+    value[numbers], after[numbers] = _varints(data, payload[numbers])
+    long = np.flatnonzero(wire == LENGTH)
+    payload[long] = after[long]
+    after[long] += np.minimum(value[long], np.uint64(len(data))).astype(np.int64)
+    return _Step(number, wire, value, payload, after)
+
+
+def _varints(data: Bytes, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
+    """The numbers that begin at `at`, and where they end."""
+    last = len(data) - 1
+    byte = data[np.minimum(at, last)]
+    value = (byte & 0x7F).astype(np.uint64)
+    end = at + 1
+    more = np.flatnonzero(byte >= 0x80)
+    shift = 7
+    while len(more) and shift < 70:
+        byte = data[np.minimum(end[more], last)]
+        value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        end[more] += 1
+        more = more[byte >= 0x80]
+        shift += 7
+    return value, end

@@ -5,6 +5,6 @@ that never change their meaning.
 
 Read `evolution` first (which column has which field number), then `row_descriptor` (the protobuf
 descriptor), `registry` (the schema registry topic) and `catalogue` (the columns in ClickHouse).
-`dead_reason` lists why a message cannot become rows. `difference`, `compatibility`, `protoc`,
-`proto_directory` and `seeding` serve `relay schema`. How one type travels is in `types`.
+`dead_reason` lists why a message cannot become rows. `compatibility`, `protoc`, `proto_directory`
+and `seeding` serve `relay schema`. How one type travels is in `types`.
 """

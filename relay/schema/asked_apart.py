@@ -11,17 +11,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
 from relay.clickhouse.errors import is_answer
 from relay.errors import ClickHouseAway
 from relay.program.waiting import Retry
 from relay.schema.catalogue import is_late
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+Ask = Callable[[set[str]], None]
 
-    Ask = Callable[[set[str]], None]
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +30,7 @@ _LATE_COUNTS = 8
 
 
 class DatabasesApart:
-    """Remember which databases ClickHouse cannot look into, and ask about them seldom.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Remember which databases ClickHouse cannot look into, and ask about them seldom."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._retry = Retry(clock)
@@ -56,14 +50,11 @@ class DatabasesApart:
     def ask(self, tables: Collection[str], ask: Ask) -> dict[str, ClickHouseAway]:
         """Ask about tables; return those of databases that ClickHouse cannot look into, and why.
 
-        Args:
-            tables: as database.table.
-            ask: asks one question about some of them, and raises ClickHouseAway.
+        `ask` asks one question about some of them, and raises ClickHouseAway.
 
         Raises:
             ClickHouseAway: the server did not answer, or fails at every question. What was found
                 of some databases until then is remembered.
-            Refused: as `ask`.
         """
         by_database = defaultdict[str, set[str]](set)
         for table in tables:
@@ -104,8 +95,8 @@ class DatabasesApart:
                     failures += _LATE_COUNTS if late else 1
                     if late or is_answer(error.__cause__):
                         pieces += self._taken_apart(some, error)
-                    found = answered and len(some) == 1 if late else is_answer(error.__cause__)
-                    if not found or failures > MOST_FAILURES:
+                    blamed = answered and len(some) == 1 if late else is_answer(error.__cause__)
+                    if not blamed or failures > MOST_FAILURES:
                         raise
                 else:
                     failures, answered = 0, True

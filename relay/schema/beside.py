@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -34,8 +32,7 @@ _MOST_FAILED = 100
 class Beside:
     """Ask in a thread of its own, one question at a time about the same.
 
-    Args:
-        patience: seconds to wait for an answer, at least; where they come later, longer.
+    It waits `patience` seconds for an answer, at least; where they come later, longer.
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
@@ -49,9 +46,7 @@ class Beside:
 
         What comes late is not used: whoever asks again may know more by then.
 
-        Args:
-            ask: the question.
-            about: what it concerns; while one is left with the server, no other about the same is.
+        While a question is left with the server, no other `about` the same is.
 
         Raises:
             TimeoutError: it is late, or the question before it is still with the server.
@@ -88,11 +83,11 @@ class Beside:
 
     def _learn(self) -> None:
         """Forget the late questions that were answered, but for how long that took."""
-        for about, one in tuple(self._left.items()):
-            if one.ended.is_set() and (one.error is None or len(self._left) > _MOST_FAILED):
+        for about, late in tuple(self._left.items()):
+            if late.ended.is_set() and (late.error is None or len(self._left) > _MOST_FAILED):
                 del self._left[about]
-                if one.error is None:
-                    self._answered(one)
+                if late.error is None:
+                    self._answered(late)
 
     def _answered(self, question: _Question) -> None:
         self._silent = False

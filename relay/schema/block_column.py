@@ -18,12 +18,7 @@ _FIXED = re.compile(r"FixedString\((\d+)\)")
 
 
 def holds(type_: str, block_id: str) -> bool:
-    """Return whether an INSERT of the id into such a column is taken, and a count finds it there.
-
-    Args:
-        type_: of the column.
-        block_id: the text of the id.
-    """
+    """Return whether such a column takes the id in an INSERT, and a count finds it there."""
     try:
         base = base_type(parse_type(type_).kind.text)
     except UnsupportedType:
@@ -33,23 +28,14 @@ def holds(type_: str, block_id: str) -> bool:
 
 
 def as_string(table: str, column: str) -> str:
-    """Return the statement after which the column holds every id.
-
-    Args:
-        table: as database.table.
-        column: its name.
-    """
+    """Return the statement after which the column holds every id."""
     return f"ALTER TABLE {readable(table)} MODIFY COLUMN {readable_name(column)} String"
 
 
 def misfit(table: str, column: str, type_: str | None, block_id: str) -> str:
     """Return why the id cannot be written into the table's column, and what to do; "": it can.
 
-    Args:
-        table: as database.table.
-        column: its name.
-        type_: of the column; None: rows get no id, as the table has no such column to fill.
-        block_id: the text of the id.
+    A `type_` of None means that rows get no id, as the table has no such column to fill.
     """
     if type_ is None or holds(type_, block_id):
         return ""

@@ -8,6 +8,7 @@ writes, never decides what a change means: relay.schema.evolution does.
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -140,21 +141,23 @@ class Catalogue:
         asked = self.names() if tables is None else sorted(filter(names.is_table_name, tables))
         if not asked:
             return {}
-        digests = self._digests(asked)  # first: what changes in between is read again next time
+        digests = self._read_digests(
+            asked
+        )  # first: what changes in between is read again next time
         kept = {
             table: self._known[table]
             for table, digest in digests.items()
             if table in self._known and self._known[table][0] == digest
         }
         if changed := sorted(digests.keys() - kept.keys()):
-            read = self._columns(changed)
+            read = self._read_columns(changed)
             kept |= {table: (digests[table], columns) for table, columns in read.items()}
         for table in asked:
             self._known.pop(table, None)
-        self._known |= {table: one for table, one in kept.items() if digests[table]}
+        self._known |= {table: entry for table, entry in kept.items() if digests[table]}
         return {table: columns for table, (_, columns) in kept.items()}
 
-    def _digests(self, tables: Sequence[str]) -> dict[str, Digest]:
+    def _read_digests(self, tables: Sequence[str]) -> dict[str, Digest]:
         """Of each table that is there; empty where it would not show the next change."""
         rows = self._query_some(_DIGESTS, tables, clock_seconds=_CLOCK_SECONDS)
         return {
@@ -162,17 +165,15 @@ class Catalogue:
             for database, table, *digest, recent in rows
         }
 
-    def _columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
-        about: dict[str, tuple[str, bool, bool]] = {}
-        columns: dict[str, list[ColumnDef]] = {}
-        for database, table, uuid, stays, replicated, *column in self._query_some(_COLUMNS, tables):
-            name = f"{database}.{table}"
-            about[name] = uuid, bool(stays), bool(replicated)
-            columns.setdefault(name, []).append(ColumnDef(*column))
-        return {
-            name: TableColumns(uuid, tuple(columns[name]), stays, replicated)
-            for name, (uuid, stays, replicated) in about.items()
-        }
+    def _read_columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
+        described = {}
+        by_table = groupby(self._query_some(_COLUMNS, tables), lambda row: row[:5])
+        for (database, table, uuid, stays, replicated), rows in by_table:
+            columns = tuple(ColumnDef(*row[5:]) for row in rows)
+            described[f"{database}.{table}"] = TableColumns(
+                uuid, columns, bool(stays), bool(replicated)
+            )
+        return described
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         """Return those of these replicated tables of which the server has made every ALTER.
@@ -242,8 +243,8 @@ class Catalogue:
             ClickHouseAway, Refused: as `read`.
         """
         rows = self._query(_NAMES, {})
-        found = (f"{database}.{table}" for database, table in rows)
-        return sorted(name for name in found if names.is_table_name(name))
+        listed = (f"{database}.{table}" for database, table in rows)
+        return sorted(name for name in listed if names.is_table_name(name))
 
     def close(self) -> None:
         """Close the connection; the next `read` makes another."""
@@ -253,16 +254,16 @@ class Catalogue:
 
     def _query_some(self, sql: str, tables: Sequence[str], **more: int) -> list[Any]:
         """Ask in pieces: messages may name anything, and no server takes names without end."""
-        found: list[Any] = []
+        answered: list[Any] = []
         for some in in_urls(tables, len):
             parts = [names.split_table(table) for table in some]
-            found += self._query(sql, {
+            answered += self._query(sql, {
                 "tables": some,
                 "databases": sorted({database for database, _ in parts}),
                 "names": sorted({name for _, name in parts}),
                 **more,
             })  # fmt: skip
-        return found
+        return answered
 
     def _query(self, sql: str, parameters: dict[str, Any]) -> Any:
         sql = sql.replace("{targets}", _TARGETS).replace("{plain}", _PLAIN)
@@ -286,11 +287,9 @@ class Catalogue:
 
 
 def connect(clickhouse: ClickHouse, seconds: float | None = None) -> Client:
-    """Return a client over HTTP; queries of several threads may share it.
+    """Return a client over HTTP that waits so long for an answer, or ANSWER_SECONDS.
 
-    Args:
-        clickhouse: where, and as whom.
-        seconds: how long an answer may take; None: ANSWER_SECONDS.
+    Queries of several threads may share it.
 
     Raises:
         ClickHouseError: see `translated`.
@@ -313,13 +312,7 @@ def is_late(error: ClickHouseAway) -> bool:
 def translated(
     error: ClickHouseError | TimeoutError, clickhouse: ClickHouse, doing: str
 ) -> ClickHouseAway | Refused:
-    """Return what an error of the client means to the reader.
-
-    Args:
-        error: from the client; or no answer came so far.
-        clickhouse: where it came from.
-        doing: what was wanted, as an infinitive.
-    """
+    """Return what an error of the client means to the reader; `doing` is an infinitive."""
     code = getattr(error, "code", None)
     where = f"ClickHouse at {clickhouse.url} (user {clickhouse.user})"
     if code is None:

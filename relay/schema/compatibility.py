@@ -33,14 +33,11 @@ _DEEPEST = 20  # messages in messages; a type that holds itself would have no en
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityFinding:
-    """One difference.
+    """One difference; a `problem` stands in the way.
 
     Attributes:
-        problem: whether it stands in the way.
         kind: "unknown", "reserved", "type", "repeated", "name", "missing", "presence".
         field: its path in the producer's message, or in the table's where it is missing.
-        number: of the field.
-        what: for people.
     """
 
     problem: bool
@@ -61,26 +58,26 @@ def findings(
         gone: by number, what had the fields of columns dropped or changed since.
         needed: by number, the columns whose value nothing can stand for.
     """
-    found = list(_messages(written, read, "", gone, 0))
+    differences = list(_compare_messages(written, read, "", gone, 0))
     numbers = {field.number for field in written.fields}
     for number, column in needed.items():
         if number not in numbers:
             what = f"column {column} needs a value, and the producer has no field {number}"
-            found.append(CompatibilityFinding(True, "missing", column, number, what))
-    return found
+            differences.append(CompatibilityFinding(True, "missing", column, number, what))
+    return differences
 
 
-def _messages(
+def _compare_messages(
     written: Descriptor, read: Descriptor, path: str, gone: Mapping[int, str], depth: int
 ) -> Iterator[CompatibilityFinding]:
     for field in sorted(written.fields, key=lambda field: field.number):
         name = f"{path}{field.name}"
         ours = read.fields_by_number.get(field.number)
         if ours is not None:
-            yield from _fields(field, ours, name, read)
+            yield from _compare_fields(field, ours, name, read)
             if field.message_type and ours.message_type and depth < _DEEPEST:
                 inner = (field.message_type, ours.message_type, f"{name}.")
-                yield from _messages(*inner, {}, depth + 1)
+                yield from _compare_messages(*inner, {}, depth + 1)
         elif field.number in gone:
             what = f"field {field.number} is reserved: it was {gone[field.number]}"
             yield CompatibilityFinding(True, "reserved", name, field.number, what)
@@ -89,7 +86,7 @@ def _messages(
             yield CompatibilityFinding(True, "unknown", name, field.number, what)
 
 
-def _fields(
+def _compare_fields(
     field: FieldDescriptor, ours: FieldDescriptor, name: str, read: Descriptor
 ) -> Iterator[CompatibilityFinding]:
     """Two fields of one number."""

@@ -13,15 +13,11 @@ from typing import NamedTuple, Self
 
 
 class DeadKind(StrEnum):
-    """Kinds of reasons, in the order in which a message meets them.
-
-    Attributes:
-        because: what is wrong.
-        next_step: what a person does about it.
-    """
+    """Kinds of reasons, in the order in which a message meets them."""
 
     because: str
     next_step: str
+    """What a person does about it."""
 
     def __new__(cls, name: str, because: str, next_step: str) -> Self:
         """Make a kind that is its name."""

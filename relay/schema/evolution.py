@@ -1,24 +1,21 @@
 """Evolves the row message of a table over time: which column has which field number.
 
 Receives a table's columns as ClickHouse lists them now and the schema before,
-gives the schema after, and the `.proto` for producers. Pure: never reads a
+gives the schema after, what changed, and the `.proto` for producers. Pure: never reads a
 server or a clock. A number, once given, never means another column, nor a type for which
 its values would mean something else; a column is what its name says, also after it was away.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from relay import names
 from relay.records_pb2 import Column, TableSchema
-from relay.schema import row_descriptor
-from relay.schema.types import proto_shape
+from relay.schema.row_descriptor import message_lines
 from relay.schema.types.column_type import UnsupportedType, parse_type, reads_alike
-from relay.schema.types.proto_shape import ProtoField, ProtoMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from relay.schema.types.proto_shape import ProtoField, ProtoMessage, field_names
 
 _RESERVED_BY_PROTOBUF = range(19_000, 20_000)
 """Numbers that protobuf keeps for itself (protobuf.dev, language guide, field numbers)."""
@@ -103,6 +100,47 @@ def _dropped(schema: TableSchema, column: ColumnDef) -> Column | None:
     return max(alike, key=lambda old: old.number, default=None)
 
 
+class ColumnChange(NamedTuple):
+    """One change from a version to another.
+
+    Attributes:
+        kind: "added", "dropped", "type", "default", "re-created".
+        column: empty where the whole table is meant.
+        before, after: type with its default kind, or the table's UUID; empty where there is none.
+        number: of the field afterwards; before, where the column was dropped; else 0.
+    """
+
+    kind: str
+    column: str
+    before: str
+    after: str
+    number: int
+
+
+def changes(before: TableSchema, after: TableSchema) -> list[ColumnChange]:
+    """Compare columns by name. A renamed column is one dropped and one added."""
+    was, now = (
+        {column.name: column for column in schema.columns if not column.dropped}
+        for schema in (before, after)
+    )
+    gone = [old for name, old in was.items() if name not in now]
+    differences = [ColumnChange("dropped", old.name, _typed(old), "", old.number) for old in gone]
+    for name, new in now.items():
+        old = was.get(name)
+        if old is None:
+            differences.append(ColumnChange("added", name, "", _typed(new), new.number))
+        elif (old.type, old.default_kind) != (new.type, new.default_kind):
+            kind = "default" if old.type == new.type else "type"
+            differences.append(ColumnChange(kind, name, _typed(old), _typed(new), new.number))
+    if before.uuid != after.uuid:
+        differences.append(ColumnChange("re-created", "", before.uuid, after.uuid, 0))
+    return sorted(differences, key=lambda change: (change.number, change.kind))
+
+
+def _typed(column: Column) -> str:
+    return f"{column.type} {column.default_kind}".rstrip()
+
+
 def live_columns(schema: TableSchema) -> list[Column]:
     """Return the columns that rows carry: not dropped, not computed by ClickHouse itself."""
     return [
@@ -134,14 +172,6 @@ def unsupported_columns(schema: TableSchema) -> list[str]:
     return problems
 
 
-def field_names(columns: Iterable[Column]) -> dict[int, str]:
-    """Field name in the row message by field number.
-
-    The column's name where protobuf allows it; see relay.schema.types.proto_shape.field_names.
-    """
-    return proto_shape.field_names((column.number, column.name) for column in columns)
-
-
 def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
     """Return the fields of the row message that live columns make.
 
@@ -149,7 +179,7 @@ def row_fields(columns: Iterable[Column]) -> list[ProtoField]:
         UnsupportedType: a column's type cannot be carried; names it alone, not the table.
     """
     columns = list(columns)
-    names = field_names(columns)
+    names = field_names((column.number, column.name) for column in columns)
     fields = []
     for column in columns:
         kind = parse_type(column.type)
@@ -185,8 +215,8 @@ def proto_text(schema: TableSchema) -> str:
         "}",
         "",
     ]
-    gone = sorted({column.number for column in schema.columns} - {one.number for one in columns})
+    gone = sorted({old.number for old in schema.columns} - {live.number for live in columns})
     numbers = ", ".join(map(str, gone))
     reserved = [f"reserved {numbers};  // columns dropped, changed or computed"] if gone else []
     message = ProtoMessage(tuple(row_fields(columns)))
-    return "\n".join([*head, *row_descriptor.message_lines(message, extra=reserved), ""])
+    return "\n".join([*head, *message_lines(message, extra=reserved), ""])

@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from relay import names
 from relay.errors import ConfigError
+from relay.records_pb2 import TableSchema
 from relay.schema.evolution import proto_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.records_pb2 import TableSchema
 
 FILE = "row.proto"
 WRITTEN, UNCHANGED, KEPT = "written", "unchanged", "kept"
 
 
 class Placed(NamedTuple):
-    """What became of a table's file.
-
-    Attributes:
-        outcome: WRITTEN, UNCHANGED, or KEPT: it holds what no version of the table has.
-    """
+    """What became of a table's file: WRITTEN, UNCHANGED, or KEPT, as it holds no version of it."""
 
     path: Path
     outcome: str
@@ -42,12 +35,9 @@ def path_of(directory: Path, table: str) -> Path:
 
 
 def decide(before: str | None, versions: Sequence[str], *, force: bool) -> str:
-    """Return what is to be done with a file.
+    """Return what is to be done with a file that held `before`; None: it is not there.
 
-    Args:
-        before: what it holds; None: it is not there.
-        versions: what it may hold without being anybody else's, the one that it shall hold last.
-        force: whether it is written whatever it holds.
+    It may hold one of the versions without being anybody else's, and shall hold the last.
     """
     if before == versions[-1]:
         return UNCHANGED
@@ -61,7 +51,7 @@ def place(directory: Path, schemas: Sequence[TableSchema], *, force: bool) -> Pl
         ConfigError: it cannot be written.
     """
     path = path_of(directory, schemas[-1].table)
-    texts = [proto_text(one) for one in schemas]
+    texts = [proto_text(schema) for schema in schemas]
     try:
         before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
         outcome = decide(before, texts, force=force)

@@ -9,17 +9,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from relay.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _SECONDS = 60
 _BATCH, _ROW = "RowBatch", "Row"
@@ -37,7 +33,7 @@ def row_message(path: Path, name: str | None = None) -> Descriptor:
     Raises:
         ConfigError: protoc does not take the file, or there is no such message in it.
     """
-    return _row(path, _pooled(_compiled(path)), name)
+    return _find_row(path, _pool(_compile(path)), name)
 
 
 def commented_row(path: Path) -> tuple[Descriptor, dict[int, str]]:
@@ -45,12 +41,12 @@ def commented_row(path: Path) -> tuple[Descriptor, dict[int, str]]:
 
     Args, Raises: as `row_message`.
     """
-    files = _compiled(path)
-    row = _row(path, _pooled(files), None)
-    return row, next(_comments(file, row.name) for file in files if file.name == row.file.name)
+    files = _compile(path)
+    row = _find_row(path, _pool(files), None)
+    return row, next(_read_comments(file, row.name) for file in files if file.name == row.file.name)
 
 
-def _row(path: Path, file: FileDescriptor, name: str | None) -> Descriptor:
+def _find_row(path: Path, file: FileDescriptor, name: str | None) -> Descriptor:
     messages = file.message_types_by_name
     if name is not None:
         if name in messages:
@@ -73,7 +69,7 @@ def _row(path: Path, file: FileDescriptor, name: str | None) -> Descriptor:
     )
 
 
-def _compiled(path: Path) -> list[descriptor_pb2.FileDescriptorProto]:
+def _compile(path: Path) -> list[descriptor_pb2.FileDescriptorProto]:
     with tempfile.TemporaryDirectory(prefix="block-relay-") as scratch:
         output = Path(scratch) / "descriptors"
         command = [
@@ -90,16 +86,16 @@ def _compiled(path: Path) -> list[descriptor_pb2.FileDescriptorProto]:
         return [*descriptor_pb2.FileDescriptorSet.FromString(output.read_bytes()).file]
 
 
-def _pooled(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> FileDescriptor:
+def _pool(files: Sequence[descriptor_pb2.FileDescriptorProto]) -> FileDescriptor:
     pool = descriptor_pool.DescriptorPool()
     for file in files:
         pool.Add(file)
     return pool.FindFileByName(files[-1].name)
 
 
-def _comments(file: descriptor_pb2.FileDescriptorProto, message: str) -> dict[int, str]:
+def _read_comments(file: descriptor_pb2.FileDescriptorProto, message: str) -> dict[int, str]:
     """What stands behind the fields of a message that no other message is around."""
-    names = [one.name for one in file.message_type]
+    names = [nested.name for nested in file.message_type]
     if message not in names:
         return {}
     at = names.index(message)

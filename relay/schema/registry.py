@@ -48,23 +48,15 @@ Versions = dict[str, dict[int, TableSchema]]
 """By table, then by version; the highest version is the current one."""
 
 
-def fold(records: Iterable[TableSchema], known: Versions | None = None) -> Versions:
-    """Return the versions that count, of records in the topic's order.
+def fold(versions: Versions, record: TableSchema) -> None:
+    """Add the topic's next record to the versions, if it counts.
 
     A record counts if it is based on the current version (0: none yet) and is the
     next one. The rule needs nothing but the order, so all readers agree.
-
-    Args:
-        records: in order.
-        known: what the records before gave; it is added to.
     """
-    versions: Versions = {} if known is None else known
-    for record in records:
-        of_table = versions.get(record.table, {})
-        current = max(of_table, default=0)
-        if record.based_on == current and record.version == current + 1:
-            versions.setdefault(record.table, {})[record.version] = record
-    return versions
+    current = max(versions.get(record.table, {}), default=0)
+    if record.based_on == current and record.version == current + 1:
+        versions.setdefault(record.table, {})[record.version] = record
 
 
 class Registry:
@@ -229,7 +221,7 @@ class Registry:
             ContractBroken: it was made anew.
         """
         listed = consumer.list_topics(timeout=_END_SECONDS).topics
-        for topic in sorted(one for one in listed if one.startswith(self._blocks)):
+        for topic in sorted(name for name in listed if name.startswith(self._blocks)):
             for partition in listed[topic].partitions:
                 place = TopicPartition(topic, partition)
                 if consumer.get_watermark_offsets(place, _END_SECONDS)[1] == 0:
@@ -263,7 +255,7 @@ class Registry:
                 f"{self._topic}, offset {offset}: the record is not a schema record ({cause})",
                 "find out who writes to this topic; only relays of this app may",
             ) from cause
-        fold([record], self._versions)
+        fold(self._versions, record)
         self._next = offset + 1
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
@@ -295,13 +287,7 @@ class Registry:
 def read_to_its_end(kafka: Kafka, app: str, *, anew: bool = False) -> Registry:
     """Return the registry as it is now, closed: what it knows stays.
 
-    Args:
-        kafka: as of Registry.
-        app: as of Registry.
-        anew: as of Registry.
-
-    Raises:
-        Unavailable, Refused, ContractBroken: as Registry.catch_up.
+    Args, Raises: as Registry.
     """
     with contextlib.closing(Registry(kafka, app, anew=anew)) as registry:
         registry.catch_up()

@@ -1,30 +1,26 @@
 """A row message as protobuf sees it: its descriptor, and its text for producers.
 
-Receives the fields of a row message with their shapes, gives a FileDescriptorProto, for
-protobuf itself or for the codec, and the lines of the `.proto`. Both come from the same
+Receives the fields of a row message with their shapes, gives its descriptor, for protobuf itself
+or for the codec, and the lines of the `.proto`. Both come from the same
 shapes and the same names. Never looks at values.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor
 
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PACKAGE = "relay.rows"
 ROW = "Row"
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
-def file_descriptor(
-    fields: Sequence[ProtoField], *, for_codec: bool
-) -> descriptor_pb2.FileDescriptorProto:
-    """Return the file that holds the row message `relay.rows.Row`.
+def row_descriptor(fields: Sequence[ProtoField], *, for_codec: bool) -> Descriptor:
+    """Return the row message `relay.rows.Row`, in a descriptor pool of its own.
 
     Args:
         fields: of the row message.
@@ -36,7 +32,9 @@ def file_descriptor(
     )
     row = ProtoMessage(tuple(fields))
     _fill(file.message_type.add(name=ROW), row, (ROW,), for_codec=for_codec)
-    return file
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool.FindMessageTypeByName(f"{PACKAGE}.{ROW}")
 
 
 def _fill(
@@ -99,16 +97,16 @@ def message_names(message: ProtoMessage, around: Sequence[str]) -> dict[int, str
         around: names of the messages around these, that of `message` included.
     """
     taken = {*around, *(field.name for field in message.fields)}
-    found: dict[int, str] = {}
+    unique_names: dict[int, str] = {}
     for field in message.fields:
         name = "Item" if field.name == "value" else f"{_camel(field.name)}Value"
         unique, times = name, 1
         while unique in taken:
             times += 1
             unique = f"{name}{times}"
-        found[field.number] = unique
+        unique_names[field.number] = unique
         taken.add(unique)
-    return found
+    return unique_names
 
 
 def message_lines(
@@ -127,7 +125,7 @@ def message_lines(
     yield from (f"{within}{line}" for line in extra)
     names = message_names(message, around)
     for field in message.fields:
-        held = _held(message, field)
+        held = _value_shape(message, field)
         if held.message is not None:
             yield from message_lines(held.message, (*around, names[field.number]))
     before, after, step = [], [], ""
@@ -136,13 +134,13 @@ def message_lines(
     yield from before
     for field in message.fields:
         comment = f"  // {field.comment}" if field.comment else ""
-        declared = _declared(message, field, names[field.number])
+        declared = _declaration(message, field, names[field.number])
         yield f"{within}{step}{declared};{comment}".replace("\n", " ")
     yield from after
     yield f"{indent}}}"
 
 
-def _held(message: ProtoMessage, field: ProtoField) -> Shape:
+def _value_shape(message: ProtoMessage, field: ProtoField) -> Shape:
     """What a field holds: of a map the values, else the field itself."""
     if is_map(message, field):
         assert field.shape.message is not None
@@ -150,9 +148,9 @@ def _held(message: ProtoMessage, field: ProtoField) -> Shape:
     return field.shape
 
 
-def _declared(message: ProtoMessage, field: ProtoField, name: str) -> str:
+def _declaration(message: ProtoMessage, field: ProtoField, name: str) -> str:
     """A field without the semicolon behind it; `name` is its message's."""
-    held = _held(message, field)
+    held = _value_shape(message, field)
     kind = held.scalar or name
     if is_map(message, field):
         assert field.shape.message is not None

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
 from relay.errors import ConfigError
 from relay.schema.types.proto_shape import field_names, is_identifier, protobuf_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 _SAID = re.compile(r"""\s*column ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """As `relay schema proto` writes behind a field that is not called as its column."""
 
 
-def matched(
+def match_columns(
     fields: Mapping[int, str], comments: Mapping[int, str], columns: Collection[str], what: str
 ) -> dict[int, str]:
     """Return the column of each field that has one, by the field's number.
@@ -34,30 +31,31 @@ def matched(
         fields: names by number.
         comments: behind the fields, by number; where one names the column, it is that.
         columns: of the table.
-        what: these are, for errors.
+        what: names message and table in errors.
 
     Raises:
         ConfigError: a field may be one column or another, or it is called as no column would be.
     """
-    found: dict[int, str] = {}
+    columns_of: dict[int, str] = {}
     possible: dict[int, list[str]] = {}
     for number, name in fields.items():
-        called = [column for column in columns if _is_called(column, name, number)]
-        said = _said(comments.get(number, ""))
-        if said is None or protobuf_name(said) not in _stems(name, number):
+        stems = _stems(name, number)
+        called = [one for one in columns if one == name or protobuf_name(one) in stems]
+        said = _column_named(comments.get(number, ""))
+        if said is None or protobuf_name(said) not in stems:
             possible[number] = called
         elif said in called:
-            _see_once(said, found, number, what)
-            found[number] = said
-    taken = set(found.values())
+            _refuse_second(said, columns_of, number, what)
+            columns_of[number] = said
+    taken = set(columns_of.values())
     open_ = {n: [c for c in some if c not in taken] for n, some in possible.items()}
     for group in _groups({number: some for number, some in open_.items() if some}):
-        found |= _decided(fields, group, what)
-    return found
+        columns_of |= _decide(fields, group, what)
+    return columns_of
 
 
-def _see_once(column: str, found: Mapping[int, str], number: int, what: str) -> None:
-    before = [n for n, one in found.items() if one == column]
+def _refuse_second(column: str, columns_of: Mapping[int, str], number: int, what: str) -> None:
+    before = [n for n, name in columns_of.items() if name == column]
     if before:
         raise ConfigError(
             f"{what}: fields {before[0]} and {number} both say that they are column {column!r}",
@@ -65,13 +63,9 @@ def _see_once(column: str, found: Mapping[int, str], number: int, what: str) -> 
         )
 
 
-def _said(comment: str) -> str | None:
+def _column_named(comment: str) -> str | None:
     match = _SAID.match(comment)
     return None if match is None else str(ast.literal_eval(match[1]))
-
-
-def _is_called(column: str, field: str, number: int) -> bool:
-    return column == field or protobuf_name(column) in _stems(field, number)
 
 
 def _stems(field: str, number: int) -> list[str]:
@@ -94,15 +88,13 @@ def _groups(possible: Mapping[int, list[str]]) -> Iterator[dict[int, list[str]]]
         yield group
 
 
-def _decided(
-    fields: Mapping[int, str], group: Mapping[int, list[str]], what: str
-) -> dict[int, str]:
+def _decide(fields: Mapping[int, str], group: Mapping[int, list[str]], what: str) -> dict[int, str]:
     columns = sorted({column for some in group.values() for column in some})
     if len(columns) == len(group) == 1 and fields[min(group)] == columns[0]:
         return {min(group): columns[0]}
-    fitting = [] if _are_alike(group) else [*_fitting(fields, group, columns)]
+    fitting = [] if _are_alike(group) else [*_fit_names(fields, group, columns)]
     most = max(map(len, fitting), default=0)
-    best = [one for one in fitting if len(one) == most]
+    best = [match for match in fitting if len(match) == most]
     if most and len(best) == 1:
         return best[0]
     named = ", ".join(f"{fields[number]} = {number}" for number in sorted(group))
@@ -119,16 +111,16 @@ def _are_alike(group: Mapping[int, list[str]]) -> bool:
 
     Whichever of them has a number, its field would be called the same.
     """
-    return any(sum(not is_identifier(one) for one in some) > 1 for some in group.values())
+    return any(sum(not is_identifier(name) for name in some) > 1 for some in group.values())
 
 
-def _fitting(
+def _fit_names(
     fields: Mapping[int, str], group: Mapping[int, list[str]], columns: Collection[str]
 ) -> Iterator[dict[int, str]]:
     """Yield columns by number for which every field would be called as it is."""
-    places = [[None, *(n for n, some in group.items() if one in some)] for one in columns]
+    places = [[None, *(n for n, some in group.items() if name in some)] for name in columns]
     for numbers in product(*places):
         used = [number for number in numbers if number is not None]
-        found = {n: one for n, one in zip(numbers, columns, strict=True) if n is not None}
-        if len(found) == len(used) and field_names({**fields, **found}.items()) == fields:
-            yield found
+        columns_of = {n: name for n, name in zip(numbers, columns, strict=True) if n is not None}
+        if len(columns_of) == len(used) and field_names({**fields, **columns_of}.items()) == fields:
+            yield columns_of

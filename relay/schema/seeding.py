@@ -9,25 +9,20 @@ producers that got theirs from an earlier one, values would go into wrong column
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import Descriptor
 
 from relay.errors import ConfigError
 from relay.records_pb2 import TableSchema
 from relay.schema.compatibility import findings
-from relay.schema.evolution import unsupported_columns
-from relay.schema.seed_matching import matched
+from relay.schema.evolution import ColumnDef, unsupported_columns
+from relay.schema.seed_matching import match_columns
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+Versions = Mapping[str, Mapping[int, TableSchema]]
 
-    from google.protobuf.descriptor import Descriptor
-
-    from relay.schema.evolution import ColumnDef
-
-    Versions = Mapping[str, Mapping[int, TableSchema]]
 
 NOTHING_WRITTEN = "nothing was written"
 _IN_THE_WAY = {"type", "repeated"}
@@ -39,22 +34,19 @@ _MOST_RESERVED = 10_000
 def of_files(given: Sequence[tuple[str, TableSchema]]) -> list[TableSchema]:
     """Return the schemas that files give, each once.
 
-    Args:
-        given: file and schema.
-
     Raises:
         ConfigError: two files give one table different numbers.
     """
-    found: dict[str, tuple[str, TableSchema]] = {}
+    by_table: dict[str, tuple[str, TableSchema]] = {}
     for file, schema in given:
-        first, other = found.setdefault(schema.table, (file, schema))
+        first, other = by_table.setdefault(schema.table, (file, schema))
         if list(other.columns) != list(schema.columns):
             raise ConfigError(
                 f"{first} and {file} are both of {schema.table}, with different numbers; "
                 f"{NOTHING_WRITTEN}",
                 "name only the one that its producers use",
             )
-    return [schema for _, schema in found.values()]
+    return [schema for _, schema in by_table.values()]
 
 
 def lacking(
@@ -70,29 +62,26 @@ def lacking(
     Raises:
         ConfigError: it has others; what they number is numbered for ever.
     """
-    by_place = {(one.table, one.version): one for one in wanted}
+    by_place = {(schema.table, schema.version): schema for schema in wanted}
     for table, versions in sorted(there.items()):
-        for version, found in versions.items():
+        for version, registered in versions.items():
             same = by_place.get((table, version))
-            if same is None or list(same.columns) != list(found.columns):
+            if same is None or list(same.columns) != list(registered.columns):
                 raise ConfigError(
                     f"the app's registry already has version {version} of {table}, with numbers "
                     f"of its own, which stay for ever; {outcome}",
                     "seed an app before its first start, all of its tables in one call; or set "
                     "another `app`",
                 )
-    return [one for one in wanted if one.version not in there.get(one.table, {})]
+    return [schema for schema in wanted if schema.version not in there.get(schema.table, {})]
 
 
 def left_out(wanted: Sequence[TableSchema], there: Versions, with_blocks: Iterable[str]) -> str:
     """Return what to say of tables that have blocks and would get new numbers; empty: none would.
 
-    Args:
-        wanted: what the registry is given.
-        there: what it has.
-        with_blocks: tables that have a block topic.
+    The registry has the versions `there`, and is given `wanted`.
     """
-    without = sorted({*with_blocks} - {one.table for one in wanted} - there.keys())
+    without = sorted({*with_blocks} - {schema.table for schema in wanted} - there.keys())
     if not without:
         return ""
     return (
@@ -135,7 +124,7 @@ def numbered(
     schema = TableSchema(table=table, version=1, uuid=uuid)
     by_name = {column.name: column for column in columns}
     fields = {field.number: field.name for field in written.fields}
-    of_field = matched(fields, comments, by_name, f"{written.full_name} and {table}")
+    of_field = match_columns(fields, comments, by_name, f"{written.full_name} and {table}")
     for number in sorted({*fields, *_reserved(written)}):
         if number not in of_field:
             schema.columns.add(number=number, dropped=True, name=fields.get(number, ""))
@@ -147,12 +136,12 @@ def numbered(
     if unsupported := unsupported_columns(schema):
         raise ConfigError(f"{written.full_name}: {'; '.join(unsupported)}")
     problems = [
-        one
-        for one in findings(written, message_of(schema), {}, {})
-        if one.problem and one.kind in _IN_THE_WAY
+        finding
+        for finding in findings(written, message_of(schema), {}, {})
+        if finding.problem and finding.kind in _IN_THE_WAY
     ]
     if problems:
-        said = "; ".join(f"{one.field}: {one.what}" for one in problems)
+        said = "; ".join(f"{finding.field}: {finding.what}" for finding in problems)
         raise ConfigError(
             f"{written.full_name} and {table}: {said}",
             "these columns changed since; put `reserved` and the number in the field's place, and "
@@ -164,10 +153,10 @@ def numbered(
 def _reserved(written: Descriptor) -> set[int]:
     proto = descriptor_pb2.DescriptorProto()
     written.CopyToProto(proto)
-    ranges = [range(one.start, one.end) for one in proto.reserved_range]
+    ranges = [range(reserved.start, reserved.end) for reserved in proto.reserved_range]
     if sum(map(len, ranges)) > _MOST_RESERVED:
         raise ConfigError(
             f"{written.full_name} reserves more than {_MOST_RESERVED} numbers",
             "leave out ranges that no producer ever sent",
         )
-    return {n for one in ranges for n in one}
+    return {n for numbers in ranges for n in numbers}

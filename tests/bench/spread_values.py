@@ -213,7 +213,7 @@ class Several(Value):
         if self.keys:
             keys = pa.array(self.keys).take(pa.array(place))
             items = pa.StructArray.from_arrays([keys, items], fields=list(wire.value_type))
-        return list_of(ends, items, wire)
+        return list_of(lengths, items, wire)
 
     def sql(self, name: str) -> str:
         made = ", ".join(text.sql(self._item(name, at)) for at, text in enumerate(self.texts))

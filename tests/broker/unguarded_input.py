@@ -71,7 +71,7 @@ def ranges() -> None:
     """Numbers become their column's type as C does it: 300 is 44 in Int8."""
     block = kind.Scalar.block
 
-    def wrapped(self: kind.Scalar, array: Any, *, keep_nulls: bool) -> kind.Narrowed:
+    def wrapped(self: kind.Scalar, array: Any, *, keep_nulls: bool = False) -> kind.Narrowed:
         if pa.types.is_integer(array.type) and pa.types.is_integer(self.arrow):
             array = array.cast(self.arrow, safe=False).cast(array.type)
         return block(self, array, keep_nulls=keep_nulls)

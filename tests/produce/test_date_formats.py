@@ -20,6 +20,7 @@ from relay.produce.file_options import FileOptions, time_of
 from relay.produce.file_rows import RowFile
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,9 @@ def read(
         path.write_text(lines + "\n" * way.startswith("rows"), encoding="utf-8")
     table = encoder(ColumnDef("d", type_), ColumnDef("a", "Int8"))
     pieces = RowFile.of(path, None, FileOptions(date_format=date_format)).rows(table)
-    return [row["d"] for piece in pieces for row in table.codec.decode_rows(piece.rows).to_pylist()]
+    return [
+        row["d"] for piece in pieces for row in decode_rows(table.codec, piece.rows).to_pylist()
+    ]
 
 
 def second(*time: int) -> int:
@@ -194,7 +197,7 @@ def test_a_format_is_for_every_type_of_parquet(tmp_path: Path, column: Any) -> N
     table = encoder(ColumnDef("d", "Date"))
     source = RowFile.of(tmp_path / "f.parquet", None, FileOptions(date_format="%Y%d%m"))
     (piece,) = source.rows(table)
-    assert table.codec.decode_rows(piece.rows).to_pylist() == [{"d": second(2024, 1, 2) // 86_400}]
+    assert decode_rows(table.codec, piece.rows).to_pylist() == [{"d": second(2024, 1, 2) // 86_400}]
 
 
 @pytest.mark.parametrize("way", WAYS)

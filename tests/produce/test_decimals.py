@@ -21,7 +21,7 @@ from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
-from tests.schema.rows import binary, row_batch
+from tests.schema.rows import binary, decode_rows, row_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,7 +192,7 @@ def test_files_and_frames(tmp_path: Path) -> None:
 
 def rows_of(path: Path, encoder: RowEncoder) -> list[dict[str, Any]]:
     pieces = list(RowFile.of(path, None, FileOptions(allow_missing=True)).rows(encoder))
-    return [row for p in pieces for row in encoder.codec.decode_rows(p.rows).to_pylist()]
+    return [row for p in pieces for row in decode_rows(encoder.codec, p.rows).to_pylist()]
 
 
 def prices_of(path: Path, encoder: RowEncoder, name: str) -> list[Decimal | None]:

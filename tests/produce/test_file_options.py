@@ -26,6 +26,7 @@ from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import ColumnDef
 from tests.config.test_load import GOOD as MINIMAL
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 ENCODER = encoder(
     ColumnDef("a", "Int64"),
@@ -38,7 +39,7 @@ SECOND = DAY * 86_400
 
 def rows_of(source: RowFile) -> list[dict[str, Any]]:
     pieces = list(source.rows(ENCODER))
-    return [row for piece in pieces for row in ENCODER.codec.decode_rows(piece.rows).to_pylist()]
+    return [row for piece in pieces for row in decode_rows(ENCODER.codec, piece.rows).to_pylist()]
 
 
 def read(path: Path, text: str, **options: Any) -> list[dict[str, Any]]:

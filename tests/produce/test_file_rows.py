@@ -15,6 +15,7 @@ from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import BLOCK_BYTES, RowFile
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 ENCODER = encoder(
     ColumnDef("a", "Int8"),
@@ -38,7 +39,7 @@ def read(path: Path, **options: Any) -> list[dict[str, Any]]:
     pieces = list(RowFile.of(path, None, FileOptions(**options)).rows(ENCODER))
     assert [p.done for p in pieces] == sorted(p.done for p in pieces)
     assert not pieces or pieces[-1].done == path.stat().st_size
-    return [row for p in pieces for row in ENCODER.codec.decode_rows(p.rows).to_pylist()]
+    return [row for p in pieces for row in decode_rows(ENCODER.codec, p.rows).to_pylist()]
 
 
 def written(path: Path, text: str | bytes) -> Path:
@@ -176,7 +177,7 @@ def test_a_blank_line_of_one_column_is_a_row(
 ) -> None:
     """Its only value is empty, as that of a field with nothing in it; not so before the header."""
     rows = RowFile.of(written(tmp_path / "f.csv", text)).rows(NOTES)
-    found = [one for p in rows for one in NOTES.codec.decode_rows(p.rows).to_pylist()]
+    found = [one for p in rows for one in decode_rows(NOTES.codec, p.rows).to_pylist()]
     assert [one["note"] for one in found] == notes
 
 

@@ -19,6 +19,7 @@ from relay.produce.file_rows import RowFile
 from relay.produce.row_encoder import RowEncoder
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
+from tests.schema.rows import decode_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ DIGITS_400 = "9" * 400
 
 def written(name: str, value: Any) -> Any:
     rows = pa.array([ENCODER.encode({name: value})], pa.binary())
-    return CODEC.decode_rows(rows).column(name)[0].as_py()
+    return decode_rows(CODEC, rows).column(name)[0].as_py()
 
 
 def from_arrow(name: str, array: Any) -> list[Any]:
@@ -56,7 +57,7 @@ def from_file(path: Path, text: str) -> list[dict[str, Any]]:
     path.write_text(text)
     options = FileOptions(allow_missing=True, ignore_unknown=True)
     pieces = RowFile.of(path, None, options).rows(ENCODER)
-    return [row for piece in pieces for row in CODEC.decode_rows(piece.rows).to_pylist()]
+    return [row for piece in pieces for row in decode_rows(CODEC, piece.rows).to_pylist()]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from relay.produce.file_rows import RowFile
 from relay.produce.json_lines import are_objects
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 ENCODER = encoder(ColumnDef("a", "Nullable(Int8)"))
 
@@ -18,7 +19,7 @@ def read(path: Path, text: str) -> list[object]:
     path.write_text(text, encoding="utf-8")
     options = FileOptions(allow_missing=True, ignore_unknown=True)
     pieces = RowFile.of(path, None, options).rows(ENCODER)
-    decoded = [ENCODER.codec.decode_rows(piece.rows) for piece in pieces]
+    decoded = [decode_rows(ENCODER.codec, piece.rows) for piece in pieces]
     return [value for batch in decoded for value in batch["a"].to_pylist()]
 
 

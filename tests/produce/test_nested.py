@@ -17,7 +17,7 @@ from relay.produce.row_encoder import RowEncoder
 from relay.rows.decode import decode
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
-from tests.schema.rows import binary, row_batch
+from tests.schema.rows import binary, decode_rows, row_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -297,6 +297,6 @@ def test_a_map_in_json_is_the_same_beside_every_neighbour(tmp_path: Path, neighb
     path = tmp_path / "f.jsonl"
     path.write_text(MAPS + neighbour)
     pieces = RowFile.of(path, None, FileOptions(allow_missing=True)).rows(encoder)
-    rows = [row for p in pieces for row in encoder.codec.decode_rows(p.rows).to_pylist()]
+    rows = [row for p in pieces for row in decode_rows(encoder.codec, p.rows).to_pylist()]
     entries = [{"key": "a", "value": "b"}, {"key": "c", "value": "d"}]
     assert [row["m"] for row in rows[:2]] == [[entry] for entry in entries]

@@ -14,6 +14,7 @@ from relay.produce.arrow_columns import BadValue, BatchOrigin, row_columns
 from relay.produce.row_encoder import RowEncoder
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import codec
+from tests.schema.rows import decode_rows
 
 COLUMNS = {
     "nano": "DateTime64(9)",
@@ -38,7 +39,7 @@ HOUR = 3_600 * 10**9
 
 def written(name: str, value: Any) -> Any:
     rows = pa.array([RowEncoder(CODEC).encode({name: value})], pa.binary())
-    return CODEC.decode_rows(rows).column(name)[0].as_py()
+    return decode_rows(CODEC, rows).column(name)[0].as_py()
 
 
 @pytest.mark.parametrize(
@@ -139,4 +140,4 @@ def test_records_of_a_frame_are_what_its_columns_are() -> None:
     )
     wire = row_columns(CODEC, pa.RecordBatch.from_pandas(frame), BatchOrigin("frame", 1))
     rows = [RowEncoder(CODEC).encode(row) for row in frame.to_dict("records")]
-    assert CODEC.decode_rows(pa.array(rows, pa.binary())).equals(wire)
+    assert decode_rows(CODEC, pa.array(rows, pa.binary())).equals(wire)

@@ -15,6 +15,7 @@ from relay.produce.file_options import FileOptions
 from relay.produce.file_rows import RowFile
 from relay.schema.evolution import ColumnDef
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def read(path: Path, **columns: Any) -> list[dict[str, Any]]:
     table = pa.table({"id": range(len(next(iter(columns.values())))), **columns})
     pyarrow.parquet.write_table(table, path, use_deprecated_int96_timestamps=True)
     pieces = list(RowFile.of(path, None, FileOptions(allow_missing=True)).rows(ENCODER))
-    return [row for p in pieces for row in ENCODER.codec.decode_rows(p.rows).to_pylist()]
+    return [row for p in pieces for row in decode_rows(ENCODER.codec, p.rows).to_pylist()]
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ from relay.schema.evolution import ColumnDef
 from relay.schema.registry import Registry
 from tests.broker.pipeline import create_topics, wait_until
 from tests.produce.codecs import codec
+from tests.schema.rows import decode_rows
 
 CODEC = codec(ColumnDef("n", "Int32"), ColumnDef("w", "String"))
 PARTITIONS = 2
@@ -93,7 +94,7 @@ def messages(bootstrap: str, topic: str, isolation: str = "read_committed") -> l
 def rows(found: list[Any], codec: RowCodec = CODEC) -> list[dict[str, Any]]:
     opened = open_messages(pa.array([m.value() for m in found], pa.binary()), "batch")
     assert not opened.bad
-    decoded: list[dict[str, Any]] = codec.decode_rows(opened.rows).to_pylist()
+    decoded: list[dict[str, Any]] = decode_rows(codec, opened.rows).to_pylist()
     return decoded
 
 

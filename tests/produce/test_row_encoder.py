@@ -13,6 +13,7 @@ from relay.errors import ConfigError
 from relay.produce.arrow_columns import BadValue
 from relay.produce.row_encoder import RowEncoder
 from tests.produce.codecs import encoder
+from tests.schema.rows import decode_rows
 
 ENCODER = encoder()
 ID = "00000000-0000-0000-0000-00000000000f"
@@ -20,7 +21,7 @@ ID = "00000000-0000-0000-0000-00000000000f"
 
 def round_trip(row: dict[str, Any]) -> dict[str, Any]:
     rows = pa.array([ENCODER.encode(row)], pa.binary())
-    found: dict[str, Any] = ENCODER.codec.decode_rows(rows).to_pylist()[0]
+    found: dict[str, Any] = decode_rows(ENCODER.codec, rows).to_pylist()[0]
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -123,7 +124,7 @@ def test_equal_values_that_are_not_the_same_are_each_their_own(
         found = [outcome(encoder, {name: one}) for one in pair]
         assert found == list(alone if pair[0] is first else alone[::-1])
     if expected is not None:
-        made = [ENCODER.codec.decode_rows(pa.array([one])).to_pylist()[0][name] for one in alone]
+        made = [decode_rows(ENCODER.codec, pa.array([one])).to_pylist()[0][name] for one in alone]
         assert list(map(repr, made)) == list(map(repr, expected))
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from google.protobuf.internal.encoder import _VarintBytes
 
+from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.registry import Versions, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,3 +43,17 @@ def binary(values: list[bytes | None]) -> pa.ChunkedArray[Any]:
     ends = [2**n - 1 for n in range(len(values).bit_length() + 1)]
     pieces = [pa.array(values[low:high], pa.binary()) for low, high in pairwise(ends)]
     return pa.chunked_array(pieces, pa.binary())
+
+
+def decode_rows(codec: RowCodec, rows: pa.BinaryArray) -> pa.RecordBatch:
+    """Return serialized rows as columns of `codec.wire_schema`."""
+    columns = codec.wire_columns(codec.decode_all(rows))
+    return pa.RecordBatch.from_arrays(columns, schema=codec.wire_schema)
+
+
+def versions_of(records: Iterable[TableSchema]) -> Versions:
+    """What readers of these records, in this order, know."""
+    versions: Versions = {}
+    for one in records:
+        fold(versions, one)
+    return versions

@@ -17,8 +17,7 @@ from relay.process.perform import Performer
 from relay.rows.codecs_of_tables import PAUSE_SECONDS, PAUSE_SHARE
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve
-from relay.schema.registry import fold
-from tests.schema.rows import binary, row_batch
+from tests.schema.rows import binary, row_batch, versions_of
 from tests.schema.test_tables import ClickHouse, Registry, Topics, carried, tables
 from tests.schema.values import fill
 
@@ -63,7 +62,7 @@ class At:
     def producer_registers(self, columns: list[ColumnDef]) -> RowCodec:
         """What a producer that is new sees in ClickHouse; gives its codec."""
         self.clickhouse.tables["d.a"] = columns
-        versions = fold(self.registry.topic)["d.a"]
+        versions = versions_of(self.registry.topic)["d.a"]
         after = evolve(versions[max(versions)], "d.a", "u", columns)
         assert after is not None
         self.registry.topic.append(after)

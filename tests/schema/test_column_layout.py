@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relay.blocks import chunks
-from relay.blocks.column_layout import Apart, together
-from relay.blocks.uncompressed_columns import put_back, take_out
+from relay.blocks.column_layout import Apart, put_back, take_out, together
 from tests.profiles import examples
 
 WHOLE = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32()]

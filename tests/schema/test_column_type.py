@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from relay.schema.types.column_type import UnsupportedType, parse_type
-from relay.schema.types.type_text import enum_names, parse_text
+from relay.schema.types.type_text import enum_numbers, parse_text
 from tests.schema.rows import codec_of
 
 if TYPE_CHECKING:
@@ -141,4 +141,4 @@ def test_enum_names_as_the_engine_prints_them(engine: Engine) -> None:
     engine.query("DROP TABLE IF EXISTS shop.e SYNC")
     engine.query(f"CREATE TABLE shop.e (v Enum16({literal})) ENGINE = Memory")
     printed = engine.rows("SELECT type FROM system.columns WHERE table = 'e'")[0][0]
-    assert sorted(enum_names(parse_text(printed))) == sorted(names)
+    assert sorted(enum_numbers(parse_text(printed))) == sorted(names)

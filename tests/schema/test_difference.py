@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from relay.records_pb2 import TableSchema
-from relay.schema.difference import ColumnChange, changes
-from relay.schema.evolution import ColumnDef, evolve
+from relay.schema.evolution import ColumnChange, ColumnDef, changes, evolve
 
 
 def evolved(before: TableSchema | None, uuid: str, *columns: ColumnDef) -> TableSchema:

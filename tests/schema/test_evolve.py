@@ -12,11 +12,11 @@ from relay.records_pb2 import TableSchema
 from relay.schema.evolution import (
     ColumnDef,
     evolve,
-    field_names,
     live_columns,
     proto_text,
     unsupported_columns,
 )
+from relay.schema.types.proto_shape import field_names
 from tests.schema.rows import TABLE, codec_of
 
 
@@ -243,7 +243,7 @@ def test_field_names_are_valid_and_unique(names: list[str]) -> None:
     """Whatever the columns are called, fields have valid names that protoc tells apart, also as
     JSON and camel case."""
     schema = evolved(None, *(ColumnDef(name, "String") for name in names))
-    fields = list(field_names(schema.columns).values())
+    fields = list(field_names((one.number, one.name) for one in schema.columns).values())
     assert all(re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", field) for field in fields)
     assert len({field.replace("_", "").lower() for field in fields}) == len(names)
     codec_of(dict.fromkeys(names, "String"))
@@ -252,7 +252,7 @@ def test_field_names_are_valid_and_unique(names: list[str]) -> None:
 def test_valid_names_stay() -> None:
     """A column whose name protobuf allows keeps it, also beside one that would take it."""
     schema = evolved(None, ColumnDef("a b", "String"), ColumnDef("a_b", "String"))
-    assert field_names(schema.columns) == {1: "a_b_n1", 2: "a_b"}
+    assert field_names((one.number, one.name) for one in schema.columns) == {1: "a_b_n1", 2: "a_b"}
 
 
 @pytest.mark.parametrize("word", ["message", "reserved", "optional", "class", "rows", "import"])

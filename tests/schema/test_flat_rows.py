@@ -80,7 +80,7 @@ def test_the_two_decoders_agree_on_mutated_messages(seed: int, framing: str, unk
         made = [mutated(GOOD, random) if at % 2 else GOOD for at in range(MESSAGES)]
     assert differences(binary(made), CODEC, framing=framing, unknown=unknown) == []
     assert CODEC.flat is not None
-    taken = CODEC.flat.read(binary(made), framing).rows
+    taken = CODEC.flat.read(binary(made), framing)[1]
     assert 0 < (taken < 0).sum() < MESSAGES
 
 
@@ -144,7 +144,7 @@ def test_plain_messages_are_all_taken() -> None:
     rows = [GOOD, b"", row(CODEC, id=-1), row(CODEC, name="", tiny=-128, part=-0.0)]
     values = binary([row_batch(rows), row_batch(rows * 50)])
     assert CODEC.flat is not None
-    assert CODEC.flat.read(values, "batch").rows.tolist() == [4, 200]
+    assert CODEC.flat.read(values, "batch")[1].tolist() == [4, 200]
     assert differences(values, CODEC) == []
     batch = by(True, values, CODEC).batch
     assert batch.column("id").to_pylist()[:4] == [2**40, None, -1, None]
@@ -172,7 +172,7 @@ def test_more_columns_than_a_word_has_bits() -> None:
     sent = [row(codec, **{f"c{at}": at for at in range(first, 130, 3)}) for first in range(3)]
     values = binary([row_batch(sent)])
     assert codec.flat is not None
-    assert codec.flat.read(values, "batch").rows.tolist() == [3]
+    assert codec.flat.read(values, "batch")[1].tolist() == [3]
     assert differences(values, codec) == []
     assert by(True, values, codec).batch.column("c127").to_pylist() == [None, 127, None]
 
@@ -202,8 +202,8 @@ def test_numbers_of_every_length() -> None:
     sent = [row_batch([b"\x08" + varint(number)]) for number in numbers]
     assert by(True, binary(sent), codec).batch.column("n").to_pylist() == numbers
     for one, number in zip(sent, numbers, strict=True):
-        taken = codec.flat.read(binary([one]), "batch")
-        assert (taken.rows.tolist(), taken.columns[0].to_pylist()) == ([1], [number])
+        columns, rows = codec.flat.read(binary([one]), "batch")
+        assert (rows.tolist(), columns[0].to_pylist()) == ([1], [number])
 
 
 def test_a_number_longer_than_need_be_is_passed_over() -> None:
@@ -216,8 +216,8 @@ def test_a_number_longer_than_need_be_is_passed_over() -> None:
         for more in (1, 2, 8)
         if bits // 7 + more < 10
     ]
-    assert set(codec.flat.read(binary(padded), "batch").rows.tolist()) == {-1}
-    assert set(codec.flat.read(binary([*padded, b""] * 2), "batch").rows.tolist()) == {-1}
+    assert set(codec.flat.read(binary(padded), "batch")[1].tolist()) == {-1}
+    assert set(codec.flat.read(binary([*padded, b""] * 2), "batch")[1].tolist()) == {-1}
     assert differences(binary(padded), codec) == []
 
 
@@ -228,7 +228,7 @@ def test_what_an_earlier_block_left_in_memory_is_not_read() -> None:
     assert CODEC.flat is not None
     for _ in range(5):
         CODEC.flat.read(full, "batch")
-        for column in CODEC.flat.read(empty, "batch").columns:
+        for column in CODEC.flat.read(empty, "batch")[0]:
             column.validate(full=True)
             assert column.null_count == 2_000
 
@@ -247,7 +247,7 @@ def test_texts_are_utf8_where_python_says_so(texts: list[bytes]) -> None:
     codec = codec_of({"t": "String"})
     values = binary([row_batch([b"\x0a" + bytes([len(text)]) + text]) for text in texts])
     assert codec.flat is not None
-    taken = codec.flat.read(values, "batch").rows >= 0
+    taken = codec.flat.read(values, "batch")[1] >= 0
     assert taken.tolist() == [is_utf8(text) for text in texts]
 
 
@@ -258,7 +258,7 @@ def test_every_pair_and_every_first_three_of_bytes() -> None:
     codec = codec_of({"t": "String"})
     values = binary([row_batch([b"\x0a" + bytes([len(text)]) + text]) for text in texts])
     assert codec.flat is not None
-    taken = codec.flat.read(values, "batch").rows >= 0
+    taken = codec.flat.read(values, "batch")[1] >= 0
     assert taken.tolist() == [is_utf8(text) for text in texts]
 
 

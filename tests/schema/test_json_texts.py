@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from relay.schema.types.text_checks import json_check
+from relay.schema.types.value_checks import json_check
 from tests.schema.engine import EngineError
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from relay.kafka.errors import PASSING
 from relay.kafka.partition_ends import TopicEnds
 from relay.records_pb2 import TableSchema
 from relay.schema.evolution import ColumnDef, evolve
-from relay.schema.registry import Registry, fold
+from relay.schema.registry import Registry
 from tests.broker.pipeline import delete_topic, wait_until
-from tests.schema.rows import TABLE
+from tests.schema.rows import TABLE, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,22 +35,22 @@ def record(version: int, uuid: str = "", table: str = TABLE) -> TableSchema:
 def test_the_first_of_two_wins() -> None:
     """Of two records for one version the first counts, and who builds on the loser loses."""
     winner, loser = record(2, "winner"), record(2, "loser")
-    versions = fold([record(1), winner, loser, record(3), record(3, "late")])
+    versions = versions_of([record(1), winner, loser, record(3), record(3, "late")])
     assert versions == {TABLE: {1: record(1), 2: winner, 3: record(3)}}
 
 
 def test_a_record_that_skips_a_version_does_not_count() -> None:
     """A version must follow the one it is based on."""
     jump = TableSchema(table=TABLE, version=3, based_on=1)
-    assert fold([record(1), jump]) == {TABLE: {1: record(1)}}
-    assert fold([record(2)]) == {}
+    assert versions_of([record(1), jump]) == {TABLE: {1: record(1)}}
+    assert versions_of([record(2)]) == {}
 
 
 def test_control_compaction_by_table_would_let_the_loser_win() -> None:
     """Control: were the key the table, compaction would keep the last record, which lost."""
     written = [record(1), record(2, "winner"), record(2, "loser")]
     compacted = list({one.table: one for one in written}.values())
-    assert fold(compacted) != fold(written)
+    assert versions_of(compacted) != versions_of(written)
 
 
 @given(
@@ -63,16 +63,10 @@ def test_control_compaction_by_table_would_let_the_loser_win() -> None:
         )
     )
 )
-def test_readers_agree_wherever_they_start_a_batch(raw: list[tuple[str, int, int, str]]) -> None:
-    """Read at once or in pieces, versions are the same, without holes, each based on the one
-    before."""
+def test_versions_have_no_holes(raw: list[tuple[str, int, int, str]]) -> None:
+    """Whatever is in the topic, each version that counts is based on the one before."""
     records = [TableSchema(table=f"d.{t}", version=v, based_on=b, uuid=u) for t, v, b, u in raw]
-    whole = fold(records)
-    pieces: dict[str, dict[int, TableSchema]] = {}
-    for one in records:
-        fold([one], pieces)
-    assert whole == pieces
-    for versions in whole.values():
+    for versions in versions_of(records).values():
         assert sorted(versions) == list(range(1, len(versions) + 1))
         assert all(schema.based_on == number - 1 for number, schema in versions.items())
 

@@ -12,9 +12,9 @@ from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.evolution import ColumnDef, evolve, proto_text
 from relay.schema.protoc import commented_row
-from relay.schema.registry import fold
-from relay.schema.seed_matching import matched
+from relay.schema.seed_matching import match_columns
 from relay.schema.seeding import copied, lacking, left_out, numbered, of_files
+from tests.schema.rows import versions_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,18 +55,18 @@ def test_an_app_that_is_seeded_numbers_as_the_one_before_it() -> None:
     assert live(old[-1]) == {"n": 1, "a": 2, "b": 3}
     assert live(evolve(None, TABLE, "u", [N, B, A])) == {"n": 1, "b": 2, "a": 3}
 
-    new = fold(lacking(copied(fold(old)), {}))
+    new = versions_of(lacking(copied(versions_of(old)), {}))
 
     assert evolve(new[TABLE][2], TABLE, "u", [N, B, A]) is None
-    assert new == fold(old)
+    assert new == versions_of(old)
 
 
 def test_what_was_interrupted_goes_on() -> None:
     """A table's versions one by one; what is there already is not written again."""
     old = after([N], [N, A], [N, B, A])
 
-    assert lacking(old, fold(old[:1])) == old[1:]
-    assert lacking(old, fold(old)) == []
+    assert lacking(old, versions_of(old[:1])) == old[1:]
+    assert lacking(old, versions_of(old)) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_was_interrupted_goes_on() -> None:
 )
 def test_an_app_that_has_numbers_of_its_own_is_left_alone(there: list[TableSchema]) -> None:
     with pytest.raises(ConfigError, match="stay for ever; nothing was written"):
-        lacking(after([N, A], [N, A, B]), fold(there))
+        lacking(after([N, A], [N, A, B]), versions_of(there))
 
 
 def test_tables_with_blocks_and_without_numbers_are_named() -> None:
@@ -90,7 +90,7 @@ def test_tables_with_blocks_and_without_numbers_are_named() -> None:
 
     assert "no field numbers for d.gone, d.other: " in said
     assert left_out(wanted, {}, {TABLE}) == ""
-    assert left_out(wanted, fold([TableSchema(table="d.gone", version=1)]), {"d.gone"}) == ""
+    assert left_out(wanted, versions_of([TableSchema(table="d.gone", version=1)]), {"d.gone"}) == ""
 
 
 def test_a_proto_file_gives_its_numbers(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ MINUS, PLUS, UNDER = (ColumnDef(name, "Int32") for name in ("a-b", "a+b", "a_b")
 def columns_of(
     fields: dict[int, str], comments: dict[int, str], columns: list[str]
 ) -> dict[int, str]:
-    return matched(fields, comments, columns, "Row and d.t")
+    return match_columns(fields, comments, columns, "Row and d.t")
 
 
 CLASH = """
@@ -233,4 +233,4 @@ def test_two_files_of_one_table() -> None:
 
 def test_what_another_process_wrote_meanwhile_is_no_claim_that_nothing_was_written() -> None:
     with pytest.raises(ConfigError, match="stay for ever; another was first"):
-        lacking(after([N, A]), fold(after([N, B])), "another was first")
+        lacking(after([N, A]), versions_of(after([N, B])), "another was first")

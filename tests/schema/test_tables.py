@@ -18,7 +18,8 @@ from relay.rows.row_codec import RowCodec
 from relay.schema.asked_apart import MOST_FAILURES
 from relay.schema.catalogue import TableColumns
 from relay.schema.evolution import ColumnDef, evolve
-from relay.schema.registry import Versions, fold
+from relay.schema.registry import Versions
+from tests.schema.rows import versions_of
 from tests.unit.test_block_topics import Topics as OfBrokers
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Registry:
         self.proposals = 0
 
     def catch_up(self) -> None:
-        self.read = fold(self.topic)
+        self.read = versions_of(self.topic)
 
     def current(self, table: str) -> TableSchema | None:
         of_table = self.read.get(table)
@@ -274,7 +275,7 @@ def test_what_a_producer_registered_is_used_before_the_next_refresh() -> None:
     assert not relay.overtaken("d.unknown")
 
     def altered(*columns: ColumnDef) -> None:
-        after = evolve(fold(registry.topic)["d.a"][len(registry.topic)], "d.a", "u", columns)
+        after = evolve(versions_of(registry.topic)["d.a"][len(registry.topic)], "d.a", "u", columns)
         assert after is not None
         registry.topic.append(after)
 

@@ -16,7 +16,7 @@ from relay.rows.wire_scan import scan
 from relay.schema.dead_reason import DeadKind
 from relay.schema.evolution import ColumnDef, evolve
 from tests.profiles import examples
-from tests.schema.rows import TABLE, binary, codec_of, row_batch
+from tests.schema.rows import TABLE, binary, codec_of, decode_rows, row_batch
 from tests.schema.values import fill
 
 pytestmark = pytest.mark.usefixtures("decoder")
@@ -239,7 +239,7 @@ def test_control_without_the_scan_protobuf_skips_them() -> None:
     """Control: decoding alone does not see any of the unknown numbers."""
     for name in UNKNOWN:
         rows = in_one_piece(binary([GOOD + STRANGERS[name][0]]))
-        assert CODEC.decode_rows(rows).column("id").to_pylist() == [5]
+        assert decode_rows(CODEC, rows).column("id").to_pylist() == [5]
 
 
 def test_a_long_row_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:

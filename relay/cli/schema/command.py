@@ -25,8 +25,13 @@ from relay.program.spelling import did_you_mean_table
 from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.compatibility import CompatibilityFinding, findings
-from relay.schema.difference import changes
-from relay.schema.evolution import live_columns, needs_value, proto_text, unsupported_columns
+from relay.schema.evolution import (
+    changes,
+    live_columns,
+    needs_value,
+    proto_text,
+    unsupported_columns,
+)
 from relay.schema.proto_directory import KEPT, place
 from relay.schema.protoc import row_message
 from relay.schema.registry import Registry, read_to_its_end

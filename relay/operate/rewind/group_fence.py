@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from relay import names
 from relay.config import kafka_clients
 from relay.config.settings import Settings
-from relay.errors import ErrorPage, Fenced, Refused, RelayError
+from relay.errors import ErrorPage, Fenced, Refused
 from relay.intake.membership import session_refused
 from relay.kafka.admin import Admin
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final

@@ -2,11 +2,10 @@
 
 In comes a type's text; out comes a `ColumnType`: protobuf shape, Arrow type, checks, SQL.
 
-Read `kind` (what every type does), then `scalar`, `temporal`, `nested` and `variant` (the types),
-`column_type` (how a whole column combines them). `type_text` parses, `proto_shape` describes
-protobuf fields, `value_checks` and `text_checks` find values that do not fit, `ticks` counts what
-Arrow has as dates and times, `arrow_parts` compares the parts of its structs by name, `exact_cast`
-casts where nothing is lost. A new column type begins in `scalar`, `temporal`, `nested` or
+Read `kind` (what every type does), then `scalar`, `nested` and `variant` (the types), `column_type`
+(how a whole column combines them). `type_text` parses, `proto_shape` describes protobuf fields,
+`value_checks` finds values that do not fit, `exact_cast` casts Arrow's arrays where nothing is
+lost, `ticks` counts its dates and times. A new column type begins in `scalar`, `nested` or
 `variant`.
 """
 

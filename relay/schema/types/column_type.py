@@ -14,30 +14,18 @@ protobuf; it, a Tuple and a Variant are empty where they are left out.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
+import pyarrow as pa
+
+from relay.schema.types import value_checks
 from relay.schema.types.kind import Narrowed, Nullable, Scalar, TypeKind, value_text
 from relay.schema.types.nested import Array, Map, Tuple
 from relay.schema.types.proto_shape import WIDENING, field_names
 from relay.schema.types.scalar import MAKERS
 from relay.schema.types.type_text import TypeText, named, parse_text
 from relay.schema.types.variant import NullableTuple, Variant
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.schema.types import value_checks
-
-__all__ = [
-    "CLICKHOUSE_TYPE",
-    "ColumnType",
-    "Narrowed",
-    "UnsupportedType",
-    "parse_type",
-    "reads_alike",
-    "recorded_type",
-]
 
 CLICKHOUSE_TYPE = b"clickhouse"
 """Key of a block's field metadata: the ClickHouse type for which the relay wrote the column."""
@@ -87,34 +75,40 @@ class ColumnType:
     @property
     def input_type(self) -> str:
         """Its type in the INSERT's input structure."""
-        inner = self.kind.input_type
-        return f"Nullable({inner})" if isinstance(self.kind, Scalar) else inner
+        return self._input_kind.input_type
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """The type of the values, without Nullable; None where they have parts."""
+        kind = self.kind.inner if isinstance(self.kind, Nullable) else self.kind
+        return kind if isinstance(kind, Scalar) else None
+
+    @property
+    def _input_kind(self) -> TypeKind:
+        """The kind of the input column: every scalar's has NULL, for a field left out."""
+        kind = self.kind
+        return Nullable.of(kind.text, kind) if isinstance(kind, Scalar) else kind
 
     @property
     def meaning(self) -> str:
         """Unit and range, for the `.proto` that producers read; empty where the type says it."""
-        kind = self.kind.inner if isinstance(self.kind, Nullable) else self.kind
-        return kind.meaning if isinstance(kind, Scalar) else ""
+        return self.scalar.meaning if self.scalar else ""
 
     @property
     def check(self) -> value_checks.Check | None:
         """Which values of a scalar's wire array do not fit; None: all do."""
-        kind = self.kind.inner if isinstance(self.kind, Nullable) else self.kind
-        return kind.check if isinstance(kind, Scalar) else None
+        return self.scalar.check if self.scalar else None
 
     def select(self, column_sql: str) -> str:
         """Return SQL for the INSERT's SELECT; `column_sql` is the quoted input column."""
-        kind = self.kind
-        if isinstance(kind, Scalar):
-            kind = Nullable.of(kind.text, kind)
-        return kind.sql(column_sql)
+        return self._input_kind.sql(column_sql)
 
     def narrow(self, array: pa.Array[Any]) -> Narrowed:
         """Return the block's array of a protobuf-side array, whole columns at a time.
 
         Rows that do not fit are true in `bad`; what the array has in them is of no use.
         """
-        return self.kind.block(array, keep_nulls=isinstance(self.kind, Scalar | Nullable))
+        return self._input_kind.block(array)
 
     def complaint(self, value: object) -> str:
         """Return why `value` is bad."""
@@ -123,10 +117,7 @@ class ColumnType:
 
     def why(self, array: pa.Array[Any]) -> str:
         """Return what in the single value of a protobuf-side array is bad, for the dead letter."""
-        value = array[0]
-        if isinstance(self.kind, Scalar | Nullable) and self.check is not None:
-            return self.complaint(value.as_py())
-        return self.kind.why(array)
+        return self.complaint(array[0].as_py()) if self.scalar else self.kind.why(array)
 
 
 def parse_type(text: str) -> ColumnType:
@@ -157,11 +148,10 @@ def reads_alike(before: str, after: str) -> bool:
     if before == after:
         return True
     try:
-        kinds = [parse_type(text).kind for text in (before, after)]
+        old, new = (parse_type(text).scalar for text in (before, after))
     except UnsupportedType:
         return False
-    old, new = (kind.inner if isinstance(kind, Nullable) else kind for kind in kinds)
-    if not (isinstance(old, Scalar) and isinstance(new, Scalar) and old.unit == new.unit):
+    if not (old and new and old.unit == new.unit):
         return False
     return old.shape == new.shape or (str(old.shape), str(new.shape)) in WIDENING
 
@@ -176,11 +166,9 @@ def _kind(text: str) -> TypeKind:
     if parsed.name in _GEO:
         if parsed.name != "Dynamic":
             parsed.expect(0)
-        return _renamed(_kind(_GEO[parsed.name]), text)
-    if parsed.name in _MAKERS:
-        return _MAKERS[parsed.name](text, parsed)
-    if parsed.name in MAKERS:
-        return MAKERS[parsed.name](text, parsed)
+        return replace(_kind(_GEO[parsed.name]), text=text)
+    if maker := _MAKERS.get(parsed.name) or MAKERS.get(parsed.name):
+        return maker(text, parsed)
     raise ValueError("" if parsed.name == text else f"rows cannot carry a {parsed.name}")
 
 
@@ -188,7 +176,7 @@ def _low_cardinality(text: str, parsed: TypeText) -> TypeKind:
     inner = _kind(parsed.expect(1)[0])
     if not isinstance(inner.inner if isinstance(inner, Nullable) else inner, Scalar):
         raise ValueError(f"LowCardinality of {inner.text}")  # noqa: TRY004 - a text, no argument
-    return _renamed(inner, text)
+    return replace(inner, text=text)
 
 
 def _nullable(text: str, parsed: TypeText) -> TypeKind:
@@ -203,13 +191,6 @@ def _nullable(text: str, parsed: TypeText) -> TypeKind:
 def _aggregated(_: str, parsed: TypeText) -> TypeKind:
     """SimpleAggregateFunction(f, T) holds a T."""
     return _kind(parsed.expect(2)[1])
-
-
-def _renamed(kind: TypeKind, text: str) -> TypeKind:
-    """The same kind, as ClickHouse prints it here."""
-    values = {name: getattr(kind, name) for name in kind.__dataclass_fields__}
-    renamed: TypeKind = type(kind)(**{**values, "text": text})
-    return renamed
 
 
 def _array(text: str, parsed: TypeText) -> TypeKind:
@@ -231,14 +212,13 @@ def _tuple(text: str, parsed: TypeText) -> TypeKind:
 
 def _nested(text: str, parsed: TypeText) -> TypeKind:
     """Nested as a whole (`flatten_nested = 0`); else its columns are Arrays called `n.a`."""
-    return _renamed(_kind(f"Array(Tuple({', '.join(parsed.arguments)}))"), text)
+    return replace(_kind(f"Array(Tuple({', '.join(parsed.arguments)}))"), text=text)
 
 
 def _variant(text: str, parsed: TypeText) -> TypeKind:
     kinds = [_kind(argument) for argument in parsed.arguments]
-    wanted = ((at, f"as_{_words(kind.text)}") for at, kind in enumerate(kinds, 1))
-    names = field_names(wanted)
-    return Variant.of(text, [names[at] for at in range(1, len(kinds) + 1)], kinds)
+    names = field_names((at, f"as_{_words(kind.text)}") for at, kind in enumerate(kinds, 1))
+    return Variant.of(text, list(names.values()), kinds)
 
 
 def _words(text: str) -> str:

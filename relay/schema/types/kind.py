@@ -7,21 +7,19 @@ table's. Here: the base, and types without parts. relay.schema.types.nested has 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from relay.schema.types import value_checks
 from relay.schema.types.proto_shape import Shape
+from relay.schema.types.type_text import TypeText
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Maker = Callable[[str, TypeText], "Scalar"]
 
-    from relay.schema.types.type_text import TypeText
-
-    Maker = Callable[[str, TypeText], "Scalar"]
 
 _SHOWN_CHARACTERS = 60
 
@@ -46,33 +44,26 @@ class TypeKind:
     """Arrow type in blocks."""
     input_type: str
     """ClickHouse type in the INSERT's input structure."""
+    optional: ClassVar[bool] = False
+    """Whether a field left out is a value of its own, NULL, rather than the default."""
 
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Return the block's array of a wire array.
+    def block(self, array: pa.Array[Any]) -> Narrowed:
+        """Return the block's array of a wire array; a null is a field left out.
 
-        Args:
-            array: of type `wire`; a null is a field left out.
-            keep_nulls: else a null becomes the type's default value, as in nested messages.
+        It becomes the type's default value, as in nested messages, unless the type has NULL.
         """
         raise NotImplementedError
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Return SQL that turns `value`, of `input_type`, into what the table's column takes.
 
-        Args:
-            value: SQL of the value.
-            depth: of the lambdas around it, so that their arguments differ.
+        `depth` is that of the lambdas around it, so that their arguments differ.
         """
         raise NotImplementedError
 
     def why(self, array: pa.Array[Any]) -> str:
         """Return what is wrong with the single value of a wire array that is bad."""
         raise NotImplementedError
-
-    @property
-    def optional(self) -> bool:
-        """Whether a field left out is a value of its own, NULL, rather than the default."""
-        return False
 
     @property
     def trivial(self) -> bool:
@@ -99,8 +90,11 @@ class Scalar(TypeKind):
     )
     """What is done to the wire array before it becomes the block's."""
 
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Convert as TypeKind says; a bad value becomes null, so that its row can be left out."""
+    def block(self, array: pa.Array[Any], *, keep_nulls: bool = False) -> Narrowed:
+        """Convert as TypeKind says; a bad value becomes null, so that its row can be left out.
+
+        Nulls stay where `keep_nulls` is set: Nullable has them.
+        """
         bad = None if self.check is None else self.check(array)
         if bad is not None:
             array = pc.if_else(bad, pa.scalar(None, array.type), array)
@@ -130,24 +124,19 @@ class Scalar(TypeKind):
 
 @dataclass(frozen=True)
 class Nullable(TypeKind):
-    """A type, or NULL: a field left out is NULL wherever it stands."""
+    """A type without parts, or NULL: a field left out is NULL wherever it stands."""
 
-    inner: TypeKind
+    inner: Scalar
+    optional: ClassVar[bool] = True
 
     @staticmethod
-    def of(text: str, inner: TypeKind) -> Nullable:
+    def of(text: str, inner: Scalar) -> Nullable:
         """Return `inner` with NULL; `text` is the whole type's."""
         wrapped = f"Nullable({inner.input_type})"
         return Nullable(text, inner.shape, inner.wire, inner.arrow, wrapped, inner)
 
-    @property
-    def optional(self) -> bool:
-        """True."""
-        return True
-
-    def block(self, array: pa.Array[Any], *, keep_nulls: bool) -> Narrowed:
-        """Convert as TypeKind says; nulls are always kept."""
-        del keep_nulls
+    def block(self, array: pa.Array[Any]) -> Narrowed:
+        """Convert as TypeKind says; nulls stay."""
         return self.inner.block(array, keep_nulls=True)
 
     def sql(self, value: str, depth: int = 0) -> str:

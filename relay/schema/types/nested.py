@@ -10,23 +10,19 @@ stands for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relay.arrow.array_memory import Integers, starts_of
 from relay.clickhouse.quoting import literal
 from relay.schema.types.kind import Narrowed, TypeKind
 from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
 
 
 def element(kind: TypeKind) -> TypeKind:
@@ -34,12 +30,12 @@ def element(kind: TypeKind) -> TypeKind:
     if not kind.shape.repeated and not kind.optional:
         return kind
     field = ProtoField("value", 1, kind.shape, kind.text)
-    wire = pa.struct([wire_field("value", kind)])
+    wire = pa.struct([_wire_field("value", kind)])
     shape = Shape(message=ProtoMessage((field,)))
     return Wrapped(kind.text, shape, wire, kind.arrow, kind.input_type, kind)
 
 
-def wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
+def _wire_field(name: str, kind: TypeKind) -> pa.Field[Any]:
     """Return a field of a struct as rows decode to it: what is repeated is empty, never null."""
     return pa.field(name, kind.wire, nullable=not kind.shape.repeated)
 
@@ -50,9 +46,9 @@ class Wrapped(TypeKind):
 
     inner: TypeKind
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; the message itself leaves no trace in the block."""
-        return self.inner.block(array.flatten()[0], keep_nulls=keep_nulls)
+        return self.inner.block(array.flatten()[0])
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""
@@ -76,18 +72,13 @@ class Array(TypeKind):
         shape = Shape(items.shape.scalar, items.shape.message, repeated=True)
         return Array(text, shape, _wire_list(items), *_block_list(items), items)
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; a null is an empty array: there is no Nullable(Array)."""
-        del keep_nulls
-        lengths = list_lengths(array)
-        inner = self.items.block(array.flatten(), keep_nulls=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        block = list_of(offsets, inner.array)
+        inner = self.items.block(array.flatten())
+        block = list_of(list_lengths(array), inner.array)
         if inner.bad is None:
             return Narrowed(block, None)
-        bad = np.zeros(len(lengths), np.bool_)
-        owner = np.repeat(np.arange(len(lengths)), lengths)
-        bad[owner[inner.bad.to_numpy(zero_copy_only=False)]] = True
+        bad = lists_with(array, inner.bad.to_numpy(zero_copy_only=False))
         return Narrowed(block, pa.array(bad))
 
     def sql(self, value: str, depth: int = 0) -> str:
@@ -100,7 +91,7 @@ class Array(TypeKind):
     def why(self, array: Any) -> str:
         """Return the first bad element, by its place from 1."""
         items = array.flatten()
-        bad = self.items.block(items, keep_nulls=False).bad
+        bad = self.items.block(items).bad
         at = pc.index(bad, value=True).as_py() if bad is not None else 0
         return f"element {at + 1}: {self.items.why(items.slice(at, 1))}"
 
@@ -141,22 +132,19 @@ class Tuple(TypeKind):
         return Tuple(
             text,
             Shape(message=ProtoMessage(fields)),
-            wire=pa.struct([wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
+            wire=pa.struct([_wire_field(n, part) for n, part in zip(names, parts, strict=True)]),
             arrow=pa.struct([pa.field(n, p.arrow) for n, p in zip(names, parts, strict=True)]),
             input_type=f"Tuple({', '.join(part.input_type for part in parts)})",
             parts=tuple(parts),
             names=tuple(names),
         )
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; left out, it is a tuple of its parts' defaults."""
-        del keep_nulls
-        inner = [
-            part.block(column, keep_nulls=False)
-            for part, column in zip(self.parts, array.flatten(), strict=True)
-        ]
-        block = struct_of(self.arrow, [one.array for one in inner])
-        return Narrowed(block, any_bad(one.bad for one in inner))
+        columns = zip(self.parts, array.flatten(), strict=True)
+        inner = [part.block(column) for part, column in columns]
+        block = struct_of(self.arrow, [part.array for part in inner])
+        return Narrowed(block, any_bad(part.bad for part in inner))
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""
@@ -172,14 +160,23 @@ class Tuple(TypeKind):
         return first_bad(self.names, self.parts, array)
 
 
-def list_of(offsets: Any, values: Any, type_: Any = None) -> Any:
-    """Return a list array without nulls."""
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, type=type_)
+def list_of(lengths: Any, values: Any, type_: Any = None) -> Any:
+    """Return a list array without nulls, of so many values each."""
+    offsets = pa.array(starts_of(lengths).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, values, type=type_)
 
 
 def list_lengths(array: Any) -> Any:
     """Return elements of each list, 0 where it is null."""
     return pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def lists_with(array: Any, chosen: Any) -> Any:
+    """Return which lists have any of the chosen elements."""
+    lists = np.zeros(len(array), np.bool_)
+    if chosen.any():
+        lists[np.repeat(np.arange(len(array)), list_lengths(array))[chosen]] = True
+    return lists
 
 
 def _wire_list(items: TypeKind) -> pa.DataType:
@@ -193,18 +190,14 @@ def _block_list(items: TypeKind) -> tuple[pa.DataType, str]:
 
 def any_bad(masks: Iterable[pa.BooleanArray | None]) -> pa.BooleanArray | None:
     """Return rows that are bad in one of the masks; None: none is."""
-    found: Any = None
-    for mask in masks:
-        if mask is not None:
-            found = mask if found is None else pc.or_(found, mask)
-    whole: pa.BooleanArray | None = found
-    return whole
+    present: list[Any] = [mask for mask in masks if mask is not None]
+    return reduce(pc.or_, present) if present else None
 
 
 def first_bad(names: Sequence[str], parts: Sequence[TypeKind], array: Any) -> str:
     """Return what is wrong with the single value of a struct's wire array, by the part's name."""
     for name, part, column in zip(names, parts, array.flatten(), strict=True):
-        if part.block(column, keep_nulls=False).bad is not None:
+        if part.block(column).bad is not None:
             return f"{name}: {part.why(column)}"
     return "no part of it is bad"
 
@@ -222,9 +215,7 @@ def align(
     An INSERT fills an Array that a row leaves out up to the length of the others; so does this.
     Lengths that differ otherwise would fail the INSERT of the whole block, so their rows are named.
 
-    Args:
-        columns: as rows decode to them.
-        nested: the indices of each Nested's columns.
+    Of each Nested `nested` has the indices of its columns.
 
     Returns:
         The columns, and by index the rows in which one has another length.
@@ -243,11 +234,9 @@ def align(
     return aligned, uneven
 
 
-def _filled(column: Any, own: Integers, wanted: Integers) -> pa.Array[Any]:
+def _filled(column: Any, own: Integers, wanted: Integers) -> Any:
     """Empty lists made as long as wanted, with elements that are left out."""
-    offsets = np.concatenate([[0], np.cumsum(wanted)])
     present = np.repeat(own != 0, wanted)
     index = np.cumsum(present) - 1
     items = column.flatten().take(pa.array(index, mask=~present))
-    filled: pa.Array[Any] = list_of(offsets, items)
-    return filled
+    return list_of(wanted, items)

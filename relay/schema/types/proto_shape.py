@@ -8,11 +8,9 @@ relay.schema.row_descriptor turns the shapes of a table's columns into descripto
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Literal
 
 MAP_KEYS = frozenset({"int32", "int64", "uint32", "uint64", "bool", "string"})
 """Scalars that protobuf takes as keys of a `map`, of those used here."""
@@ -79,7 +77,7 @@ def widened(shape: Shape) -> Shape:
     """Return the shape with whole numbers of 64 bits, of which a decoder cuts nothing."""
     if shape.message is None:
         return replace(shape, scalar=_WIDER.get(shape.scalar, shape.scalar))
-    fields = tuple(replace(one, shape=widened(one.shape)) for one in shape.message.fields)
+    fields = tuple(replace(field, shape=widened(field.shape)) for field in shape.message.fields)
     return replace(shape, message=replace(shape.message, fields=fields))
 
 

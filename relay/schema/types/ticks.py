@@ -7,16 +7,15 @@ millisecond.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from relay.schema.types.arrow_parts import decoded_type, pairs
+from relay.schema.types.exact_cast import decoded_type, pairs
 
-if TYPE_CHECKING:
-    Array = pa.Array[Any]
-
+Array: TypeAlias = Any
+"""An Arrow array: its type stubs know too little of what a cast gives."""
 DATES = ("Date", "Date32")
 """Count days."""
 _WRAPPER = re.compile(r"(?:LowCardinality|Nullable)\((.*)\)")
@@ -27,43 +26,39 @@ _UNITS: tuple[tuple[Any, int], ...] = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9)
 def ticks(array: Array, base: str) -> Array:
     """Return dates and times as counts of the type's unit, since 1970 or of a day.
 
-    Args:
-        array: of an Arrow date, timestamp, time or duration.
-        base: the ClickHouse type, as `base_type` gives it.
+    The ClickHouse type is as `base_type` gives it.
 
     Raises:
         ArrowInvalid: the type holds less than a value says, or it is no such time.
     """
     if base in DATES:
-        days: Any = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+        days = array.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
         if pa.types.is_timestamp(array.type):
-            seconds: Any = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
+            seconds = array.cast(pa.timestamp("s", array.type.tz)).cast(pa.int64())
             if pc.any(pc.not_equal(pc.multiply(days, 86_400), seconds)).as_py():
                 raise pa.ArrowInvalid("a time of day is more than the type holds")
-        whole: Array = days
-        return whole
-    if base.startswith("Time") and not _is_time(array.type):
+        return days
+    is_duration = pa.types.is_duration(array.type)
+    if base.startswith("Time") and not (is_duration or pa.types.is_time(array.type)):
         raise pa.ArrowInvalid(f"{array.type} is not a time of day")
     precision = int(match[1]) if (match := _TICKS.match(base)) else 0
     unit, digits = next(pair for pair in _UNITS if pair[1] >= precision)
     zone = getattr(array.type, "tz", None)
     if base.startswith("Time"):
         unit, digits = ("ns", 9) if precision > 6 else ("us", 6)
-        plain: Any = pa.duration(unit) if pa.types.is_duration(array.type) else pa.time64(unit)
-        counted: Any = array.cast(plain).cast(pa.int64())
+        plain: Any = pa.duration(unit) if is_duration else pa.time64(unit)
+        counted = array.cast(plain).cast(pa.int64())
     else:
         if 6 < precision < 9 and getattr(array.type, "unit", "") != "ns":
             unit, digits = "us", 6  # nanoseconds end in 2262, these types later
         counted = array.cast(pa.timestamp(unit, zone)).cast(pa.int64())
     if digits < precision:
-        finer: Array = pc.multiply_checked(counted, 10 ** (precision - digits))
-        return finer
+        return pc.multiply_checked(counted, 10 ** (precision - digits))
     step = 10 ** (digits - precision)
-    counts: Any = pc.divide(counted, step)
+    counts = pc.divide(counted, step)
     if pc.any(pc.not_equal(pc.multiply(counts, step), counted)).as_py():
         raise pa.ArrowInvalid("more digits than the type holds")
-    found: Array = counts
-    return found
+    return counts
 
 
 def loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -78,10 +73,6 @@ def loses_units(given: pa.DataType, wanted: pa.DataType) -> bool:
     if kinds.is_temporal(given) or kinds.is_temporal(wanted):
         return not (kinds.is_string(given) or kinds.is_string(wanted))
     return any(loses_units(*pair) for pair in pairs(given, wanted))
-
-
-def _is_time(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_time(type_) or pa.types.is_duration(type_))
 
 
 def base_type(text: str) -> str:

@@ -73,29 +73,20 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def enum_names(parsed: TypeText) -> list[str]:
-    """Return the names of an Enum8 or Enum16, unescaped, in its order.
+def enum_numbers(parsed: TypeText) -> dict[str, int]:
+    """Return the numbers of an Enum8 or Enum16 by their names, unescaped, in its order.
 
     Raises:
         ValueError: an argument is not `'name' = number`.
     """
-    names = []
-    for argument in parsed.arguments:
+    numbers = {}
+    for place, argument in enumerate(parsed.arguments, 1):
         value = _ENUM_VALUE.fullmatch(argument)
         if value is None:
             raise ValueError(f"cannot read the enum value {argument!r}")
-        names.append(_ESCAPE.sub(_unescape, value[1]))
-    return names
-
-
-def enum_default(parsed: TypeText) -> str:
-    """Return the name that a value left out has: that of the least number."""
-    values = [_ENUM_VALUE.fullmatch(argument) for argument in parsed.arguments]
-    numbers = [
-        at if value is None or value[2] is None else int(value[2])
-        for at, value in enumerate(values, 1)
-    ]
-    return enum_names(parsed)[numbers.index(min(numbers))]
+        name = _ESCAPE.sub(_unescape, value[1])
+        numbers[name] = place if value[2] is None else int(value[2])
+    return numbers
 
 
 def named(argument: str) -> tuple[str, str]:

@@ -7,8 +7,9 @@ unions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,8 @@ from relay.schema.types.nested import (
     element,
     first_bad,
     struct_of,
-    wire_field,
 )
-from relay.schema.types.proto_shape import ProtoField, ProtoMessage, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from relay.schema.types.proto_shape import ProtoMessage, Shape
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,7 @@ class NullableTuple(TypeKind):
     """
 
     inner: Tuple
+    optional: ClassVar[bool] = True
 
     @staticmethod
     def of(text: str, inner: Tuple) -> NullableTuple:
@@ -47,18 +45,11 @@ class NullableTuple(TypeKind):
             text, inner.shape, inner.wire, arrow, f"Tuple(UInt8, {inner.input_type})", inner
         )
 
-    @property
-    def optional(self) -> bool:
-        """True."""
-        return True
-
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; a null is one wherever it stands."""
-        del keep_nulls
-        block, bad = self.inner.block(array, keep_nulls=False)
+        block, bad = self.inner.block(array)
         given = array.is_valid().cast(pa.uint8())
-        struct = struct_of(self.arrow, [given, block])
-        return Narrowed(struct, bad)
+        return Narrowed(struct_of(self.arrow, [given, block]), bad)
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says."""
@@ -84,27 +75,21 @@ class Variant(TypeKind):
     @staticmethod
     def of(text: str, names: Sequence[str], kinds: Sequence[TypeKind]) -> Variant:
         """Return a choice of `kinds` under the names `names`; `text` is the whole type's."""
-        parts = [element(kind) for kind in kinds]
-        fields = tuple(
-            ProtoField(name, number, part.shape, part.text)
-            for number, (name, part) in enumerate(zip(names, parts, strict=True), 1)
-        )
-        pairs = list(zip(names, parts, strict=True))
+        every = Tuple.of(text, names, [element(kind) for kind in kinds])
+        assert every.shape.message is not None
+        alternatives = (every.arrow.field(at) for at in range(len(names)))
         return Variant(
             text,
-            Shape(message=ProtoMessage(fields, "oneof")),
-            wire=pa.struct([wire_field(name, part) for name, part in pairs]),
-            arrow=pa.struct(
-                [pa.field("which", pa.uint8()), *(pa.field(n, p.arrow) for n, p in pairs)]
-            ),
-            input_type=f"Tuple(UInt8, {', '.join(part.input_type for part in parts)})",
-            parts=tuple(parts),
-            names=tuple(names),
+            Shape(message=ProtoMessage(every.shape.message.fields, "oneof")),
+            every.wire,
+            arrow=pa.struct([pa.field("which", pa.uint8()), *alternatives]),
+            input_type=f"Tuple(UInt8, {', '.join(part.input_type for part in every.parts)})",
+            parts=every.parts,
+            names=every.names,
         )
 
-    def block(self, array: Any, *, keep_nulls: bool) -> Narrowed:
+    def block(self, array: Any) -> Narrowed:
         """Convert as TypeKind says; two alternatives at once are bad."""
-        del keep_nulls
         columns = array.flatten()
         which = np.zeros(len(array), np.uint8)
         given = np.zeros(len(array), np.uint8)
@@ -113,10 +98,10 @@ class Variant(TypeKind):
             is_given = column.is_valid().to_numpy(zero_copy_only=False)
             which[is_given] = number
             given += is_given
-            inner.append(part.block(column, keep_nulls=False))
-        block = struct_of(self.arrow, [pa.array(which), *(one.array for one in inner)])
+            inner.append(part.block(column))
+        block = struct_of(self.arrow, [pa.array(which), *(part.array for part in inner)])
         several = pa.array(given > 1) if given.max(initial=0) > 1 else None
-        return Narrowed(block, any_bad([several, *(one.bad for one in inner)]))
+        return Narrowed(block, any_bad([several, *(part.bad for part in inner)]))
 
     def sql(self, value: str, depth: int = 0) -> str:
         """Convert in SQL as TypeKind says: each alternative to its own type, then to Variant."""
