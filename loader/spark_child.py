@@ -8,10 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import TracebackType
 
 CLOSED = (ConnectionError, EOFError)
 """How such a process finds that the connection is closed."""

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 _TABLE = re.compile(rf"({_IDENTIFIER})\.({_IDENTIFIER})")

@@ -6,24 +6,19 @@ Receives answers, gives the next effect; knows no client.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from loader.clickhouse.client import ReplicaSilent, TableRefused
+from loader.clickhouse.tables import Target
 from loader.core import left_out as core_left_out
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About
 from relay.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from loader.clickhouse.tables import Target
-    from relay.records_pb2 import Block
-
+from relay.records_pb2 import Block
 
 REFUSED = "refused"
 """The outcome where ClickHouse denies its user the work; the reason is the error as printed."""

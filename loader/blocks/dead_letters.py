@@ -11,9 +11,10 @@ block and reads the ledger; whoever looks whether another has written takes the 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from loader.core import left_out, plan
 from loader.core.retry_cause import RetryCause
@@ -21,6 +22,7 @@ from relay import names
 from relay.blocks.dead_letter import BLOCK, Origin, RecordPlace, headers_of, headers_without
 from relay.clickhouse.errors import About
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import RelayError, Unavailable
 from relay.failpoints import reached
 from relay.kafka import librdkafka
@@ -29,15 +31,8 @@ from relay.kafka.partition_reader import PartitionReader, begin_once_stable, rec
 from relay.kafka.record_limits import RecordLimits, record_bytes
 from relay.kafka.topics import READ, Topics
 from relay.kafka.transactional_producer import TransactionalProducer
+from relay.records_pb2 import Block, LeftOut
 from relay.schema.dead_reason import DeadKind, DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-    from relay.records_pb2 import Block, LeftOut
 
 _NO_GROUP = "no consumer group"
 """Where the producer wants a member's metadata: no offsets are sent."""

@@ -12,26 +12,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
+import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from loader.blocks.block_order import BETWEEN, after, chunk_at, together
+from loader.blocks.block_order import BETWEEN, ChunkAt, Place, after, chunk_at, together
 from loader.clickhouse.client import TableRefused
 from relay.blocks import chunks, placement
 from relay.config import kafka_clients
+from relay.config.settings import Kafka
 from relay.errors import RelayError, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
-
-    from loader.blocks.block_order import ChunkAt, Place
-    from relay.config.settings import Kafka
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 READ_SECONDS = 30.0
 """For one block: 10 MB take well under a second; longer means a broker is away."""

@@ -15,6 +15,7 @@ the rows of each block. After a failure each block is tried again by itself.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import (
     ALL_COMPLETED,
     FIRST_COMPLETED,
@@ -23,15 +24,18 @@ from concurrent.futures import (
     wait,
 )
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
+from clickhouse_connect.driver.httpclient import HttpClient
 
-from loader.blocks.attempt import answer_errors
-from loader.blocks.fetch import Damaged
+from loader.blocks.attempt import Attempt, answer_errors
+from loader.blocks.fetch import Damaged, Fetcher
 from loader.blocks.insert_statement import insert
+from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.replica_lag import differs, lag
+from loader.clickhouse.tables import Tables, Target
 from loader.clickhouse.unseen_columns import unseen
 from loader.core import plan
 from loader.core.bad_messages import without_an_example
@@ -39,19 +43,9 @@ from loader.core.block_size import rows_size
 from loader.core.left_out import is_divisible
 from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About, is_surely_a_value
+from relay.config.settings import Loader
 from relay.failpoints import reached
 from relay.schema.types.column_type import CLICKHOUSE_TYPE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from clickhouse_connect.driver.httpclient import HttpClient
-
-    from loader.blocks.attempt import Attempt
-    from loader.blocks.fetch import Fetcher
-    from loader.clickhouse.ledger import Ledger
-    from loader.clickhouse.tables import Tables, Target
-    from relay.config.settings import Loader
 
 TOGETHER_BYTES = 8 << 20
 """Of Arrow data in one INSERT of several blocks."""

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
 
 from loader.clickhouse.client import failure, one_line, rows_written
+from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.table_state_sql import altered_sql, counter_sql, shape_sql
+from loader.clickhouse.tables import Target
 from loader.core import plan
 from loader.core.retry_cause import RetryCause
 from relay import names
@@ -27,17 +31,8 @@ from relay.clickhouse.error_text import error_line
 from relay.clickhouse.errors import UNKNOWN_USERS, About, about, may_be_a_value, number
 from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import literal, quoted
-from relay.schema.types.column_type import parse_type, recorded_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from clickhouse_connect.driver.httpclient import HttpClient
-
-    from loader.clickhouse.ledger import Ledger
-    from loader.clickhouse.tables import Target
-    from relay.records_pb2 import Block
-    from relay.schema.types.column_type import ColumnType
+from relay.records_pb2 import Block
+from relay.schema.types.column_type import ColumnType, parse_type, recorded_type
 
 _WRAPPED = re.compile(
     r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"

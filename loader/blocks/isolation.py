@@ -7,18 +7,22 @@ loader.blocks.scratch_table tries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from clickhouse_connect.driver.httpclient import HttpClient
 
+from loader.blocks.attempt import Attempt
 from loader.blocks.fetch import Damaged
+from loader.blocks.made_rows import Maker
 from loader.blocks.scratch_table import NoScratch, like
 from loader.blocks.transform import CannotTransform
 from loader.core import left_out, plan
 from loader.core.bad_messages import (
     MOST,
     MOST_UNSURE,
+    Indexes,
     TableRefusal,
     TooMany,
     Unsteady,
@@ -28,17 +32,8 @@ from loader.core.bad_messages import (
 )
 from relay.blocks.message_rows import MessageRows
 from relay.clickhouse.errors import About, is_surely_a_value
+from relay.config.settings import Loader
 from relay.failpoints import reached
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from clickhouse_connect.driver.httpclient import HttpClient
-
-    from loader.blocks.attempt import Attempt
-    from loader.blocks.made_rows import Maker
-    from loader.core.bad_messages import Indexes
-    from relay.config.settings import Loader
 
 ASKED_TO_END = "the loader was asked to end: the next one goes on with the block"
 

@@ -7,27 +7,22 @@ are. A transform may make others of them, and messages that the table refuses ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
-from loader.blocks.fetch import Damaged
+from loader.blocks.attempt import Attempt
+from loader.blocks.fetch import Damaged, Fetcher
 from loader.blocks.fit_columns import fitted
 from loader.blocks.transform import CannotTransform, Transforms
 from loader.clickhouse.client import TableRefused
+from loader.clickhouse.tables import Target
 from loader.clickhouse.unseen_columns import GRANT, unseen
 from loader.core import left_out, plan
 from relay.blocks import message_rows
+from relay.blocks.message_rows import MessageRows
 from relay.clickhouse.errors import About
+from relay.config.settings import Loader
 from relay.errors import Unavailable
-
-if TYPE_CHECKING:
-    from loader.blocks.attempt import Attempt
-    from loader.blocks.fetch import Fetcher
-    from loader.clickhouse.tables import Target
-    from relay.blocks.message_rows import MessageRows
-    from relay.config.settings import Loader
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 
 def transforms(settings: Loader) -> Transforms:

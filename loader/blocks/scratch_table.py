@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.httpclient import HttpClient
 
 from loader.blocks.insert_statement import send, settings, trial_statement
 from loader.clickhouse.client import TableRefused, one_line, table_failure
+from loader.clickhouse.tables import Target
 from loader.core.bad_messages import TableRefusal
 from relay import names
 from relay.clickhouse.errors import may_be_a_value
@@ -26,15 +28,7 @@ from relay.clickhouse.statement_settings import free_of
 from relay.clickhouse.table_engine import split_items
 from relay.errors import Unavailable
 from relay.failpoints import reached
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
-    from clickhouse_connect.driver.httpclient import HttpClient
-
-    from loader.clickhouse.tables import Target
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 PREFIX = "scratch_"
 _LEFT_BEHIND_SECONDS = 86_400

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from loader.blocks.attempt import (
     Attempt,
@@ -42,18 +42,15 @@ from loader.core.retry_cause import RetryCause
 from relay.clickhouse.errors import About, is_answer
 from relay.clickhouse.http_pool import in_urls
 from relay.config.allowed_tables import ledger_refusal
+from relay.config.settings import Settings
 from relay.errors import Unavailable
 from relay.failpoints import reached
+from relay.records_pb2 import Block
 from relay.schema.block_column import misfit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+Ends = Callable[[], bool]
+Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
-    from relay.config.settings import Settings
-    from relay.records_pb2 import Block
-
-    Ends = Callable[[], bool]
-    Begin = Callable[..., tuple[plan.Run, plan.Effect]]
 
 _SHARED = plan.ReadEntries | plan.Claim | plan.Settle
 """Effects that are carried out for several attempts at once."""

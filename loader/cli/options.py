@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from relay.config import settings_file
+from relay.config.settings import Settings
 from relay.errors import MissingTool, install
 from relay.program.command import chosen_pipeline, pipeline_option
 from relay.program.config_argument import config_file_argument
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from relay.config.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from loader.cli.options import config_argument, settings_of
-from loader.core.plan import DEAD, DISCARDED, LOADED
+from loader.core.plan import DEAD, DISCARDED, LOADED, Human
 from loader.journal.startup import ledger_of
 from loader.operate import status
 from relay.errors import ErrorPage, Refused
 from relay.program.command import WholeGroup, one_of
 from relay.program.json_output import print_json, print_lines
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from loader.core.plan import Human
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 WANTED = {"discard": DISCARDED, "dead": DEAD}
 """The state that a block is to have after a person's word; after any other it is loaded."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -16,16 +16,12 @@ from loader.journal.startup import ledger_of
 from loader.operate import status as operate_status
 from loader.operate.status import LoaderFacts, LoaderStatus, LoaderTableRow, PositionRow
 from relay import names
+from relay.config.settings import Settings
 from relay.kafka.topics import READ, Topics
 from relay.program.config_argument import ConfiguredCommand
 from relay.program.console import console_of, print_parts
 from relay.program.json_output import print_json
 from relay.program.text_table import Column, laid_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from relay.config.settings import Settings
 
 WIDTH = 140  # columns, where there is no terminal to ask
 

@@ -9,24 +9,20 @@ bad message and halving.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from loader.core import plan
+from relay.blocks.message_rows import MessageRows
 from relay.clickhouse.errors import About, about, is_surely_a_value
 from relay.rows.bisect import isolate
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+Indexes = npt.NDArray[np.int64]
+Trial = Callable[[Indexes], "TableRefusal | None"]
 
-    import numpy.typing as npt
-
-    from relay.blocks.message_rows import MessageRows
-
-    Indexes = npt.NDArray[np.int64]
-    Trial = Callable[[Indexes], "TableRefusal | None"]
 
 MOST = 2_000
 """Refused messages of one block. With more, it is the table that does not fit, and not they."""

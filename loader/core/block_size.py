@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 
 def rows_size(block: Block) -> int:

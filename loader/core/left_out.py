@@ -11,20 +11,15 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from loader.core.plan import PERHAPS, SURELY
+from loader.core.plan import PERHAPS, SURELY, Entry
+from relay.blocks.message_rows import MessageRows
 from relay.names import LEFT_OUT, sealed
 from relay.program.plural import several
 from relay.records_pb2 import Block, LeftOut
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from loader.core.plan import Entry
-    from relay.blocks.message_rows import MessageRows
 
 REASON_CHARACTERS = 300
 """Of a message's reason that the ledger keeps."""

@@ -10,18 +10,13 @@ whatever its table takes by now.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from loader.core import left_out, plan
 from loader.core.entries import NewEntry
 from relay.names import LEFT_OUT
-from relay.records_pb2 import LeftOut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block, LeftOut
 
 _CLAIM = "letters"
 """In place of a claim, of a row that the letters themselves stand behind."""

@@ -8,21 +8,16 @@ takes nothing costs one INSERT in a while, however many of its blocks wait.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from loader.core.plan import ASIDE, DEAD, LOADED, Entry, settled
 from loader.core.retry_cause import RetryCause
-from loader.core.waiting import LETTERS, turn
+from loader.core.waiting import LETTERS, Place, turn
 from relay.clickhouse.errors import About
 from relay.program.waiting import backoff
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from loader.core.waiting import Place
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 TRIES = 6
 """Failures of a block alone, while others are loaded, before it stands aside: six seconds."""

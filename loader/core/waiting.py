@@ -7,17 +7,14 @@ and goes round. Every one has its turn, wherever new ones come in.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from loader.core import left_out
 from loader.core.entries import ParkedEntry
 from relay.names import LEFT_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 LETTERS = " dead letters"
 """Behind the table's name, of those of its blocks that take their turns apart."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -32,14 +32,12 @@ from loader.dataframe.spark_types import converted, kind_of, spark_type, units
 from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id
 from relay import names
+from relay.config.settings import Kafka
 from relay.errors import ConfigError, Refused
 from relay.records_pb2 import Block, Commit
 from relay.schema.types.column_type import CLICKHOUSE_TYPE, recorded_type
 from relay.schema.types.exact_cast import exact_cast, other_parts
 from relay.schema.types.ticks import loses_units
-
-if TYPE_CHECKING:
-    from relay.config.settings import Kafka
 
 _TYPE = "clickhouse"
 """In the metadata of a DataFrame's column: its ClickHouse type."""

@@ -11,40 +11,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
+from loader.clickhouse.ledger import Ledger
+from loader.console import Say
 from loader.core import past_letters as core
-from loader.core.entries import earliest
+from loader.core.entries import NewEntry, earliest
 from loader.core.past_letters import PastLetter
-from loader.core.positions import letters_rows
+from loader.core.positions import Why, letters_rows
 from loader.journal.reader import RecordRows, block_rows
 from loader.journal.rewinds import some
 from relay import names
 from relay.blocks import dead_letter
 from relay.blocks.dead_letter import RecordPlace
 from relay.config import kafka_clients
-from relay.errors import Refused
+from relay.config.kafka_clients import ClientSettings
+from relay.config.settings import Settings
+from relay.errors import Refused, RelayError
 from relay.kafka import librdkafka
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, begin_once_stable, records
 from relay.kafka.topics import READ, Topics
 from relay.records_pb2 import Block, Commit
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-
-    from confluent_kafka import Message
-
-    from loader.clickhouse.ledger import Ledger
-    from loader.console import Say
-    from loader.core.entries import NewEntry
-    from loader.core.positions import Why
-    from relay.config.kafka_clients import ClientSettings
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
 
 _SECONDS = 30.0
 """For one request, and for the next record to come."""

@@ -12,10 +12,10 @@ import contextlib
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from google.protobuf.message import DecodeError
 
 from loader.console import say
@@ -24,17 +24,11 @@ from loader.journal.begin_plan import deleted_unread
 from relay import log
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
+from relay.config.settings import Kafka
 from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Kafka
-    from relay.records_pb2 import Commit
+from relay.records_pb2 import Commit
 
 ANSWER_SECONDS = 30.0
 """For a broker to answer a bounded read."""

@@ -6,18 +6,14 @@ that another run has ended otherwise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.blocks.journal import carried_out, rewind_starts
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.config.settings import Settings
 
 
 def overtaken(asked: Commit, found: Sequence[Commit]) -> str:

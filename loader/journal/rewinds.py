@@ -6,18 +6,13 @@ on. No Spark engine runs for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from loader.journal.reader import JournalPolling, RecordRows
+from loader.journal.reader import Given, JournalPolling, RecordRows, Row
 from relay import names
+from relay.config.settings import Settings
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from loader.journal.reader import Given, Row
-    from relay.config.settings import Settings
 
 _AT_ONCE = 10_000
 """Journal records in memory: there may be millions."""

@@ -5,17 +5,14 @@ Receives settings and the ledger, gives blocks and offsets. No Spark engine runs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
+from loader.clickhouse.ledger import Ledger
 from loader.journal.source import JOURNAL, JournalReader, Start
 from loader.journal.startup import start, waited
+from relay.config.settings import Settings
 from relay.records_pb2 import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from loader.clickhouse.ledger import Ledger
-    from relay.config.settings import Settings
 
 
 class SealedBlocks(NamedTuple):

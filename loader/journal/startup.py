@@ -11,32 +11,28 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import ledger_table
 from loader.clickhouse.forgotten_blocks import Forgotten
 from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.servers import several
-from loader.console import say
+from loader.console import Say, say
 from loader.core.entries import NewEntry
 from loader.core.plan import doubt
-from loader.core.positions import Noted, column_row, rows_of
+from loader.core.positions import Noted, Why, column_row, rows_of
 from loader.journal import begin_plan, past_letters, rewinds
+from loader.journal.checkpoint import Checkpoint
 from loader.journal.reader import JournalPolling, RecordRows
+from loader.journal.source import Start
 from relay import names
 from relay.clickhouse.replicas import is_shared
+from relay.config.settings import Settings
 from relay.errors import ConfigError, ErrorPage, Refused, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.program.waiting import pauses
-
-if TYPE_CHECKING:
-    from loader.console import Say
-    from loader.core.positions import Why
-    from loader.journal.checkpoint import Checkpoint
-    from loader.journal.source import Start
-    from relay.config.settings import Settings
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0

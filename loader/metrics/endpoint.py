@@ -7,24 +7,21 @@ the server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyspark
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from loader.journal.source import Start
 from loader.metrics.gauges import LoaderGauges
 from loader.metrics.health import LoaderHealth, LoaderHealthLimits, liveness, readiness
 from loader.metrics.ledger_watch import LedgerLook, LedgerWatch
 from loader.metrics.recorder import LoaderRecorder
+from relay.config.settings import Settings
 from relay.program.health import Check, answer
 from relay.program.metric import exposition, registry
-from relay.program.serving import Serving
+from relay.program.serving import Route, Serving
 from relay.version import __version__
-
-if TYPE_CHECKING:
-    from loader.journal.source import Start
-    from relay.config.settings import Settings
-    from relay.program.serving import Route
 
 QUERY_SECONDS = 300.0
 """Between two micro-batches. Spark says every ten seconds that there is nothing to do; its first

@@ -6,21 +6,17 @@ Receives the recorder and the latest look at ledger and journal.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from prometheus_client.registry import Collector
 
 from loader.metrics.definitions import CURRENT
 from loader.metrics.health import LoaderHealth
+from loader.metrics.ledger_watch import LedgerLook
+from loader.metrics.recorder import LoaderRecorder
+from relay.program.health import Check
 from relay.program.metric import Bounded, Samples, families
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from loader.metrics.ledger_watch import LedgerLook
-    from loader.metrics.recorder import LoaderRecorder
-    from relay.program.health import Check
 
 
 class LoaderGauges(Collector):

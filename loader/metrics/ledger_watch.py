@@ -13,18 +13,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from loader.journal.source import JOURNAL, JournalReader
+from loader.clickhouse.ledger import Ledger
+from loader.journal.source import JOURNAL, JournalReader, Start
 from loader.journal.startup import ledger_of
 from relay.errors import RelayError
 from relay.records_pb2 import Block
-
-if TYPE_CHECKING:
-    from loader.clickhouse.ledger import Ledger
-    from loader.journal.source import Start
 
 EVERY_SECONDS = 30.0
 """The ledger's counts go over all of its rows."""

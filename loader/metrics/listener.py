@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.streaming import listener
 
-if TYPE_CHECKING:
-    from loader.metrics.observer import LoaderObserver
+from loader.metrics.observer import LoaderObserver
 
 
 class QueryListener(listener.StreamingQueryListener):

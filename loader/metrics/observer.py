@@ -6,11 +6,10 @@ It is what a loader has without `--http`. Calls come once per micro-batch, round
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from loader.blocks.attempt import Outcome
-    from relay.records_pb2 import Block
+from loader.blocks.attempt import Outcome
+from relay.records_pb2 import Block
 
 
 class LoaderObserver:

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from loader.blocks.attempt import REFUSED
+from loader.blocks.attempt import REFUSED, Outcome
 from loader.core.plan import ASIDE, DEAD, DISCARDED, LOADED, PARKED
 from loader.core.retry_cause import RetryCause
 from loader.metrics.definitions import RECORDED
 from loader.metrics.observer import LoaderObserver
 from relay.clickhouse.errors import number
 from relay.program.metric import Bounded, made
-
-if TYPE_CHECKING:
-    from loader.blocks.attempt import Outcome
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 
 class LoaderRecorder(LoaderObserver):

@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from loader.core.positions import gone_row
+from loader.clickhouse.ledger import Ledger
+from loader.core.positions import Noted, gone_row
 from loader.journal.reader import JournalPolling, RecordRows
 from loader.journal.startup import topic_id
 from loader.operate import clean_plan
 from loader.operate.clean_plan import Conditions, Retained
 from relay import names
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.records_pb2 import Commit
-
-if TYPE_CHECKING:
-    from loader.clickhouse.ledger import Ledger
-    from loader.core.positions import Noted
-    from relay.config.settings import Settings
-
 
 _AT_ONCE = 10_000
 """Journal records in memory: there may be millions."""

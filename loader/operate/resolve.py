@@ -8,28 +8,23 @@ block is settled at once, and loaders need not be told.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from loader.blocks.attempt import Outcome
 from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.ledger import Ledger
 from loader.core import left_out
 from loader.core.entries import NewEntry, claims
-from loader.core.plan import ASIDE, PARKED, doubt, settled
+from loader.core.plan import ASIDE, PARKED, Human, doubt, settled
 from loader.core.set_aside_plan import Aside, stands_aside
 from loader.spark.set_aside import set_aside
 from relay.clickhouse.errors import About
+from relay.config.settings import Settings
 from relay.errors import ConfigError
 from relay.names import LEFT_OUT, BlockId
 from relay.program.plural import several
 from relay.records_pb2 import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from loader.blocks.attempt import Outcome
-    from loader.clickhouse.ledger import Ledger
-    from loader.core.plan import Human
-    from relay.config.settings import Settings
 
 PATIENCE_SECONDS = 30.0
 """That a loader which is at the block just now is waited for."""

@@ -16,12 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.blocks.worker import Worker
 from loader.clickhouse.client import failure
+from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.tables import Tables
 from loader.core import left_out
 from loader.core.plan import FINAL
@@ -30,15 +30,12 @@ from loader.journal.startup import topic_id
 from relay import names
 from relay.clickhouse.hidden_rows import exempt
 from relay.clickhouse.quoting import literal, quoted, quoted_table
+from relay.config.settings import Settings
 from relay.errors import Refused, Unavailable
 from relay.failpoints import reached
 from relay.names import BlockId
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from loader.clickhouse.ledger import Ledger
-    from relay.config.settings import Settings
-    from relay.records_pb2 import Block, Commit
+from relay.records_pb2 import Block, Commit
 
 Check = Callable[[], None]
 """Raises where the rewind is not to be carried out any further."""

@@ -7,23 +7,18 @@ hide what is missing, and the run ends, so that the next one begins where the le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from loader.clickhouse.forgotten_blocks import Forgotten
+from loader.clickhouse.forgotten_blocks import Forgotten, Place
+from loader.clickhouse.ledger import Ledger
 from loader.clickhouse.running_statements import Running
 from loader.core.entries import NewEntry
-from loader.core.plan import doubt, settled
+from loader.core.plan import Entry, doubt, settled
 from loader.core.positions import Noted
+from loader.journal.source import Start
 from relay.errors import Unavailable
 from relay.records_pb2 import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from loader.clickhouse.forgotten_blocks import Place
-    from loader.clickhouse.ledger import Ledger
-    from loader.core.plan import Entry
-    from loader.journal.source import Start
 
 CLAIM_SECONDS = 86_400
 """After the ledger was read, a block is claimed no later than this. A loader that was paused for

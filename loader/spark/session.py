@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -20,12 +21,8 @@ from pyspark.sql import SparkSession
 from loader.console import say
 from loader.spark import class_archive, leftovers
 from relay import failpoints, log
+from relay.config.settings import Settings
 from relay.errors import MissingTool
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from relay.config.settings import Settings
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 _AT_WORK = (f"{STREAMING}.runtime.ProcessingTimeExecutor",)

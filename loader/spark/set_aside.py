@@ -13,11 +13,14 @@ import threading
 import time
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
+from loader.blocks.attempt import Outcome
 from loader.blocks.worker import Worker
 from loader.clickhouse.forgotten_blocks import Forgotten
-from loader.core.entries import NewEntry
+from loader.clickhouse.ledger import Ledger
+from loader.console import Say
+from loader.core.entries import NewEntry, ParkedEntry
 from loader.core.plan import ASIDE, DEAD, PARKED, settled
 from loader.core.retry_cause import RetryCause
 from loader.core.set_aside_plan import KEPT, Aside, Asides, entry, queue
@@ -25,17 +28,9 @@ from loader.core.waiting import turn
 from loader.journal.begin_plan import forgot
 from loader.metrics.observer import NOTHING, LoaderObserver
 from relay.clickhouse.errors import About
+from relay.config.settings import Settings
 from relay.errors import RelayError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from loader.blocks.attempt import Outcome
-    from loader.clickhouse.ledger import Ledger
-    from loader.console import Say
-    from loader.core.entries import ParkedEntry
-    from relay.config.settings import Settings
-    from relay.records_pb2 import Block
+from relay.records_pb2 import Block
 
 _LOOK_SECONDS = 0.5
 """That a block may be late."""

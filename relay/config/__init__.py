@@ -10,12 +10,9 @@ user may set. `allowed_tables` decides which tables may receive rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from relay.config.settings import Settings
+from relay.config.settings import Settings
 
 
 def load(path: Path) -> Settings:

@@ -8,14 +8,12 @@ that it sent for the loader's ledger would decide which blocks are loaded.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Collection
+from typing import Annotated
 
 from pydantic import AfterValidator
 
 from relay import names
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 LEDGER = "ledger"
 """The ledger's table, in `loader.database`."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relay import log, names
+from relay.config.settings import Brokers, Settings
 from relay.errors import ConfigError
-
-if TYPE_CHECKING:
-    from relay.config.settings import Brokers, Settings
 
 ClientSettings = dict[str, Any]
 """librdkafka names to values; callers add their callbacks."""

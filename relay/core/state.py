@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from relay.core.offsets import CommittedOffset
-
+from relay.core.offsets import CommittedOffset
 
 MAX_BUFFERS = 4096
 """Buffers of one source partition; a flood of invented table names forces a flush point."""

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from relay.core.events import Polled
 from relay.core.sealing import BEHIND_FACTOR, is_behind
 from relay.core.state import RelayState, Turn, Turns
-
-if TYPE_CHECKING:
-    from relay.core.events import Polled
 
 WORTH = 2
 """Turns pay where at most one in so many partitions is read at a time: what was fetched of a

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from relay import names
 from relay.arrow.byte_column import ByteColumn
 from relay.blocks.dead_letter import Origin
-from relay.intake.sort_poll import header_weight
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relay.core.records import Arrival
-    from relay.intake.sort_poll import Poll
+from relay.core.records import Arrival
+from relay.intake.sort_poll import Poll, header_weight
 
 
 class Held:

@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 
 from relay import names
-from relay.intake.message_batch import Batch, TableHeaders
+from relay.intake.message_batch import Batch, Headers, TableHeaders
 from relay.kafka import librdkafka
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from confluent_kafka import Consumer
-
-    from relay.intake.message_batch import Headers
 
 log = logging.getLogger(__name__)
 

@@ -8,20 +8,13 @@ end.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from relay.core.offsets import UNKNOWN_EPOCH
+from relay.core.offsets import UNKNOWN_EPOCH, Epochs
+from relay.core.records import PartitionTruth
 from relay.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from confluent_kafka import Consumer
-
-    from relay.core.offsets import Epochs
-    from relay.core.records import PartitionTruth
 
 SEEK_SECONDS = 10.0
 

@@ -5,14 +5,10 @@ Receives value and headers, gives words for people; guesses, and says so ("looks
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from relay import names
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.schema.dead_reason import DeadReason
+from relay.schema.dead_reason import DeadReason
 
 _AVRO = b"Obj\x01"
 _MARK = b"\xef\xbb\xbf"

@@ -13,22 +13,17 @@ and its producer's next call is refused as that of an older one. The group knows
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from confluent_kafka import KafkaError, KafkaException
 
 from relay import names
+from relay.config.settings import Settings
 from relay.core.effects import ONE_PROCESS
 from relay.errors import Fenced, Refused
 from relay.kafka.errors import UNTOLD, answered, read_limits
-from relay.kafka.group_queries import Groups
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from relay.config.settings import Settings
-    from relay.kafka.group_queries import GroupDescription
-    from relay.program.waiting import ServerWait
+from relay.kafka.group_queries import GroupDescription, Groups
+from relay.program.waiting import ServerWait
 
 log = logging.getLogger(__name__)
 

@@ -11,25 +11,21 @@ for where little comes, and for versions of the binding that relay.intake.bulk d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from confluent_kafka import Message
 
 from relay import names
-from relay.arrow.byte_column import NULL, gather_one_by_one
+from relay.arrow.byte_column import NULL, Gather, gather_one_by_one
 from relay.kafka import librdkafka
 from relay.names import NO_TABLE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+Integers = npt.NDArray[np.int64]
 
-    import numpy.typing as npt
-
-    from relay.arrow.byte_column import Gather
-
-    Integers = npt.NDArray[np.int64]
 
 Headers = list[tuple[str, bytes | None]]
 """Of one message: in the order written, names possibly repeated."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.errors import Refused
 from relay.intake.message_batch import TableHeaders
 from relay.kafka import librdkafka
@@ -20,13 +22,8 @@ from relay.kafka.errors import answered
 from relay.kafka.partition_reader import PartitionReader, records
 from relay.rows.decode import decode
 from relay.rows.row_bound import RowBound
+from relay.rows.row_codec import RowCodec
 from relay.schema.dead_reason import DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from relay.config.settings import Settings
-    from relay.rows.row_codec import RowCodec
 
 SECONDS = 30.0
 """For one answer, and for the next message to come."""

@@ -8,26 +8,22 @@ many rows the messages hold is estimated, but for a table that is new here.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from relay.arrow.byte_column import ByteColumn, gather_one_by_one
+from relay.arrow.byte_column import ByteColumn, Gather, gather_one_by_one
 from relay.core.records import Arrival
+from relay.intake.message_batch import Batch, TableHeaders
 from relay.rows.envelope import count_rows
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Integers = npt.NDArray[np.int64]
 
-    import numpy.typing as npt
-
-    from relay.arrow.byte_column import Gather
-    from relay.intake.message_batch import Batch, TableHeaders
-
-    Integers = npt.NDArray[np.int64]
 
 HEADER_BYTES = 160
 """Of memory for each header beside its text: a tuple, its name and its value."""

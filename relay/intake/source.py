@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.effects import ONE_PROCESS
+from relay.core.offsets import Epochs
 from relay.errors import ContractBroken, ErrorPage, Fenced, RelayError
-from relay.intake.bulk import PolledError, WhenFull
+from relay.intake.bulk import Bulk, PolledError, WhenFull
 from relay.intake.fetch_assignment import Fetching, LeaderEpochs
 from relay.intake.membership import MemberFenced, concerns_member, session_refused
-from relay.intake.message_batch import of_messages
+from relay.intake.message_batch import Batch, TableHeaders, of_messages
 from relay.intake.read_errors import GONE, OF_GROUP, RECEIVE, RECEIVE_BYTES, Troubles
 from relay.kafka.errors import REFUSED, describe, ends_reading, is_final, lost_end, refusal
 from relay.kafka.reconnect import Bootstrap
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from relay.config.settings import Settings
-    from relay.core.offsets import Epochs
-    from relay.intake.bulk import Bulk
-    from relay.intake.message_batch import Batch, TableHeaders
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from concurrent.futures import wait
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
@@ -26,18 +27,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 
 from relay import names
 from relay.config import kafka_clients, topic_settings
+from relay.config.settings import Brokers, Settings
 from relay.errors import Refused, Unavailable
 from relay.kafka.connection_errors import Heard, Unconnected, name_unresolved_brokers
 from relay.kafka.errors import answered
 from relay.kafka.partition_ends import Place, dark_places
 from relay.kafka.reconnect import Renewal
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
-
-    from relay.config.settings import Brokers, Settings
 
 log = logging.getLogger(__name__)
 

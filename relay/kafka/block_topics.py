@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
 from confluent_kafka import KafkaError
 
 from relay import names
 from relay.errors import ConfigError, Refused, Unavailable
 from relay.kafka.connection_errors import CREDENTIALS
-from relay.kafka.errors import TOO_LARGE, describe
+from relay.kafka.errors import TOO_LARGE, Lost, TransactionFailed, describe
 from relay.kafka.partition_ends import Place, dark_text, listed_places
 from relay.kafka.record_limits import RecordLimits
+from relay.kafka.topics import Topics
 from relay.program.waiting import Retry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from relay.kafka.errors import Lost, TransactionFailed
-    from relay.kafka.topics import Topics
 
 log = logging.getLogger(__name__)
 

@@ -12,20 +12,16 @@ from __future__ import annotations
 import re
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay.config import kafka_clients
+from relay.config.settings import Brokers
 from relay.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Future
-
-    from relay.config.settings import Brokers
-
 
 CREDENTIALS: frozenset[int] = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001

@@ -11,21 +11,18 @@ import contextlib
 import math
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Brokers
 from relay.core.events import Failure
 from relay.errors import ErrorPage, Fenced, Refused, RelayError, Unavailable
 from relay.kafka.errors import FENCED, NOWHERE, TRANSPORT, classify, describe, timeout_refused
 from relay.kafka.transaction_evidence import TransactionEvidence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from relay.config.settings import Brokers
 
 CALL_SECONDS = 5.0  # one try of a transactional call; repeated until the timeout
 QUEUE_FULL_SECONDS = 0.05  # poll this long for room

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     ConfigResource,
@@ -21,16 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented,
 )
 
 from relay.config import kafka_clients
+from relay.config.settings import Brokers
 from relay.core.events import Failure
 from relay.errors import Fenced, Refused, RelayError, Unavailable, WrongCredentials
 from relay.kafka.connection_errors import CREDENTIALS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from confluent_kafka import Producer
-
-    from relay.config.settings import Brokers
 
 Raised = TypeVar("Raised", bound=BaseException)
 

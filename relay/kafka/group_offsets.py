@@ -11,23 +11,17 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from relay.config import kafka_clients
-from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
+from relay.config.settings import Brokers
+from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset, Epochs, Offsets
 from relay.core.records import JournalEnd
 from relay.errors import Unavailable
 from relay.kafka.errors import REFUSED, answering, lost_end
 from relay.kafka.partition_reader import PartitionReader
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from relay.config.settings import Brokers
-    from relay.core.offsets import Epochs, Offsets
-
 
 log = logging.getLogger(__name__)
 

@@ -12,24 +12,21 @@ import contextlib
 import multiprocessing
 import signal
 import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from relay import log
 from relay.config import kafka_clients
+from relay.config.kafka_clients import ClientSettings
+from relay.config.settings import Brokers
 from relay.kafka.connection_errors import Heard, Unconnected
 from relay.kafka.reconnect import Renewal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
-
-    from relay.config.kafka_clients import ClientSettings
-    from relay.config.settings import Brokers
 
 _LASTING_SECONDS = 10.0
 """For one request of a program that asks again: one that is under way as brokers come back may get

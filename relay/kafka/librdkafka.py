@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import Message, cimpl
+from confluent_kafka import Consumer, Message, cimpl
 
 from relay import names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from confluent_kafka import Consumer
 
 LOST_NAME = "\N{REPLACEMENT CHARACTER}"
 """In the place of a name that is not UTF-8 and that the binding does not tell."""

@@ -10,20 +10,14 @@ later (librdkafka 2.16).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__  # type: ignore[attr-defined]
     AdminClient,
+    ListOffsetsResultInfo,
     OffsetSpec,
+    PartitionMetadata,
 )
-
-if TYPE_CHECKING:
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
-        ListOffsetsResultInfo,
-        PartitionMetadata,
-    )
 
 Place = tuple[str, int]
 """A topic and one of its partitions."""

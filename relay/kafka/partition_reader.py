@@ -10,20 +10,14 @@ that says nothing.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
 
+from relay.config.kafka_clients import ClientSettings
 from relay.errors import Unavailable
 from relay.kafka.reconnect import Bootstrap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]  # documented
-
-    from relay.config.kafka_clients import ClientSettings
-
 
 OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
 """A leader has no record at the position, and the client fetches the partition no more: retention

@@ -12,22 +12,16 @@ lives long looks at the password's file again, so that it has the new one before
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from relay.config.kafka_clients import FromFile
+from relay.config.kafka_clients import ClientSettings, FromFile
 from relay.errors import ConfigError
 from relay.kafka import librdkafka
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from confluent_kafka import Consumer, Producer
-    from confluent_kafka.admin import AdminClient
-
-    from relay.config.kafka_clients import ClientSettings
 
 PAUSE_SECONDS = 5.0
 """Between two tries. One is not enough: what is given while an answer without brokers may still

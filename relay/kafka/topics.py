@@ -9,14 +9,16 @@ many as the source where this user may not grow it later.
 from __future__ import annotations
 
 import time
-from concurrent.futures import wait
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # documented, not in __all__
 
 from relay import names
+from relay.config.settings import Settings
 from relay.config.topic_settings import BY_KEY
 from relay.errors import (
     NUMBERS_LOST,
@@ -42,12 +44,6 @@ from relay.kafka.admin import (
 from relay.kafka.errors import answering
 from relay.kafka.partition_ends import TopicEnds
 from relay.program.waiting import Lateness
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from concurrent.futures import Future
-
-    from relay.config.settings import Settings
 
 GROW_SECONDS = 60.0
 """How long a topic may stay narrower than the group's assignment asks for, before a person has to

@@ -9,12 +9,10 @@ are missing, or worded otherwise in another version, leave the doubt: never the 
 
 from __future__ import annotations
 
+import logging
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Any
 
 _CONTEXTS = ("eos", "broker")
 """Of the setting `debug`: about 40 lines a transaction, one more for each partition in it."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from relay.core.events import Failure
+from relay.core.offsets import Epochs, Offsets
 from relay.kafka import group_offsets
 from relay.kafka.connection_errors import CREDENTIALS
 from relay.kafka.errors import (
@@ -34,13 +36,6 @@ from relay.kafka.partition_ends import LeastInSync, Place, dark_places, dark_tex
 from relay.kafka.reconnect import Renewal
 from relay.kafka.record_limits import RecordLimits, SentTogether, record_bytes
 from relay.kafka.transaction_evidence import TransactionEvidence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from confluent_kafka import Message
-
-    from relay.core.offsets import Epochs, Offsets
 
 SLICE_SECONDS = 5.0
 """One wait inside a call. Finite waits in a loop under our own deadline: an endless one was

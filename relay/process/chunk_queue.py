@@ -7,19 +7,15 @@ with 16,000 of them (1,000 tables, 16 partitions), for each of the 40 small chun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import TopicPartition
 
 from relay.blocks import message_rows
+from relay.blocks.form_block import Formed
+from relay.core.state import Seal
 from relay.kafka.record_limits import Header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from relay.blocks.form_block import Formed
-    from relay.core.state import Seal
-    from relay.kafka.transactional_producer import TransactionalProducer
+from relay.kafka.transactional_producer import TransactionalProducer
 
 HELD_BYTES = 1 << 20
 """Of values that are held: the client has room for many times more."""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.kafka.group_queries import Groups
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
-    from relay.config.settings import Settings
 
 FIRST_SECONDS = 2.0
 """After an assignment, for the others to have theirs."""

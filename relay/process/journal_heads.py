@@ -7,18 +7,15 @@ group's offset.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import Consumer
 
 from relay import names
 from relay.core.offsets import UNKNOWN_EPOCH, CommittedOffset
 from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.errors import NEW_APP, ContractBroken, ErrorPage
 from relay.process.truth import TruthReader, decode_record
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from confluent_kafka import Consumer
 
 
 class HeadReader(TruthReader):

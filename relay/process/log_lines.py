@@ -10,14 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.core import effects as ef
 from relay.log import about
-
-if TYPE_CHECKING:
-    from relay.process.seal_results import Sent
+from relay.process.seal_results import Sent
 
 log = logging.getLogger(__name__)
 

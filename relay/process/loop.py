@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from relay.config.settings import Settings
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.state import Fencing, Phase, RelayState, SealingLimits
@@ -20,7 +22,7 @@ from relay.core.step import step
 from relay.errors import RelayError, Unavailable, WrongCredentials
 from relay.intake import sort_poll
 from relay.intake.membership import MemberFenced, nobody_else
-from relay.intake.message_batch import TableHeaders
+from relay.intake.message_batch import Batch, TableHeaders
 from relay.intake.source import SourceMember
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
@@ -41,13 +43,6 @@ from relay.rows.codecs_of_tables import PAUSE_SHARE, TableCodecs
 from relay.schema.beside import Beside
 from relay.schema.catalogue import Catalogue
 from relay.schema.registry import Registry
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
-    from relay.config.settings import Settings
-    from relay.intake.message_batch import Batch
 
 log = logging.getLogger(__name__)
 

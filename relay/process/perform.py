@@ -10,10 +10,10 @@ import logging
 import re
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
@@ -22,35 +22,31 @@ from relay.blocks import journal, placement
 from relay.blocks.chunks import Encoder
 from relay.blocks.dead_letter import RecordPlace, headers_of, headers_without
 from relay.blocks.form_block import BlockFormer, DeadMessage, Formed, Messages, refuse
+from relay.config.settings import Settings
 from relay.core import effects as ef
 from relay.core import events as ev
 from relay.core.buffering import split_buffer
+from relay.core.offsets import Offsets
+from relay.core.records import JournalRecord
+from relay.core.state import Buffer, Seal
 from relay.failpoints import reached
 from relay.intake.buffers import Buffers, Held
 from relay.intake.membership import nobody_else
 from relay.intake.sort_poll import Poll, RowDensity
+from relay.intake.source import SourceMember
 from relay.kafka import group_offsets
 from relay.kafka.errors import TransactionFailed
 from relay.kafka.record_limits import record_bytes
+from relay.kafka.transactional_producer import TransactionalProducer
 from relay.operate.metrics.observer import NOTHING, RelayObserver
 from relay.process import producers
 from relay.process.chunk_queue import ChunkQueue
 from relay.process.log_lines import CommitTotals, LogContext
 from relay.process.seal_results import Sent
 from relay.process.suitability.watch import Suitability, with_likeness
+from relay.program.waiting import ServerWait
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.schema.dead_reason import DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from relay.config.settings import Settings
-    from relay.core.offsets import Offsets
-    from relay.core.records import JournalRecord
-    from relay.core.state import Buffer, Seal
-    from relay.intake.source import SourceMember
-    from relay.kafka.transactional_producer import TransactionalProducer
-    from relay.program.waiting import ServerWait
-    from relay.rows.codecs_of_tables import TableCodecs
 
 log = logging.getLogger(__name__)
 

@@ -9,23 +9,19 @@ of its own. That record is aborted: nobody sees it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from confluent_kafka import KafkaError, TopicPartition
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.effects import ONE_PROCESS
+from relay.errors import RelayError
+from relay.kafka.block_topics import BlockTopics
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from relay.config.settings import Settings
-    from relay.errors import RelayError
-    from relay.kafka.block_topics import BlockTopics
-    from relay.operate.metrics.observer import RelayObserver
+from relay.operate.metrics.observer import RelayObserver
 
 log = logging.getLogger(__name__)
 

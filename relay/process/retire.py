@@ -7,19 +7,15 @@ transactional id: its start aborts an open transaction and fences whatever still
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.kafka.errors import TransactionFailed, ended
 from relay.kafka.transactional_producer import TransactionalProducer
 from relay.program.spelling import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from relay.config.settings import Settings
 
 _LISTED = 20
 """So many known names are listed; members that are started under ever new names are many."""

@@ -5,16 +5,12 @@ Receives a seal, the facts of what its buffer became, and where the brokers put 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from relay.blocks.form_block import BlockFacts
 from relay.core.records import ChunkShare, SealedBlock, SealResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from relay.blocks.form_block import BlockFacts
-    from relay.core.state import Buffer, Seal
+from relay.core.state import Buffer, Seal
 
 
 @dataclass(frozen=True, slots=True)

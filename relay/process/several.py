@@ -11,14 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from relay.program.serving import behind
 from relay.program.supervision import Past, after, worst
 from relay.program.waiting import stopped_by_signal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 log = logging.getLogger(__name__)
 

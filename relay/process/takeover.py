@@ -5,25 +5,22 @@ Receives partitions, gives the core's answers; raises where a server is away, fo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from relay.config.settings import Settings
 from relay.core import events as ev
+from relay.core.records import JournalEnd, PartitionTruth
 from relay.errors import Refused
 from relay.failpoints import reached
+from relay.intake.source import SourceMember
 from relay.kafka import group_offsets
 from relay.kafka.errors import timeout_refused
+from relay.kafka.topics import Topics
 from relay.process.journal_heads import HeadReader
+from relay.process.producers import MemberProducer
 from relay.process.truth import TruthReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from relay.config.settings import Settings
-    from relay.core.records import JournalEnd, PartitionTruth
-    from relay.intake.source import SourceMember
-    from relay.kafka.topics import Topics
-    from relay.process.producers import MemberProducer
 
 T = TypeVar("T")
 

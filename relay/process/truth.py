@@ -8,10 +8,18 @@ relay.core.takeover does.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from google.protobuf.message import DecodeError
 
@@ -19,8 +27,9 @@ from relay import names
 from relay.blocks import journal
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.core.offsets import CommittedOffset
-from relay.core.records import JournalRecord, PartitionTruth
+from relay.core.records import JournalEnd, JournalRecord, PartitionTruth
 from relay.core.takeover import OTHER_TOPIC, came_later, mark_to_prove, other_topic
 from relay.errors import ConfigError, ContractBroken, ErrorPage, Unavailable
 from relay.kafka.errors import REFUSED, answering
@@ -28,16 +37,7 @@ from relay.kafka.group_offsets import known_epoch, lost_ends
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.kafka.reconnect import Renewal
-from relay.kafka.topics import READ, WRITE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Settings
-    from relay.core.records import JournalEnd
-    from relay.kafka.topics import Topics
+from relay.kafka.topics import READ, WRITE, Topics
 
 T = TypeVar("T")
 

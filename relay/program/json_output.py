@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import click
 
 from relay.log import is_utf8
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def print_json(value: object, *, indent: int | None = None) -> None:

@@ -12,12 +12,10 @@ import math
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar
 
 from relay.errors import Unavailable, WrongCredentials
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

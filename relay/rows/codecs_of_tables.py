@@ -11,28 +11,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from relay import names
-from relay.config.allowed_tables import is_ledger, ledger_refusal
+from relay.config.allowed_tables import Targets, is_ledger, ledger_refusal
 from relay.errors import ClickHouseAway, Unavailable
+from relay.kafka.block_topics import BlockTopics
 from relay.names import NO_TABLE
 from relay.program.spelling import did_you_mean_table
 from relay.program.waiting import Retry
+from relay.records_pb2 import TableSchema
 from relay.rows.row_codec import RowCodec
 from relay.schema.asked_apart import DatabasesApart
+from relay.schema.catalogue import Catalogue, TableColumns
 from relay.schema.dead_reason import DeadKind, DeadReason
 from relay.schema.evolution import evolve, takes_back, unsupported_columns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from relay.config.allowed_tables import Targets
-    from relay.kafka.block_topics import BlockTopics
-    from relay.records_pb2 import TableSchema
-    from relay.schema.catalogue import Catalogue, TableColumns
-    from relay.schema.registry import Registry
+from relay.schema.registry import Registry
 
 log = logging.getLogger(__name__)
 

@@ -7,23 +7,19 @@ taken is what relay.rows.decode would have made of it, bit for bit (tests/schema
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from relay.arrow.array_memory import Integers, bits, offsets_of, size_of
+from relay.rows.flat_columns import Density, Sinks
+from relay.rows.row_bound import RowBound
 from relay.rows.wire_scan import wire_type
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    from relay.rows.flat_columns import Density, Sinks
-    from relay.rows.row_bound import RowBound
-    from relay.schema.types.column_type import ColumnType
-    from relay.schema.types.proto_shape import ProtoField
+from relay.schema.types.column_type import ColumnType
+from relay.schema.types.proto_shape import ProtoField
 
 _KINDS = {
     "int64": 0, "uint64": 0, "int32": 1, "uint32": 2, "bool": 3, "double": 4, "float": 5,

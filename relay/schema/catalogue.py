@@ -8,9 +8,11 @@ writes, never decides what a change means: relay.schema.evolution does.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from relay import names
@@ -26,15 +28,9 @@ from relay.clickhouse.replica_log import (
 )
 from relay.clickhouse.replicas import connected, reading
 from relay.clickhouse.table_engine import LISTED_HERE
+from relay.config.settings import ClickHouse
 from relay.errors import ClickHouseAway, ErrorPage, Refused
 from relay.schema.evolution import ColumnDef
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-
-    from clickhouse_connect.driver.client import Client
-
-    from relay.config.settings import ClickHouse
 
 log = logging.getLogger(__name__)
 

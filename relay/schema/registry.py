@@ -14,25 +14,20 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from google.protobuf.message import DecodeError
 
 from relay import names
 from relay.config import kafka_clients
+from relay.config.settings import Kafka
 from relay.errors import NUMBERS_LOST, ContractBroken, ErrorPage, Refused, Unavailable
 from relay.kafka.errors import PASSING
 from relay.kafka.partition_reader import PartitionReader
 from relay.kafka.reconnect import Renewal
 from relay.records_pb2 import TableSchema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from confluent_kafka import Message
-
-    from relay.config.settings import Kafka
 
 ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0  # a running relay polls and commits nothing meanwhile

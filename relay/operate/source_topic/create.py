@@ -6,17 +6,15 @@ Receives the app's settings and what a person asked for; gives what `plan` decid
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in __all__
 
 from relay import names
+from relay.config.settings import Settings
 from relay.kafka.admin import ABSENT, REQUEST_SECONDS, Admin, until_listed
 from relay.operate.source_topic.plan import Cluster, Decided, Wanted, decide
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 
 def create(settings: Settings, wanted: Wanted, *, dry_run: bool = False) -> Decided:

@@ -8,15 +8,11 @@ this process or ever before, and the brake is off for good.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from relay.errors import ConfigError, ErrorPage
 from relay.program.plural import several
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from relay.schema.dead_reason import DeadKind, DeadReason
+from relay.schema.dead_reason import DeadKind, DeadReason
 
 ENOUGH = 100
 """Messages, all of them dead, before anybody asks. A topic in another format gives many times as

@@ -7,16 +7,14 @@ field since the relay's start, once its transaction is committed. The totals cou
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from relay.blocks.dead_letter import RecordPlace
+from relay.schema.dead_reason import DeadKind, DeadReason
 
-    from relay.blocks.dead_letter import RecordPlace
-    from relay.schema.dead_reason import DeadKind, DeadReason
+_Group = tuple[str, DeadKind, str]
+"""Table, kind and field."""
 
-    _Group = tuple[str, DeadKind, str]
-    """Table, kind and field."""
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ it has seen is dead letters. Where the beginning of the history is gone, the ans
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,12 +14,10 @@ from confluent_kafka.admin import AdminClient
 from relay import names
 from relay.blocks import journal_record
 from relay.config import kafka_clients
+from relay.config.settings import Settings
 from relay.kafka.errors import answering
 from relay.kafka.partition_ends import TopicEnds
 from relay.kafka.partition_reader import PartitionReader, records
-
-if TYPE_CHECKING:
-    from relay.config.settings import Settings
 
 SECONDS = 30.0
 """For one answer, and for the next record to come."""

@@ -7,29 +7,25 @@ and relay.process.suitability.first_dead_letters's, here the servers are asked.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from relay.blocks.dead_letter import RecordPlace
 from relay.blocks.form_block import BlockFacts, DeadMessage, Formed, grouped
+from relay.config.settings import Settings
+from relay.core.state import Seal
 from relay.intake import sample
+from relay.intake.buffers import Held
 from relay.intake.foreign_formats import explained
 from relay.names import NO_TABLE
 from relay.process.suitability.brake import ENOUGH, Brake
 from relay.process.suitability.first_dead_letters import FirstDeadLetters
 from relay.process.suitability.past_rows import ever_good
+from relay.program.waiting import ServerWait
+from relay.rows.codecs_of_tables import TableCodecs
 from relay.rows.decode import decode
 from relay.rows.row_bound import RowBound
 from relay.schema.dead_reason import DeadReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from relay.config.settings import Settings
-    from relay.core.state import Seal
-    from relay.intake.buffers import Held
-    from relay.program.waiting import ServerWait
-    from relay.rows.codecs_of_tables import TableCodecs
 
 log = logging.getLogger(__name__)
 
