@@ -96,60 +96,75 @@ class RowDensity:
             self._decoded_per_byte[table] = decoded / size
 
 
-def sort(polled: Sequence[Batch], tables: TableHeaders, density: RowDensity) -> Poll:
-    """Sort the batches of one poll into arrivals, what they hold, and offsets per partition.
+class Intake:
+    """The messages of one poll.
 
     Args:
-        polled: in the order in which they came.
-        tables: that gave the tables their numbers, and was not trimmed since.
+        headers: remembers tables from poll to poll.
         density: estimates rows.
     """
-    batches = [batch for batch in polled if len(batch.offsets)]
-    if not batches:
-        return Poll()
-    partitions = np.concatenate([batch.partitions for batch in batches])
-    numbers = np.concatenate([batch.numbers for batch in batches])
-    poll = Poll(
-        headers={
-            (int(batch.partitions[at]), int(batch.offsets[at])): headers
-            for batch in batches
-            for at, headers in batch.headers.items()
-        },
-        values=np.concatenate([batch.values for batch in batches]),
-        value_sizes=np.concatenate([batch.value_sizes for batch in batches]),
-        keys=np.concatenate([batch.keys for batch in batches]),
-        key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
-        memory=[batch.memory for batch in batches],
-        gather=batches[-1].gather,
-    )
-    beside = np.maximum(poll.key_sizes, 0) + _header_weights(batches)
-    order = _order(partitions, numbers)
-    partitions, numbers = partitions[order], numbers[order]
-    offsets = np.concatenate([batch.offsets for batch in batches])[order]
-    changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
-    for low, high in pairwise([0, *changes.tolist(), len(order)]):
-        partition, table = int(partitions[low]), tables.tables[int(numbers[low])]
-        chosen = order[low:high]
-        size = int(np.maximum(poll.value_sizes[chosen], 0).sum())
-        if (rows := density.rows(table, size)) is None:
-            values = ByteColumn()
-            values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
-            rows = density.count(table, values.array(), size)
-        arrival = Arrival(
-            partition,
-            table,
-            _packed(offsets[low:high]),
-            rows,
-            size,
-            _timestamp(batches, int(chosen[0])),
-            density.decoded(table, size),
-            int(beside[chosen].sum()),
+
+    def __init__(self, headers: TableHeaders, density: RowDensity) -> None:
+        headers.trim()
+        self._tables = headers
+        self._density = density
+        self._batches: list[Batch] = []
+
+    def add(self, batch: Batch) -> None:
+        """Add some of the poll's messages."""
+        self._batches.append(batch)
+
+    def sorted(self) -> Poll:
+        """Return all that was added: arrivals, what they hold, offsets per partition."""
+        batches = [batch for batch in self._batches if len(batch.offsets)]
+        if not batches:
+            return Poll()
+        partitions = np.concatenate([batch.partitions for batch in batches])
+        numbers = np.concatenate([batch.numbers for batch in batches])
+        poll = Poll(
+            headers={
+                (int(batch.partitions[at]), int(batch.offsets[at])): headers
+                for batch in batches
+                for at, headers in batch.headers.items()
+            },
+            values=np.concatenate([batch.values for batch in batches]),
+            value_sizes=np.concatenate([batch.value_sizes for batch in batches]),
+            keys=np.concatenate([batch.keys for batch in batches]),
+            key_sizes=np.concatenate([batch.key_sizes for batch in batches]),
+            memory=[batch.memory for batch in batches],
+            gather=batches[-1].gather,
         )
-        poll.arrivals.append(arrival)
-        poll.chosen[partition, table] = chosen
-        poll.bytes += arrival.memory
-    poll.offsets = _by_partition(partitions, offsets)
-    return poll
+        beside = np.maximum(poll.key_sizes, 0) + _header_weights(batches)
+        order = _order(partitions, numbers)
+        partitions, numbers = partitions[order], numbers[order]
+        offsets = np.concatenate([batch.offsets for batch in batches])[order]
+        changes = np.flatnonzero(np.diff(partitions) | np.diff(numbers)) + 1
+        for low, high in pairwise([0, *changes.tolist(), len(order)]):
+            partition, table = int(partitions[low]), self._tables.tables[int(numbers[low])]
+            chosen = order[low:high]
+            size = int(np.maximum(poll.value_sizes[chosen], 0).sum())
+            arrival = Arrival(
+                partition,
+                table,
+                _packed(offsets[low:high]),
+                self._rows(table, poll, chosen, size),
+                size,
+                _timestamp(batches, int(chosen[0])),
+                self._density.decoded(table, size),
+                int(beside[chosen].sum()),
+            )
+            poll.arrivals.append(arrival)
+            poll.chosen[partition, table] = chosen
+            poll.bytes += arrival.memory
+        poll.offsets = _by_partition(partitions, offsets)
+        return poll
+
+    def _rows(self, table: str, poll: Poll, chosen: Integers, size: int) -> int:
+        if (known := self._density.rows(table, size)) is not None:
+            return known
+        values = ByteColumn()
+        values.extend(poll.values, poll.value_sizes, chosen, poll.gather)
+        return self._density.count(table, values.array(), size)
 
 
 def _header_weights(batches: Sequence[Batch]) -> Integers:

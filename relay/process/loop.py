@@ -22,7 +22,7 @@ from relay.core.step import step
 from relay.errors import RelayError, Unavailable, WrongCredentials
 from relay.intake import sort_poll
 from relay.intake.membership import MemberFenced, nobody_else
-from relay.intake.message_batch import Batch, TableHeaders
+from relay.intake.message_batch import TableHeaders
 from relay.intake.source import SourceMember
 from relay.kafka.block_topics import BlockTopics
 from relay.kafka.topics import Topics
@@ -132,19 +132,18 @@ class RelayProcess:
         self._ask_about_held()
         self._refresh_tables()
         self._join_warning.look()
-        self._headers.trim()
-        batches: list[Batch] = []
+        polled = sort_poll.Intake(self._headers, self._performer.density)
         started = time.monotonic()
-        self._source.poll(batches.append, self._state.most_bytes)
+        self._source.poll(polled.add, self._state.most_bytes)
         seconds = time.monotonic() - started
         if self._source.rebalanced:
             # Some may have been fetched before a partition went and came back; taken for new
             # ones, they would hide the messages between its floor and them.
-            batches.clear()
+            polled = sort_poll.Intake(self._headers, self._performer.density)
             for index, partition in self._state.partitions.items():
                 self._source.fetching.seek(index, partition.position)
             self._coverage.rebalanced()
-        poll = sort_poll.sort(batches, self._headers, self._performer.density)
+        poll = polled.sorted()
         messages = sum(map(len, poll.offsets.values()))
         self._source.learn_size(messages, poll.bytes)
         self._observer.polled(seconds, messages, poll.bytes)

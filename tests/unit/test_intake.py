@@ -6,10 +6,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
-from relay.intake import sort_poll
 from relay.intake.buffers import Buffers
 from relay.intake.message_batch import TableHeaders, of_messages
-from relay.intake.sort_poll import HEADER_BYTES, Poll, RowDensity
+from relay.intake.sort_poll import HEADER_BYTES, Intake, Poll, RowDensity
 from relay.names import NO_TABLE
 from tests.broker.pipeline import row_batch
 
@@ -30,8 +29,10 @@ def message(
 
 def sort(messages: list[Message], headers: TableHeaders, density: RowDensity) -> Poll:
     """One poll, its messages in batches of two."""
-    pairs = [messages[at : at + 2] for at in range(0, len(messages), 2)]
-    return sort_poll.sort([of_messages(pair, headers) for pair in pairs], headers, density)
+    intake = Intake(headers, density)
+    for at in range(0, len(messages), 2):
+        intake.add(of_messages(messages[at : at + 2], headers))
+    return intake.sorted()
 
 
 def named(table: str) -> list[tuple[str, bytes]]:
@@ -149,11 +150,11 @@ def test_tables_remembered_do_not_grow_without_end() -> None:
     for at in range(3):
         named_here = [named(f"d.t{at}_{number}") for number in range(4_000)]
         messages = [message(0, number, one, b"") for number, one in enumerate(named_here)]
-        headers.trim()
-        poll = sort_poll.sort([of_messages(messages, headers)], headers, RowDensity("row"))
-        found = [arrival.table for arrival in poll.arrivals]
+        intake = Intake(headers, RowDensity("row"))
+        intake.add(of_messages(messages, headers))
+        found = [arrival.table for arrival in intake.sorted().arrivals]
         assert sorted(found) == sorted(f"d.t{at}_{number}" for number in range(4_000))
-    headers.trim()
+    Intake(headers, RowDensity("row"))
 
     assert headers.tables == [NO_TABLE]
 

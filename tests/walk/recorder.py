@@ -24,7 +24,7 @@ from tests.walk.holding import Holding
 Function = tuple[str, str]
 
 STAGES: dict[Function, tuple[str, str, Function]] = {
-    ("relay/intake/message_batch.py", "of_messages"): (
+    ("relay/intake/sort_poll.py", "add"): (
         "relay",
         "relay/process/loop.py",
         ("relay/kafka/transactional_producer.py", "commit"),

@@ -28,18 +28,18 @@ def test_a_stage_begins_and_ends_at_functions_that_exist() -> None:
 def test_files_are_noted_between_the_two_functions(tmp_path: Path) -> None:
     """Calls before and after the stage are not noted, nor those of other code."""
     sources = {
-        "relay/intake/message_batch.py": "def of_messages(then): then()",
+        "relay/intake/sort_poll.py": "def add(then): then()",
         "relay/rows/decode.py": "def decode(): return 1",
         "relay/kafka/transactional_producer.py": "def commit(): return 2",
-        "relay/process/loop.py": "def turn(take, *then): take(lambda: [one() for one in then])",
+        "relay/process/loop.py": "def turn(add, *then): add(lambda: [one() for one in then])",
         "other/code.py": "def beside(): return 3",
     }
-    batch, rows, kafka, loop, other = modules(tmp_path, sources)
+    poll, rows, kafka, loop, other = modules(tmp_path, sources)
     recorder = Recorder(Files(str(tmp_path)), tmp_path)
     sys.setprofile(recorder.profile)
     try:
         rows.decode()
-        loop.turn(batch.of_messages, other.beside, rows.decode, kafka.commit)
+        loop.turn(poll.add, other.beside, rows.decode, kafka.commit)
         rows.decode()
     finally:
         sys.setprofile(None)
@@ -48,7 +48,7 @@ def test_files_are_noted_between_the_two_functions(tmp_path: Path) -> None:
     way = json.loads(line)["way"]
     assert list(dict.fromkeys(way)) == [
         "relay/process/loop.py",
-        "relay/intake/message_batch.py",
+        "relay/intake/sort_poll.py",
         "relay/rows/decode.py",
         "relay/kafka/transactional_producer.py",
     ]
