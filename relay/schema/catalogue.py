@@ -8,8 +8,8 @@ writes, never decides what a change means: relay.schema.evolution does.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from clickhouse_connect.driver.client import Client
@@ -137,9 +137,8 @@ class Catalogue:
         asked = self.names() if tables is None else sorted(filter(names.is_table_name, tables))
         if not asked:
             return {}
-        digests = self._read_digests(
-            asked
-        )  # first: what changes in between is read again next time
+        # First: what changes in between is read again next time.
+        digests = self._read_digests(asked)
         kept = {
             table: self._known[table]
             for table, digest in digests.items()
@@ -162,14 +161,16 @@ class Catalogue:
         }
 
     def _read_columns(self, tables: Sequence[str]) -> dict[str, TableColumns]:
-        described = {}
-        by_table = groupby(self._query_some(_COLUMNS, tables), lambda row: row[:5])
-        for (database, table, uuid, stays, replicated), rows in by_table:
-            columns = tuple(ColumnDef(*row[5:]) for row in rows)
-            described[f"{database}.{table}"] = TableColumns(
-                uuid, columns, bool(stays), bool(replicated)
-            )
-        return described
+        columns: defaultdict[str, list[ColumnDef]] = defaultdict(list)
+        facts: dict[str, tuple[str, bool, bool]] = {}
+        for database, table, uuid, stays, replicated, *column in self._query_some(_COLUMNS, tables):
+            name = f"{database}.{table}"
+            columns[name].append(ColumnDef(*column))
+            facts[name] = uuid, bool(stays), bool(replicated)
+        return {
+            name: TableColumns(uuid, tuple(columns[name]), stays, replicated)
+            for name, (uuid, stays, replicated) in facts.items()
+        }
 
     def caught_up(self, tables: Collection[str]) -> set[str]:
         """Return those of these replicated tables of which the server has made every ALTER.
