@@ -102,8 +102,8 @@ class Worker:
         self._isolator = Isolator(self._client, self._maker, settings.loader, ends)
         self._letters = DeadLetterWriter(settings)
         self._dead = settings.loader.rejected == "dead"
-        self._seen: set[str] = set()  # tables that were looked at
-        self._decidable: set[str] = set()  # of them, those no block of which is at risk
+        self._seen: set[str] = set()  # tables of new blocks that were looked at
+        self._decidable: set[str] = set()  # tables no block of which is at risk
         self._counted: set[str] = set()  # of these, those where a count of rows decides
 
     def close(self) -> None:
@@ -330,11 +330,7 @@ class Worker:
             attempt.token = 0 if together else attempt.effect.token
 
     def _mark(self, attempts: Sequence[Attempt]) -> None:
-        blocks, claim, effect = (
-            [a.block for a in attempts],
-            attempts[0].run.claim,
-            attempts[0].effect,
-        )
+        claim, effect = attempts[0].run.claim, attempts[0].effect
         assert isinstance(effect, plan.Settle)
         rest = plan.ASIDE if self._dead else plan.PARKED
         blocks = [attempt.block for attempt in attempts]

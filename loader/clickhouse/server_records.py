@@ -192,7 +192,7 @@ class ServerRecords:
         """Return what the query log says of the INSERTs of a block since its oldest claim.
 
         `rows`: that an INSERT of each earlier claim writes, by claim; `since_ms`: of the oldest
-        claim, by the server's clock. Without `table`, the block's, and `ledger`, a server can't
+        claim, by the server's clock. A server that lacks `table`, the block's, or `ledger` can't
         have run one.
         """
         self._flush()

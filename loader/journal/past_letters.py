@@ -180,6 +180,7 @@ def read(
                 begin = _begin(reader, place, max(low, known), end)
                 if end > known:
                     ends_of[partition] = end
+                # Letters that are gone may matter only where ClickHouse was set back.
                 if why != "unsure" and known < low == begin.offset:
                     tell(
                         f"retention has deleted dead letters of {topic}[{partition}] before {low}, "

@@ -49,7 +49,7 @@ def load(
     """Load all of them until SIGTERM or SIGINT, or until all have ended; return the worst status.
 
     The first serves metrics and health at `listen`, HOST:PORT, the others behind it. With `once`
-    none is begun again.
+    what is sealed now is loaded, and then all end; none is begun again.
     """
     stop = threading.Event()
 

@@ -104,7 +104,7 @@ def retire(
 
 
 def _refuse_unknown(settings: Settings, members: Collection[str], group: Collection[str]) -> None:
-    """Refuse a misspelled name, which looks like the name of a member that is gone."""
+    """Refuse a misspelled name: its end would look like that of a member that is gone."""
     gone = {*members} - {*group}
     recorded = journal_members(settings, gone) if gone else ()
     if lines := list(unknown(members, group, recorded)):

@@ -26,7 +26,7 @@ before they are loaded; of one that is an hour ahead, Kafka 4 refuses each recor
 
 
 def copies(configured: int | None, source: int) -> int:
-    """Return how many copies a new topic gets; 0: not known, as those of the source topic.
+    """Return how many copies a new topic gets; 0 where neither number is known.
 
     By default as many as the source topic has: rows have to be as safe as in it.
     """

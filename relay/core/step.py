@@ -110,7 +110,10 @@ def _assigned(state: RelayState, event: ev.Assigned) -> Step:
 
 
 def _ask_truth(state: RelayState, partitions: frozenset[int]) -> ef.Effect:
-    """Fence first where no group does: a predecessor could still commit what is read too early."""
+    """Fence first where no group does.
+
+    What a paused predecessor commits afterwards would be missing in a truth read before.
+    """
     by_partition = state.fencing is Fencing.PARTITION
     return ef.Fence(partitions) if by_partition else ef.ReadTruth(partitions)
 

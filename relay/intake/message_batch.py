@@ -122,12 +122,12 @@ class Names(NamedTuple):
 
 
 class TableHeaders:
-    """Headers to table, remembered: a topic has few tables, by number, and many messages."""
+    """Remembers which table headers name, by number: topics have few tables and many messages."""
 
     _REMEMBERED = 10_000
 
     def __init__(self) -> None:
-        self.tables: list[str] = [NO_TABLE]  # by number
+        self.tables: list[str] = [NO_TABLE]  # by number; number 0 is NO_TABLE
         self._numbers: dict[str, int] = {NO_TABLE: 0}
         self._plain: dict[tuple[tuple[str, bytes | None], ...], int] = {}
         self._names: Names | None = None

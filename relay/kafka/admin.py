@@ -124,7 +124,10 @@ class Admin:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What brokers say of a topic: its id, its width, and copies of the partition with fewest."""
+    """What brokers say of a topic: its id, its width, and copies of the partition with fewest.
+
+    A topic that was made anew under the same name has another id.
+    """
 
     topic_id: str
     partitions: int

@@ -37,7 +37,10 @@ _SPARE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member: `instance` is its group.instance.id or empty, `partitions` are those it owns."""
+    """A member: `instance` is its group.instance.id or empty, `partitions` are those it owns.
+
+    They have their topics: a group may read others than the source.
+    """
 
     id: str
     instance: str

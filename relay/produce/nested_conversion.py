@@ -26,6 +26,8 @@ NOT_CONVERTED = (pa.ArrowInvalid, pa.ArrowNotImplementedError)
 def to_wire(array: Any, kind: TypeKind) -> pa.Array[Any]:
     """Return an array, of whatever type its reader chose, in `kind.wire`.
 
+    Ranges narrower than the wire type's are not checked: relay.rows.judgement.narrow does that.
+
     Raises:
         ArrowInvalid, ArrowNotImplementedError: some value does not convert.
     """

@@ -94,10 +94,8 @@ def _words(
     words = click.Argument(["words"], nargs=-1, required=False)
     scan = click.Command(command.name, params=[*options, words], add_help_option=False)
     values, _, _ = scan.make_parser(context).parse_args(list(args))
-    typed, named = (
-        values.get("words"),
-        values.get(_NAMED),
-    )  # what is not there has a value, too
+    # What is not there has a value, too, which is neither a list nor a text.
+    typed, named = values.get("words"), values.get(_NAMED)
     return (
         list(typed) if isinstance(typed, list | tuple) else [],
         named if isinstance(named, str) else None,

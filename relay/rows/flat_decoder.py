@@ -25,7 +25,7 @@ _KINDS = {
     "int64": 0, "uint64": 0, "int32": 1, "uint32": 2, "bool": 3, "double": 4, "float": 5,
     "bytes": 6, "string": 7,
 }  # fmt: skip
-"""The kind of relay.rows.flat_kernel by protobuf's scalar."""
+"""The kind of relay.rows.flat_kernel by protobuf's scalar; a uint64 is read as int64."""
 _NOT_KNOWN = -1
 _ANY = 1 << 62
 """Rows that there may be room for, where nothing bounds them."""

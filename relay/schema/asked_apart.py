@@ -55,6 +55,7 @@ class DatabasesApart:
         Raises:
             ClickHouseAway: the server did not answer, or fails at every question. What was found
                 of some databases until then is remembered.
+            Refused: as `ask`.
         """
         by_database = defaultdict[str, set[str]](set)
         for table in tables:

@@ -96,7 +96,7 @@ def unstamped(
     engine: Engine, user: str, database: str = "books", others: Sequence[str] = ()
 ) -> frozenset[str]:
     settings = settings_of(engine, user, database)
-    return tables._ledger_blocks(settings, tables._UNSTAMPED, "tables", [TABLE, *others])
+    return tables._unstamped(settings, [TABLE, *others])
 
 
 @pytest.mark.parametrize(("user", "right"), [("blind", "SHOW TABLES"), ("shown", "SELECT")])

@@ -1,5 +1,5 @@
 """A source partition with its relay's real core, a loader and a table, all in memory, and the
-hands that a rewind or an accept has on them; they end the process at any step.
+port by which a rewind or an accept changes them; it ends the process at any step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Backup:
 
 
 class World(Writer):
-    """One app. `crash_at` counts the steps of the hands until the process is killed."""
+    """One app. `crash_at` counts the steps of the port until the process is killed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -146,7 +146,7 @@ class World(Writer):
     def floor(self) -> int:
         return 0 if self._committed is None else self._committed.floor
 
-    # ---- the hands -----------------------------------------------------------------------------
+    # ---- the port ------------------------------------------------------------------------------
 
     def look(self, beyond: Mapping[int, int]) -> dict[int, PartitionPositions]:
         self._step("look")

@@ -1,4 +1,4 @@
-"""Bad items are found exactly, whatever the guess about where to cut says."""
+"""Bad items are found exactly, whatever the guess about which ones are bad says."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class RewindEnding:
     Attributes:
         rewind: as it is carried out.
         floor: relays go on from here; marks: of tables, above it.
-        kept: blocks that it was to replace and that count again.
+        kept: blocks with rows, or to be loaded, that it was to replace and that count again.
         why: they count again; empty: the rewind is carried out as it was recorded.
     """
 

@@ -76,7 +76,7 @@ def accepted(
     record = _next(head, author, note.floor, note.marks, epoch=head.epoch + 1)
     record.source_topic_id = place.topic_id
     record.reference, record.count = note.floor, 0
-    if note.kinds == ("offsets",):
+    if note.kinds == ("offsets",):  # the floor is the head's, and so its reference holds
         record.reference, record.count = head.reference, head.count
         if head.flush_point:
             record.reference, record.count = head.floor, 0

@@ -75,9 +75,13 @@ def look(settings: Settings, tables: Collection[str]) -> dict[str, RerunTable]:
             step = question.mend or "correct what the message names"
             raise Refused(f"{question.what}: {question.reason}", step)
     _check_gone(settings, [name for name, table in facts.tables.items() if table is None])
-    # The rows of these blocks, if there are any, may be without their id.
-    unstamped = _ledger_blocks(settings, _UNSTAMPED, "tables", tables)
+    unstamped = _unstamped(settings, tables)
     return {name: _target(settings, name, table, unstamped) for name, table in facts.tables.items()}
+
+
+def _unstamped(settings: Settings, tables: Collection[str]) -> frozenset[str]:
+    """The blocks whose rows, if there are any, may be without their id."""
+    return _ledger_blocks(settings, _UNSTAMPED, "tables", tables)
 
 
 def _check_gone(settings: Settings, tables: Collection[str]) -> None:

@@ -187,7 +187,7 @@ def _partitions(heads: Mapping[int, PartitionState], facts: StatusFacts) -> Iter
             lag = 0
         elif end is not None:
             lag = max(end - head.position, 0)
-        lag_seconds = _age(facts.now_ms, unread_ms) if lag else None if lag is None else 0.0
+        lag_seconds = 0.0 if lag == 0 else None if lag is None else _age(facts.now_ms, unread_ms)
         yield replace(
             row,
             n=head.n,

@@ -164,6 +164,7 @@ class ToldFrom:
 def told_from(oldest: Commit) -> ToldFrom:
     """Return from where on the records of one source partition tell of each table.
 
+    `oldest`: the oldest record that is retained, or from which on records count.
     Tables are sealed at different times, so a busy one was sealed far beyond the floor that a quiet
     one holds. What was done before a record shows in the record: of a table that it seals, all
     before what it seals; of another, all before its mark, or before the floor where it has none.

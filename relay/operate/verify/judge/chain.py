@@ -166,7 +166,10 @@ def _chunks(head: ChainHead, commit: Commit) -> Iterator[UnplacedAnomaly]:
 
 
 def _counts(head: ChainHead, commit: Commit, sealed: int) -> Iterator[UnplacedAnomaly]:
-    """Judge that what was polled before the floor is in blocks or dead letters."""
+    """Judge that what was polled before the floor is in blocks or dead letters.
+
+    At a flush point, where nothing is held, they have exactly that.
+    """
     if commit.reference != head.reference:
         finding = backward if commit.reference < head.reference else gap
         yield finding(f"the record's reference is {commit.reference}, expected {head.reference}")
