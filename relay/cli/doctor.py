@@ -87,7 +87,8 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE
     "only",
     multiple=True,
     help="Judge the rights of this user as relay, loader or verifier; without it, as relay and "
-    "loader. With --grants: print only this role's (also operator, ...). Repeatable.",
+    "loader. With --grants: print only this role's; it also knows operator, retirer, replayer, "
+    "rewinder, producer and feeder. Repeatable.",
 )
 @click.option(
     "--errors-only",
