@@ -422,6 +422,31 @@ def test_a_room_names_the_modules_that_it_has(room: str) -> None:
     assert unknown_modules(str(Path(room).parent), docstring) == []
 
 
+COMMANDS = "relay/cli"
+"""Its rooms are not told module by module: each is the command of its name."""
+
+
+@pytest.mark.parametrize("room", sorted(m for m in modules() if m.endswith("__init__.py")))
+def test_a_room_names_all_of_its_modules(room: str) -> None:
+    directory = Path(room).parent
+    if directory == Path("relay") or room.startswith(COMMANDS):
+        return
+    docstring = ast.get_docstring(tree(source(room))) or ""
+    assert unnamed_modules(docstring, (ROOT / directory).glob("[a-z]*.py")) == []
+
+
+def test_a_module_that_its_room_does_not_name_is_found() -> None:
+    """Negative control."""
+    both = [Path("relay/core/step.py"), Path("relay/core/turns.py")]
+    assert unnamed_modules("Read `step` first.", both) == ["turns"]
+
+
+def unnamed_modules(docstring: str, files: Iterable[Path]) -> list[str]:
+    """Modules that a room's docstring does not name."""
+    named = {name.rpartition(".")[2] for name in re.findall(r"`([a-z_0-9.]+)`", docstring)}
+    return sorted({file.stem for file in files} - named)
+
+
 def test_a_room_that_names_a_module_of_yesterday_is_found() -> None:
     """Negative control."""
     assert unknown_modules("relay/core", "Read `step`, then `looking`.") == ["looking"]

@@ -5,6 +5,6 @@ processes.
 
 Read `worker` first, which carries out what `loader.core.plan` decides, then `attempt`, `fetch` with
 `block_order`, `transform` with `made_rows` and `fit_columns`, `insert_statement` (the one INSERT; a
-change of it goes there) and `insert_groups`.
-`isolation` and `scratch_table` find messages that a table refuses.
+change of it goes there) and `insert_groups`. `isolation` and `scratch_table` find messages that a
+table refuses, `dead_letters` writes them.
 """

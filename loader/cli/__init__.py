@@ -1,4 +1,7 @@
-"""Defines the command `loader` and `loader run`; `status` and `parked` are modules of their own.
+"""Defines the command `loader` and `loader run`.
+
+The others are modules: `status`, `parked`, `ledger`, `supersede` and `prepare`, with the `options`
+that they share.
 
 Receives arguments and the configuration file; relay.program.command prints errors and gives the
 exit status. SIGTERM and SIGINT end a run with status 0.

@@ -5,7 +5,8 @@ In comes a path; out comes one `Settings` for each pipeline, or one error that l
 Read `settings` and `server_settings` first: they hold every setting with its default and its
 reason. `settings_file` loads a file, with `secrets`, `validation`, `checks` and `pipelines` behind
 it. `kafka_clients` turns settings into librdkafka's, and `kafka_allowlist` says which of those a
-user may set. `allowed_tables` decides which tables may receive rows.
+user may set. `topic_settings` holds those of the topics that relays create, and `allowed_tables`
+decides which tables may receive rows.
 """
 
 from __future__ import annotations
