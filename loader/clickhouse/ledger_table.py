@@ -1,8 +1,7 @@
 """The ledger's columns, and the statements that make the table or bring it up to date. Pure.
 
-It is made as MergeTree, right for a single server. On a cluster, make it beforehand with the
-same columns as ReplicatedMergeTree and send the loader to one replica: the loader uses what it
-finds.
+The loader makes it as MergeTree, right for a single server. On a cluster people make it beforehand
+(`create_replicated`): the loader uses what it finds.
 """
 
 # pure
@@ -12,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from relay.clickhouse.quoting import literal, readable_name
 from relay.clickhouse.table_engine import TableEngine
 from relay.config.allowed_tables import LEDGER_KEY, LEDGER_LATER
 from relay.errors import ContractBroken, ErrorPage
@@ -88,10 +88,22 @@ def check_clock(name: str, kind: str, expression: str) -> None:
         )
 
 
-def create(name: str) -> str:
+def create(name: str, engine: str = "MergeTree") -> str:
     """Return the statement that makes the table; `name` is quoted."""
     columns = ", ".join(f"{column} {kind}" for column, kind in COLUMNS.items())
-    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = MergeTree {LEDGER_KEY}"
+    return f"CREATE TABLE IF NOT EXISTS {name} ({columns}) ENGINE = {engine} {LEDGER_KEY}"
+
+
+def create_replicated(database: str) -> tuple[str, str]:
+    """Return the statements that make a cluster's ledger, for a person to run on each replica.
+
+    The path is the same on all of them; each server's macro `replica` says another name.
+    """
+    path = literal(f"/clickhouse/tables/{database}.ledger")
+    table = create(
+        f"{readable_name(database)}.ledger", f"ReplicatedMergeTree({path}, '{{replica}}')"
+    )
+    return f"CREATE DATABASE IF NOT EXISTS {readable_name(database)}", table
 
 
 def add_columns(name: str, found: Collection[str]) -> str:

@@ -61,10 +61,11 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
+        statements = ledger_table.create_replicated(settings.loader.database)
         raise ConfigError(
             f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
-            "Create it on all of them as ReplicatedMergeTree (loader.clickhouse.ledger_table has "
-            "the columns), or name one replica in clickhouse.url.",
+            f"{'Stop all loaders and rename that table. ' if engine else ''}Run this on each of "
+            f"them, or name one replica in clickhouse.url: {'; '.join(statements)}",
             page=ErrorPage.REPLICAS,
         )
     if make:

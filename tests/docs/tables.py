@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from loader.cli import loader
+from loader.clickhouse.ledger_table import create_replicated
 from loader.metrics import definitions as of_loader
 from relay import config
 from relay.cli import cli
@@ -300,6 +301,14 @@ def codes_table() -> str:
     return table(("code", "name", "is about", "what it means here"), body)
 
 
+def ledger_statements() -> str:
+    """What makes the ledger of a cluster, a line for each column."""
+    database, table = create_replicated("relay")
+    start, columns, end = re.split(r" \((?=app )|\) (?=ENGINE)", table)
+    listed = ",\n    ".join(re.split(r", (?=[a-z_]+ [A-Z])", columns))
+    return f"```sql\n{database};\n{start}\n(\n    {listed}\n)\n{end};\n```"
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "settings": settings_table,
     "environment": environment_table,
@@ -315,6 +324,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "anomalies": anomalies_table,
     "findings": findings_table,
     "clickhouse-errors": codes_table,
+    "ledger": ledger_statements,
     "sealing": sealing_table,
     "dead-letter-kinds": dead_letter_kinds_table,
     "alerts": alerts_table,

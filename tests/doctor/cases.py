@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from relay.errors import Refused, Unavailable
+from relay.errors import ErrorPage, Refused, Unavailable
 from relay.operate.doctor import examine
 from relay.operate.doctor.facts import (
     ClockOffset,
@@ -20,7 +20,7 @@ from relay.operate.doctor.facts import (
     View,
 )
 from relay.operate.doctor.findings import Finding
-from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.doctor.judge.ledger import judge_absence, judge_unmade
 from relay.operate.doctor.judge.sample import judge, tallied
 from relay.schema.dead_reason import DeadKind, DeadReason
 from tests.doctor.healthy import (
@@ -122,6 +122,7 @@ def replicated(
 
 THREE = Replica(readonly=False, replicas=3, active=3)
 ONE_OF_THREE = clickhouse(ledger=table(**REPLICATED, replica=THREE), servers=("r1 on a",))
+TWO = {"url": "http://a:8123,http://b:8123", "insert_quorum": "auto"}
 QUORUM = {"url": "http://c:8123", "insert_quorum": "auto"}
 
 JOURNAL = {0: (0, 9), 1: (0, 0)}
@@ -333,6 +334,11 @@ KAFKA: dict[str, Case] = {
 }
 
 CLICKHOUSE: dict[str, Case] = {
+    "ledger-unmade": Case(
+        lambda: list(judge_unmade(settings(clickhouse=TWO), clickhouse(ledger=None, elsewhere=()))),
+        "there is no ledger relay.ledger, and the loader makes none on 2 replicas",
+        f"run on each of them the statements of relay docs {ErrorPage.LEDGER_TABLE}",
+    ),
     "ledger-missing": no_ledger(
         "there is no ledger relay.ledger, though app.journal has records: no loader has run yet, "
         "or the ledger was lost",

@@ -14,6 +14,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from loader.clickhouse import client as clickhouse_client
+from loader.clickhouse import ledger_table
 from loader.clickhouse.tables import Tables
 from loader.journal import startup
 from relay.config.server_settings import ClickHouse
@@ -137,8 +138,11 @@ def test_what_is_on_one_replica_alone_is_refused(
     connected = clickhouse_client.connect(several.clickhouse, 60)
     with pytest.raises(Refused, match="is not replicated: it is a MergeTree"):
         Tables(connected, "_block", several=True).look({table})
-    with pytest.raises(ConfigError, match="ledger is not replicated"):
+    with pytest.raises(ConfigError, match="ledger is not replicated") as unmade:
         startup.ledger_of(several, make=True)
+    assert unmade.value.next_step.endswith(
+        "; ".join(ledger_table.create_replicated(several.loader.database))
+    )
     assert not client.command(f"EXISTS DATABASE {several.loader.database}")
     startup.ledger_of(alone, make=True)
     with pytest.raises(ConfigError, match="ledger is not replicated"):

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from loader.clickhouse import ledger_table
-from relay.config.allowed_tables import LEDGER_KEY
 from relay.config.server_settings import ClickHouse
 from relay.config.settings import Settings
 from relay.dev.clickhouse import toml
@@ -56,10 +55,8 @@ class Replicated(Journal):
         )
 
     def make_ledger(self) -> None:
-        """On each replica."""
-        columns = ", ".join(f"{name} {kind}" for name, kind in ledger_table.COLUMNS.items())
-        database = self.settings().loader.database
-        self.rig.make(f"{database}.ledger", columns, LEDGER_KEY)
+        """On each replica, as people are told to."""
+        self.rig.run(*ledger_table.create_replicated(self.settings().loader.database))
 
     def settings(self, *, url: str = "", **loader: Any) -> Settings:
         """Of the loader; `url`: another than the journal's."""

@@ -237,15 +237,22 @@ class Rig:
             one.await_ready()
 
     def make(self, table: str, columns: str, rest: str) -> None:
-        """A replicated table on each replica, and wait until all of them are active.
+        """A replicated table on each replica."""
+        database = table.partition(".")[0]
+        engine = f"ReplicatedMergeTree('/{table}', '{{replica}}')"
+        self.run(
+            f"CREATE DATABASE IF NOT EXISTS {database}",
+            f"CREATE TABLE {table} ({columns}) ENGINE = {engine} {rest}",
+        )
+
+    def run(self, *statements: str) -> None:
+        """Run what makes a table on each replica, and wait until all of them are active.
 
         And until the second in which it was made is over: what is claimed in that second may have
         been claimed before.
         """
-        database = table.partition(".")[0]
-        self.everywhere(f"CREATE DATABASE IF NOT EXISTS {database}")
-        engine = f"ReplicatedMergeTree('/{table}', '{{replica}}')"
-        self.everywhere(f"CREATE TABLE {table} ({columns}) ENGINE = {engine} {rest}")
+        for statement in statements:
+            self.everywhere(statement)
         self.await_active()
         with contextlib.closing(self.replicas[0].client()) as client:
             await_next_second(client)

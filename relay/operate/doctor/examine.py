@@ -23,7 +23,7 @@ from relay.operate.doctor.findings import Finding, report, worst_first
 from relay.operate.doctor.judge import brokers as judge_brokers
 from relay.operate.doctor.judge import clickhouse, rights, topics
 from relay.operate.doctor.judge import sample as samples
-from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.doctor.judge.ledger import judge_absence, judge_unmade
 from relay.operate.doctor.judge.sample import OfTable
 from relay.operate.view.lost_ledger import checkpointed
 
@@ -73,6 +73,7 @@ def examine(settings: Settings, wanted: ExaminationScope) -> list[Finding]:
         inserts = "loader" in wanted.roles
         findings += clickhouse.judge(settings, seen, wanted.outage_seconds, inserts=inserts)
         findings += rights.judge_clickhouse(seen, wanted.roles)
+        findings += judge_unmade(settings, seen) if inserts else ()
         findings += unasked(seen.unasked)
         if facts is not None:
             journal = facts.topics.get(names.journal_topic(settings.app))

@@ -80,6 +80,8 @@ _ERRORS: Mapping[str, str] = {
     "loaded twice: the loader refuses to start",
     "ledger-unfit": "what is read from it need not be all that was written, so that blocks which "
     "are loaded would look as if they were not: the loader refuses to start",
+    "ledger-unmade": "the loader makes no ledger on several replicas: it ends with status 2 until "
+    "somebody has made it",
     "source-passed": "messages were deleted before they were read: the next start ends with "
     "status 6 and names the gap",
     "offset-foreign": "a tool moved the group's offsets: the next start ends with status 6",

@@ -1,6 +1,7 @@
-"""Judges a ledger that is not there though the relay has sealed blocks; pure.
+"""Judges a ledger that is not there; pure.
 
-It was lost, or nothing tells whether it was, or no loader has run yet.
+With blocks it was lost, or nothing tells whether it was, or no loader has run yet. On several
+replicas no loader makes one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ from relay.operate.doctor.findings import Finding, report
 from relay.operate.view.lost_ledger import describe_loss
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
+
+
+def judge_unmade(settings: Settings, clickhouse: ClickHouseFacts) -> Iterator[Finding]:
+    """Yield a finding where several replicas are named, and nobody has made their ledger."""
+    if clickhouse.ledger is None and clickhouse.elsewhere is not None and _has_replicas(settings):
+        yield report(
+            "ledger-unmade",
+            f"there is no ledger {settings.loader.database}.ledger, and the loader makes none on "
+            f"{len(settings.clickhouse.urls)} replicas",
+            f"run on each of them the statements of relay docs {ErrorPage.LEDGER_TABLE}",
+        )
 
 
 def judge_absence(
@@ -35,6 +47,8 @@ def judge_absence(
             "ledger-lost", lost, f"{other}restore it from a backup; if there is none: {_LOST}"
         )
         return
+    if _has_replicas(settings):  # `judge_unmade` says it
+        return
     yield report(
         "ledger-missing",
         f"there is no ledger {settings.loader.database}.ledger, though "
@@ -43,6 +57,10 @@ def judge_absence(
         "another database",
         f"loader run CONFIG; if a loader has run before: {_LOST}",
     )
+
+
+def _has_replicas(settings: Settings) -> bool:
+    return len(settings.clickhouse.urls) > 1
 
 
 def _has_blocks(app: str, kafka: KafkaFacts) -> bool:
