@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loader.clickhouse import client as clickhouse_client
 from loader.clickhouse import ledger_table
@@ -25,7 +25,6 @@ from loader.core.positions import Noted, Why, column_row, rows_of
 from loader.journal import begin_plan, past_letters, rewinds
 from loader.journal.checkpoint import Checkpoint
 from loader.journal.reader import JournalPolling, RecordRows
-from loader.journal.source import Start
 from relay import names
 from relay.clickhouse.replicas import is_shared
 from relay.config.settings import Settings
@@ -33,6 +32,9 @@ from relay.errors import ConfigError, ErrorPage, Refused, Unavailable
 from relay.failpoints import reached
 from relay.kafka.topics import READ, Topics
 from relay.program.waiting import pauses
+
+if TYPE_CHECKING:  # Spark is not installed everywhere
+    from loader.journal.source import Start
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0

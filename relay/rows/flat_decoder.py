@@ -8,18 +8,20 @@ taken is what relay.rows.decode would have made of it, bit for bit (tests/schema
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from relay.arrow.array_memory import Integers, bits, offsets_of, size_of
-from relay.rows.flat_columns import Density, Sinks
 from relay.rows.row_bound import RowBound
 from relay.rows.wire_scan import wire_type
 from relay.schema.types.column_type import ColumnType
 from relay.schema.types.proto_shape import ProtoField
+
+if TYPE_CHECKING:  # numba takes half a second and 120 MB: loaded where a table is flat
+    from relay.rows.flat_columns import Density, Sinks
 
 _KINDS = {
     "int64": 0, "uint64": 0, "int32": 1, "uint32": 2, "bool": 3, "double": 4, "float": 5,
