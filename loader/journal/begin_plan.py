@@ -11,9 +11,10 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     none         none                first start: begin with the journal's first record
     none         there               as behind it
 
-Where the journal's first record is behind the ledger's position, retention deleted what nobody
-read: stop, unless a person says so. But right behind each record that was settled lies the marker
-of its transaction, and retention deletes markers, too: where that alone is gone, nothing is lost.
+Where the journal ends before the ledger's position, it lost its last records: stop. Where its first
+one is behind the position, retention deleted what nobody read: stop, unless a person says so. But
+right behind each record that was settled lies the marker of its transaction, and retention deletes
+markers, too: where that alone is gone, nothing is lost.
 
 Where entries may be missing, a block without one may have been inserted:
 loader.clickhouse.forgotten_blocks asks.
@@ -107,9 +108,11 @@ def decide(facts: StartFacts) -> StartPlan:
     spark, aside = _checkpoint(facts)
     back = {p: offset for p, offset in spark.items() if p in mine and offset > mine[p]}
     began = facts.noted.began_of(facts.journal)
+    topic = names.journal_topic(facts.app)
+    check_end(topic, mine, facts.bounds)
     if not facts.lost:
         _lost(facts, mine, spark)
-        check_unread(names.journal_topic(facts.app), mine, facts.bounds, began)
+        check_unread(topic, mine, facts.bounds, began)
     # Of the log's start some records may have been deleted: markers alone, or what cannot be loaded
     # any more, as the person knows.
     new = {p: low for p, (low, _) in facts.bounds.items() if mine.get(p, -1) < low}
@@ -194,6 +197,39 @@ def check_unread(
     }
     if gaps:
         raise deleted_unread(topic, gaps)
+
+
+def check_end(topic: str, mine: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]) -> None:
+    """Stop where the journal ends before the ledger's position.
+
+    A position is saved behind a record that is committed, and is read before the journal's end,
+    which never goes back, whoever leads the partition (KIP-207). `bounds`: as of StartFacts.
+
+    Raises:
+        ContractBroken: what is written up to the position would never be loaded.
+    """
+    if beyond := {p: mine[p] for p, (_, high) in bounds.items() if mine.get(p, 0) > high}:
+        raise lost_end(topic, beyond, bounds)
+
+
+def lost_end(
+    topic: str, stands: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+) -> ContractBroken:
+    """Return what to say of a journal that does not reach to where a loader stands.
+
+    `stands`: the loader's position, by partition; `bounds`: as of StartFacts.
+    """
+    shown = "; ".join(
+        f"partition {p} holds offsets {bounds[p][0]} to {bounds[p][1]}, but the loader stands at "
+        f"{position}"
+        for p, position in sorted(stands.items())
+    )
+    return ContractBroken(
+        f"{topic}: {shown}. The topic lost its last records, was restored from an older copy, or "
+        "was deleted and created again",
+        "Find out which; deleted blocks can only be loaded by running the source again.",
+        page=ErrorPage.GAP,
+    )
 
 
 def deleted_unread(topic: str, gaps: Mapping[int, tuple[int, int]]) -> ContractBroken:

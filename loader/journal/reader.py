@@ -20,12 +20,12 @@ from google.protobuf.message import DecodeError
 
 from loader.console import say
 from loader.core.positions import only_a_marker
-from loader.journal.begin_plan import deleted_unread
+from loader.journal.begin_plan import deleted_unread, lost_end
 from relay import log
 from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
 from relay.config.settings import Kafka
-from relay.errors import ContractBroken, ErrorPage, Refused, Unavailable
+from relay.errors import Refused, Unavailable
 from relay.kafka.errors import answered
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.records_pb2 import Commit
@@ -292,12 +292,7 @@ class JournalPolling:
                 return
             if at < low:
                 raise deleted_unread(self._topic, {partition: (at, low)})
-            raise ContractBroken(
-                f"{self._topic}[{partition}] holds offsets {low} to {high}, but the loader stands "
-                f"at {at}: the topic lost its last records, or was deleted and created again",
-                "Find out which; deleted blocks can only be loaded by running the source again.",
-                page=ErrorPage.GAP,
-            )
+            raise lost_end(self._topic, {partition: at}, {partition: (low, high)})
         if not error.retriable() and error.code() not in (
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
             KafkaError._TRANSPORT,  # noqa: SLF001

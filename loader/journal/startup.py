@@ -112,7 +112,7 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
 
     Raises:
         ContractBroken: the ledger's positions belong to another journal, or to records of this one
-            that are deleted.
+            that are deleted or lost.
     """
     from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
@@ -123,7 +123,9 @@ def start(settings: Settings, ledger: Ledger | None) -> Start:
     mine = noted.of(journal)
     began = noted.began_of(journal)
     if mine:
-        begin_plan.check_unread(topic, mine, _bounds(settings, topic), began)
+        bounds = _bounds(settings, topic)
+        begin_plan.check_end(topic, mine, bounds)
+        begin_plan.check_unread(topic, mine, bounds, began)
     return Start(settings, journal, mine, noted.unsure_of(journal), began)
 
 

@@ -160,6 +160,26 @@ def test_what_retention_deleted_meanwhile_is_given_up_only_as_a_person_says() ->
     assert (begun.positions, begun.new) == ({0: 7, 1: 3}, {0: 7})
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_journal_that_ends_before_the_ledgers_position_stops(*, lost: bool) -> None:
+    """As after a restore of Kafka from an older copy. Red before: it began there, and what was
+    written up to there later was never read; a person who says that the ledger was lost, too."""
+    set_back = facts({("J", 0): 101, ("J", 1): 50}, lost=lost)
+    with pytest.raises(ContractBroken, match=r"0 holds offsets 0 to 100, but .* 101") as stopped:
+        decide(set_back)
+    assert "partition 1" not in stopped.value.message, "it stands at the end"
+    assert stopped.value.next_step
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_where_nothing_shows_the_journals_end_a_loader_begins(*, lost: bool) -> None:
+    """Negative control: it stands at the end; a partition is not shown; the journal is another."""
+    at_the_end = facts({("J", 0): 100, ("J", 1): 51}, bounds={0: (0, 100)}, lost=lost)
+    assert decide(at_the_end).positions == {0: 100, 1: 51}
+    anew = Noted({("old", 0): 900}, {}, {"old"})
+    assert decide(facts(noted=anew, bounds={0: (0, 3)}, lost=lost)).positions == {0: 0}
+
+
 def test_of_a_record_that_was_settled_the_marker_alone_may_be_deleted() -> None:
     """A relay's transaction has one record in a partition; behind it, where loaders stand, this."""
     for bounds in ((102, 102), (102, 300)):

@@ -115,6 +115,23 @@ def test_journal_records_that_were_deleted_before_a_loader_read_them(
     assert loader.journal.run("status")[0] == 0
 
 
+def test_a_journal_that_ends_before_the_ledgers_position(
+    loader: Unsparked, ledger: Ledger, client: Client, table: str
+) -> None:
+    """As after a restore of Kafka from an older copy: said before anything is loaded. Red before:
+    `loader run --once` ended with 0, and the next blocks were never read."""
+    loaded(loader, table, 0)
+    (journal, _), *_ = ledger.noted().positions
+    ledger.save_positions(journal, {0: 99})
+    loader.journal.seal(table, batch(100, 100))
+    for lost in (False, True):
+        with pytest.raises(ContractBroken, match=r"holds offsets 0 to \d+, but .* stands at 99"):
+            loader.run(lost=lost)
+    status, said = loader.journal.run("status")
+    assert (status, "but the loader stands at 99" in said) == (6, True), said
+    assert copies(client, table) == (100, 100)
+
+
 def test_tables_newer_than_the_restored_ledger_are_not_filled_twice(
     loader: Unsparked, client: Client, table: str
 ) -> None:
