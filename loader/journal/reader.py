@@ -26,7 +26,7 @@ from relay.blocks.journal_record import no_record
 from relay.config import kafka_clients
 from relay.config.settings import Kafka
 from relay.errors import Refused, Unavailable
-from relay.kafka.errors import answered
+from relay.kafka.errors import REFUSED, answered
 from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader
 from relay.records_pb2 import Commit
 
@@ -205,10 +205,25 @@ class JournalPolling:
         self._consumer.close()
 
     def partitions(self) -> list[int]:
-        """Return the partitions of the journal."""
+        """Return the partitions of the journal.
+
+        A broker that has not heard of the topic yet shows none: nothing would be left to compare
+        with what the ledger says.
+        """
+        what = f"describe {self._topic}"
         with self._described():
             metadata = self._consumer.list_topics(self._topic, timeout=ANSWER_SECONDS)
-        return sorted(metadata.topics[self._topic].partitions)
+        described = metadata.topics[self._topic]
+        error = described.error
+        if error is not None and error.code() in REFUSED:
+            raise self._error(what, error)
+        if error is not None or not described.partitions:
+            raise Unavailable(
+                f"{what}: {'no partitions' if error is None else error.str()}",
+                "Wait: a broker may hear of a topic later than others. If it stays so, check "
+                "kafka.bootstrap, and that the topic is there.",
+            )
+        return sorted(described.partitions)
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return its first offset, and the one behind its last."""

@@ -13,7 +13,7 @@ from loader.journal import reader as journal_reader
 from loader.journal import source as journal_source
 from loader.journal.reader import JournalPolling
 from loader.journal.source import JOURNAL, JournalReader, Start
-from relay.errors import ContractBroken, Refused
+from relay.errors import ContractBroken, Refused, RelayError, Unavailable
 from relay.records_pb2 import Block, Commit
 
 if TYPE_CHECKING:
@@ -235,6 +235,30 @@ def test_a_no_is_a_no(polling: Any) -> None:
     reader = reader_of(polling(), KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
     with pytest.raises(Refused, match="TOPIC_AUTHORIZATION_FAILED"):
         reader.read({JOURNAL: "id", "0": 7})
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Unavailable),
+        (KafkaError.LEADER_NOT_AVAILABLE, Unavailable),
+        (None, Unavailable),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Refused),
+    ],
+)
+def test_a_broker_that_does_not_know_the_topic_shows_no_empty_journal(
+    polling: Any, code: int | None, raised: type[RelayError]
+) -> None:
+    """Red before: each check of a start passed, and a bounded run ended with nothing loaded."""
+    error = None if code is None else KafkaError(code)
+    source = polling()
+    source._consumer.list_topics = lambda *_, **__: SimpleNamespace(
+        topics={"app.journal": SimpleNamespace(error=error, partitions={})}
+    )
+    for ask in (source.partitions, source.ends):
+        with pytest.raises(raised, match=r"^describe app\.journal: ") as said:
+            ask()
+        assert said.value.next_step
 
 
 def reader_of(source: JournalPolling, answer: KafkaException) -> JournalReader:

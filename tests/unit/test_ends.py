@@ -115,6 +115,7 @@ WAYS = {
     "loader.blocks.fetch._explain Unavailable": SERVER,
     "loader.blocks.fetch._read Unavailable": SERVER,
     "loader.journal.reader._poll_open Unavailable": SERVER,
+    "loader.journal.reader.partitions Unavailable": SERVER,
     "loader.journal.source._first ContractBroken": PARTITION,
     "loader.journal.source._positions ContractBroken": APP,
     "loader.spark.known_blocks.check Unavailable": APP,
