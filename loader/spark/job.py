@@ -7,10 +7,13 @@ decides nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from loader.journal import source
 from loader.metrics.listener import QueryListener
@@ -125,8 +128,14 @@ class Job:
                 if self.error is not None:
                     self._say(f"while stopping: {self.error}", level=logging.WARNING)
                 return
-            if self.error is not None:
-                raise self.error from None
+            cause = self.error
+            # The error may be that of another thread. A query that went on would keep its name,
+            # and none that is started again could begin.
+            with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended
+                if query.isActive:
+                    self._end(spark, query)
+            if cause is not None:
+                raise cause from None
             raise
 
     def _end(self, spark: SparkSession, query: StreamingQuery) -> None:
