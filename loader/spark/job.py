@@ -33,6 +33,8 @@ from loader.spark.set_aside import SetAside
 from relay.errors import RelayError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -95,9 +97,6 @@ class Job:
         logging.getLogger("py4j.clientserver").addFilter(_unforeseen)
         journal = source.source(start)
         spark.dataSource.register(journal)
-        if self._observer is not NOTHING:
-            self._observer.engine(registered(spark))
-            spark.streams.addListener(QueryListener(self._observer, self._settings.app))
         seconds = f"{self._settings.loader.trigger_seconds} seconds"
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": seconds}
         rows = spark.readStream.format(journal.name()).load()
@@ -105,7 +104,7 @@ class Job:
         stream = blocks.option("checkpointLocation", checkpoint).trigger(**trigger)
         if not once:  # Spark has it for this trigger alone
             stream = stream.options(**_PROGRESS)
-        with self._asides.running():
+        with self._listening(spark), self._asides.running():
             run_again(
                 lambda: self._await(spark, start_in_turn(stream.start, self._turn, self._stopping)),
                 self._settings.loader.wait_for_servers_seconds,
@@ -115,6 +114,21 @@ class Job:
         if once and not self._stopping.is_set():
             self._settling.end()
             self._asides.finish()
+
+    @contextlib.contextmanager
+    def _listening(self, spark: SparkSession) -> Iterator[None]:
+        """Tell the observer meanwhile what Spark says; the session may outlive this job."""
+        if self._observer is NOTHING:
+            yield
+            return
+        self._observer.engine(registered(spark))
+        listener = QueryListener(self._observer, self._settings.app)
+        spark.streams.addListener(listener)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended
+                spark.streams.removeListener(listener)
 
     def _await(self, spark: SparkSession, query: StreamingQuery) -> None:
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from loader.journal.source import Start
+from loader.metrics.observer import NOTHING, LoaderObserver
 from loader.spark.job import Job
 from relay.errors import Unavailable
 from tests.loader.test_stopped_tries import SETTINGS, FewAside
@@ -45,8 +48,8 @@ class Gone(Query):
         raise ConnectionRefusedError
 
 
-def job() -> Job:
-    return Job(SETTINGS, FewAside(), lambda *_, **__: None)  # type: ignore[arg-type]
+def job(observer: LoaderObserver = NOTHING) -> Job:
+    return Job(SETTINGS, FewAside(), lambda *_, **__: None, observer)  # type: ignore[arg-type]
 
 
 def test_an_error_beside_the_query_stops_the_query() -> None:
@@ -75,3 +78,24 @@ def test_a_query_that_ended_by_itself_is_not_stopped() -> None:
     with pytest.raises(Unavailable):
         failed._await(MagicMock(), query)  # type: ignore[arg-type]
     assert query.stopped == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_takes_its_listener_with_it(*, fails: bool) -> None:
+    """Red before: each restart of a pipeline left one more, to which Spark told every event."""
+    spark = MagicMock()
+    query = spark.readStream.format().load().writeStream.foreachBatch().queryName()
+    start = query.option().trigger().options().start
+    start.side_effect = KeyError("x") if fails else None
+    with pytest.raises(KeyError) if fails else contextlib.nullcontext():
+        job(LoaderObserver()).run(spark, Start(SETTINGS, "J", {}), "there", once=False)
+    (listener,) = spark.streams.addListener.call_args.args
+    spark.streams.removeListener.assert_called_once_with(listener)
+
+
+def test_a_listener_of_a_jvm_that_is_gone_hides_no_error() -> None:
+    spark = MagicMock()
+    spark.streams.removeListener.side_effect = ConnectionRefusedError
+    watched = job(LoaderObserver())
+    with pytest.raises(KeyError), watched._listening(spark):
+        raise KeyError("x")
