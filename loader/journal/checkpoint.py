@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import socket
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.config.settings import ELSEWHERE
-from relay.errors import ConfigError, Fenced, Refused
+from relay.errors import ConfigError, Fenced, Refused, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,15 +72,36 @@ class Here:
         (self._directory / name).rename(self._directory / into / name)
 
 
+@contextlib.contextmanager
+def _as_here() -> Iterator[None]:
+    """Raise as OSError what a file system throws in the JVM; the JVM's own end stays what it is."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415 - Spark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        # PySpark has classes of its own for some; behind the first line comes a stack trace.
+        thrown = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+        raise OSError(thrown.partition("\n")[0]) from error
+
+
 class Elsewhere:
-    """Files on a file system that Spark knows, through its JVM."""
+    """Files on a file system that Spark knows, through its JVM.
+
+    Raises (every method): OSError.
+    """
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no other way to Hadoop's files
         self._url = url
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-        self._files = self._path().getFileSystem(configuration)
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
 
+    @functools.cached_property
+    def _files(self) -> Any:
+        return self._path().getFileSystem(self._configuration)
+
+    @_as_here()
     def names(self, within: str) -> list[str]:
         """List the names, as Here does."""
         where = self._path(within)
@@ -87,11 +109,13 @@ class Elsewhere:
             return []
         return [str(file.getPath().getName()) for file in self._files.listStatus(where)]
 
+    @_as_here()
     def text(self, within: str, name: str) -> str:
         """Read the text, as Here does."""
         with contextlib.closing(self._files.open(self._path(within, name))) as stream:
             return bytes(stream.readAllBytes()).decode()
 
+    @_as_here()
     def move(self, name: str, into: str) -> None:
         """Move the file, as Here does."""
         self._files.mkdirs(self._path(into))
@@ -139,8 +163,8 @@ class Checkpoint:
         """
         into = f"{_ASIDE}{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
         stays = (_ASIDE, LOCK)
-        inside = [name for name in self._files.names("") if not name.startswith(stays)]
         try:
+            inside = [name for name in self._files.names("") if not name.startswith(stays)]
             for name in sorted(inside, key=lambda name: (name == _OFFSETS, name)):
                 self._files.move(name, into)
         except OSError as error:
@@ -195,6 +219,21 @@ def alone(where: str) -> Iterator[None]:
         file.truncate(0)
         print(f"process {os.getpid()} on {socket.gethostname()}", file=file, flush=True)
         yield
+
+
+def unread(where: str, error: OSError) -> ConfigError | Unavailable:
+    """Return the error for a checkpoint that cannot be read, or whose file system does not answer.
+
+    `where`: as of Checkpoint; `error`: of `Checkpoint.found`.
+    """
+    text = f"cannot read checkpoint {where}: {error}"
+    if ELSEWHERE.match(where):
+        return Unavailable(
+            text,
+            "Start this file system, let the loader's user in, or give Spark the jars and settings "
+            "that it needs for it.",
+        )
+    return ConfigError(text, "Let the loader's user read what is in it.")
 
 
 def used(where: str, by: str = "") -> Fenced:

@@ -23,7 +23,7 @@ from loader.core.entries import NewEntry
 from loader.core.plan import doubt
 from loader.core.positions import Noted, Why, column_row, rows_of
 from loader.journal import begin_plan, past_letters, rewinds
-from loader.journal.checkpoint import Checkpoint
+from loader.journal.checkpoint import Checkpoint, CheckpointPositions, unread
 from loader.journal.reader import JournalPolling, RecordRows
 from relay import names
 from relay.clickhouse.replicas import is_shared
@@ -145,6 +145,7 @@ def begin(
 
     Raises:
         ContractBroken: ledger, journal and checkpoint disagree, and only a person knows why.
+        ConfigError, Unavailable: the checkpoint cannot be read.
     """
     from loader.journal.source import Start  # noqa: PLC0415 - Spark
 
@@ -158,7 +159,7 @@ def begin(
         journal,
         wait(ledger.noted),
         wait(lambda: _bounds(settings, topic)),
-        checkpoint.found(),
+        _found(checkpoint),
         checkpoint.where,
         lost,
     )
@@ -263,6 +264,13 @@ class _Beginning:
             return
         lost = plan.why == "lost"
         self.ledger.write([NewEntry(block, doubt(block.rows, lost=lost)) for block in forgot])
+
+
+def _found(checkpoint: Checkpoint) -> CheckpointPositions | None:
+    try:
+        return checkpoint.found()
+    except OSError as error:
+        raise unread(checkpoint.where, error) from error
 
 
 def _bounds(settings: Settings, topic: str) -> dict[int, tuple[int, int]]:

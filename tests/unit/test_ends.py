@@ -97,6 +97,8 @@ WAYS = {
     "relay.program.java.find MissingTool": SETTING,
     "relay.program.java.require MissingTool": SETTING,
     "loader.journal.checkpoint.alone ConfigError": SETTING,
+    "loader.journal.checkpoint.unread ConfigError": SETTING,
+    "loader.journal.checkpoint.unread Unavailable": SERVER,
     "loader.journal.checkpoint.used Fenced": "a second process with its checkpoint",
     "loader.journal.startup.ledger_of ConfigError": SETTING,
     "loader.journal.startup.topic_id Unavailable": SERVER,
