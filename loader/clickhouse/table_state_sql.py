@@ -118,14 +118,19 @@ def _with_spans(more: str = "") -> str:
     )
 
 
+def _own(condition: str) -> str:
+    """Of parts for which this holds: those of the block's own table, where its INSERTs made any."""
+    return f"if(countIf(mine) > 0, countIf({condition} AND mine), countIf({condition}))"
+
+
 _MERGES = "'MergeParts', 'MutatePart', 'DownloadPart'"
 STAYS = (
     f"WITH tables AS (SELECT database, name, uuid, {ALTERED} AS altered FROM system.tables "  # noqa: S608 - constants
     f"WHERE {LISTED_HERE}), (SELECT groupArray(({_PARTITION}, {_MICROS})) FROM system.part_log "
     f"WHERE event_type = 'NewPart' AND error = 0 AND rows = 0 AND NOT ({_LATER}) "
     f"AND event_date >= {_DAY} AND event_time >= {_CLAIM} - 1) AS emptied "
-    "SELECT count(), countIf(there), countIf(uuid_there AND NOT there_by_name), "
-    "if(countIf(mine) > 0, countIf(vanished AND mine), countIf(vanished)) "
+    f"SELECT count(), {_own('there')}, {_own('uuid_there AND NOT there_by_name')}, "
+    f"{_own('vanished')} "
     "FROM (SELECT (database, table, table_uuid) IN (SELECT database, name, uuid FROM tables) "
     "AS there_by_name, table_uuid IN (SELECT uuid FROM tables) AS uuid_there, "
     f"(there_by_name AND {_PARTITION} NOT IN (SELECT {_PARTITION} "
@@ -143,9 +148,10 @@ STAYS = (
     f"AND query_id IN {{queries:Array(String)}} AND event_date >= {_DAY})"
 )
 """Of parts that INSERTs {queries:Array(String)} made up to {ended:Int64}, in any table: how many
-there were; that are there still; in a table that has another name since; and that went unexplained,
-where the INSERTs made parts in the block's own table, of those: what others take from the target of
-a view, which may be emptied as a matter of course, is theirs.
+there were; and of those in the block's own table, where the INSERTs made any there: how many are
+there still; in a table that has another name since; and that went unexplained. What a view wrote
+into its target says nothing of the rows that the view read, and others may empty it as a matter of
+course. A table that keeps no parts, as Null, Buffer and Distributed, has only those of others.
 
 A table that is restored from a backup is another one, or was emptied before: DROP, DETACH and
 TRUNCATE leave an empty part. REPLACE PARTITION and MOVE PARTITION TO TABLE leave no entry of what

@@ -363,6 +363,41 @@ def test_what_went_with_its_table_stays_gone(
     assert number(client, table) == 0
 
 
+@pytest.mark.parametrize("how", ["truncate", "partition", *ANOTHER])
+def test_what_a_view_got_says_nothing_of_the_blocks_own_rows(
+    journal: Journal, worker: Worker, client: Client, database: str, how: str
+) -> None:
+    """They went, and the view's table has its part: the block counted as loaded."""
+    table = create(client, f"{database}.t", ", _block String", more=window(100))
+    view = summed(client, table)
+    await_next_second(client)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    assert (number(client, table), number(client, view)) == (100, 100)
+    removed(client, table, how)
+    # Its rows have another name since, and a person knows where.
+    expected = "loaded" if how == "renamed" else "parked"
+    assert until_settled(worker, blocks) == [expected]
+    assert (number(client, table), number(client, view)) == (0, 100)
+
+
+@pytest.mark.parametrize("how", ["truncate", ""])
+def test_of_a_table_that_keeps_nothing_the_targets_of_views_tell(
+    journal: Journal, worker: Worker, client: Client, database: str, how: str
+) -> None:
+    """The table has no parts: whether its rows stay is whether those of its view's table do."""
+    table = f"{database}.t"
+    client.command(f"CREATE TABLE {table} (id Int64, name String) ENGINE = Null")
+    view = summed(client, table)
+    await_next_second(client)
+    blocks = journal.seal(table, batch(0, 100))
+    killed(journal, blocks, "after_insert")
+    if how:
+        removed(client, view, how)
+    assert until_settled(worker, blocks) == ["parked" if how else "loaded"]
+    assert number(client, view) == (0 if how else 100)
+
+
 @pytest.fixture
 def ordinary(client: Client, database: str) -> Iterator[str]:
     """A database whose tables have no UUID."""

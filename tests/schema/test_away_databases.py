@@ -145,7 +145,7 @@ def test_the_loader_has_its_evidence_of_others(client: HttpClient) -> None:
     made = client.query("SELECT query_id FROM system.part_log WHERE table = 't'").result_rows
     asked = {"queries": [row[0] for row in made], "ended": 1 << 62, **table_parameters(HERE)}
     stays = evidence.ask(server_records.STAYS, 0, **asked)
-    assert [tuple(row) for row in stays or ()] == [(3, 3, 0, 0)]
+    assert [tuple(row) for row in stays or ()] == [(3, 1, 0, 0)]
 
 
 def test_the_doctor_judges_others_and_does_not_call_its_tables_missing(
