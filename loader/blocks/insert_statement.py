@@ -33,12 +33,14 @@ from relay.clickhouse.insert_settings import deduplicated
 from relay.clickhouse.quoting import literal, quoted
 from relay.records_pb2 import Block
 from relay.schema.types.column_type import ColumnType, parse_type, recorded_type
+from relay.schema.types.type_text import texts_for_enums
 
 _WRAPPED = re.compile(
     r"(?:Nullable\(|LowCardinality\(|SimpleAggregateFunction\(\w+(?:\([^)]*\))?, )(.*)\)"
 )
 _DATE = "Date"
 """In a type's text: accurateCast wraps what such a type does not hold, but for a setting."""
+_ENUM = "Enum"
 _FEW_ELEMENTS = 50_000
 """Bytes. A shorter statement has fewer elements than a server takes by default: each is a byte or
 more."""
@@ -213,7 +215,9 @@ def _strictly(name: str, recorded: ColumnType, now: str) -> str:
 
 
 def _accurately(value: str, recorded: str, now: str) -> str:
-    return f"accurateCast(CAST({value}, {literal(recorded)}), {literal(now)})"
+    """SQL of the cast. An Enum's value is its name: from Enum to Enum ClickHouse casts the number."""
+    through = texts_for_enums(recorded, now) if _ENUM in now else recorded
+    return f"accurateCast(CAST({value}, {literal(through)}), {literal(now)})"
 
 
 def _bare(text: str) -> str:

@@ -13,6 +13,7 @@ from relay.schema.types.column_type import parse_type
 from tests.loader.blocks import Journal, batch, parked_blocks
 from tests.loader.test_work import copies, make, outcomes
 
+AB = "Enum8('a' = 1, 'b' = 2)"
 CONVERSIONS = [
     ("UInt8", 200, "UInt64", "200"),
     ("UInt32", 7, "String", "7"),
@@ -36,6 +37,17 @@ CONVERSIONS = [
     ("Enum8('up' = 1)", None, "Int16 DEFAULT 7", "7"),
     ("UInt64", 7, "SimpleAggregateFunction(max, UInt64)", "7"),
     ("Array(UInt8)", [1, 200], "Array(UInt16)", "[1,200]"),
+    (AB, "b", "Enum8('a' = 1, 'c' = 2, 'b' = 3)", "b"),
+    (f"Nullable({AB})", None, "Enum8('b' = 7) DEFAULT 'b'", "b"),
+    (f"Array({AB})", ["b", "a"], "Array(Enum8('a' = 2, 'b' = 1))", "['b','a']"),
+    (
+        f"Array(Nullable({AB}))",
+        [{"value": "b"}, {}],
+        "Array(Nullable(Enum8('b' = 1)))",
+        "['b',NULL]",
+    ),
+    (f"Map(Int8, {AB})", [{"key": 4, "value": "b"}], "Map(Int8, Enum16('b' = 1))", "{4:'b'}"),
+    (f"Tuple(e {AB}, n UInt8)", {"e": "b", "n": 9}, "Tuple(n UInt16, e Enum8('b' = 1))", "(9,'b')"),
 ]
 """Type as recorded, value as a row holds it, type of the table, what is found there."""
 
@@ -132,6 +144,35 @@ def test_a_date_that_the_type_of_now_does_not_hold_is_parked(
     assert done == ["parked", "loaded"]
     found = client.query(f"SELECT toString(d), toString(w) FROM {table}").result_rows
     assert [(row[0].strip("[']")[:10], row[1]) for row in found] == [("1970-01-02", "2129-06-07")]
+
+
+LOST = [
+    (AB, "b", "Enum8('a' = 1, 'c' = 2)"),
+    (AB, "b", "Enum8('a' = 1)"),
+    (f"Nullable({AB})", "b", "Nullable(Enum8('a' = 1, 'c' = 2))"),
+    (f"Array({AB})", ["a", "b"], "Array(Nullable(Enum8('a' = 1, 'c' = 2)))"),
+    (f"Map({AB}, UInt8)", [{"key": "b", "value": 1}], "Map(Enum8('a' = 1, 'c' = 2), UInt16)"),
+    (f"Tuple({AB}, UInt8)", {"v1": "b", "v2": 1}, "Tuple(Enum8('a' = 1, 'c' = 2), UInt16)"),
+]
+"""Type as recorded, value as a row holds it, an Enum of now that has lost its name."""
+
+
+@pytest.mark.parametrize(("before", "value", "now"), LOST)
+def test_a_value_that_the_enum_of_now_has_lost_is_parked(
+    journal: Journal,
+    worker: Worker,
+    client: Client,
+    database: str,
+    before: str,
+    value: object,
+    now: str,
+) -> None:
+    """It got the name that has its number now, or no name, and then nobody could read the column."""
+    table = f"{database}.enums"
+    client.command(f"CREATE TABLE {table} (id Int64, e {now}) ENGINE = MergeTree ORDER BY ()")
+    rows = [recorded({"id": ("Int64", 1), "e": (before, value)})]
+    assert outcomes(worker.load(journal.seal(table, *rows))) == ["parked"]
+    assert client.query(f"SELECT toString(e) FROM {table}").result_rows == []
 
 
 def test_casts_of_dates_read_columns_of_any_name(

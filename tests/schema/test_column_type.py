@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from relay.schema.types.column_type import UnsupportedType, parse_type
-from relay.schema.types.type_text import enum_numbers, parse_text
+from relay.schema.types.type_text import enum_numbers, parse_text, texts_for_enums
 from tests.schema.rows import codec_of
 
 if TYPE_CHECKING:
@@ -142,3 +142,38 @@ def test_enum_names_as_the_engine_prints_them(engine: Engine) -> None:
     engine.query(f"CREATE TABLE shop.e (v Enum16({literal})) ENGINE = Memory")
     printed = engine.rows("SELECT type FROM system.columns WHERE table = 'e'")[0][0]
     assert sorted(enum_numbers(parse_text(printed))) == sorted(names)
+
+
+AB, BC = "Enum8('a' = 1, 'b' = 2)", "Enum16('b' = 1, 'Map(' = 2)"
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "through"),
+    [
+        (AB, BC, "String"),
+        (AB, f"Nullable({BC})", "String"),
+        (AB, "Int8", AB),
+        ("UInt8", BC, "UInt8"),
+        (f"Nullable({AB})", BC, "Nullable(String)"),
+        (f"Array(Nullable({AB}))", f"Array({BC})", "Array(Nullable(String))"),
+        (
+            f"Map(LowCardinality(String), Array({AB}))",
+            f"Map(String, Array({BC}))",
+            "Map(LowCardinality(String), Array(String))",
+        ),
+        (f"Map({AB}, {AB})", f"Map(Int8, {BC})", f"Map({AB}, String)"),
+        (f"Tuple({AB}, Decimal(9, 2))", f"Tuple({BC}, Int8)", "Tuple(String, Decimal(9, 2))"),
+        (f"Tuple({AB}, {AB})", f"Tuple({BC})", f"Tuple(String, {AB})"),
+        (
+            f"Tuple(a {AB}, `b c` Nullable({AB}))",
+            f"Tuple(`b c` {BC}, a UInt8)",
+            f"Tuple(a {AB}, `b c` Nullable(String))",
+        ),
+        (f"Tuple(a {AB})", f"Tuple(b {BC})", f"Tuple(a {AB})"),
+        (f"Nested(a {AB}, b Int8)", f"Nested(a {BC}, b Int8)", "Nested(a String, b Int8)"),
+        (f"Variant({AB}, Int8)", f"Variant({BC}, Int8)", f"Variant({AB}, Int8)"),
+        (f"Array({AB})", BC, f"Array({AB})"),
+    ],
+)
+def test_text_stands_for_what_is_an_enum_in_both(text: str, other: str, through: str) -> None:
+    assert texts_for_enums(text, other) == through

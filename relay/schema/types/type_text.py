@@ -1,12 +1,13 @@
 """Parses the text of a ClickHouse type: name and arguments, quotes respected.
 
-Receives what system.columns prints, gives name and top-level arguments as text;
-never judges whether a type is supported.
+Receives what system.columns prints, gives name and top-level arguments as text, and a type with
+text for its Enums; never judges whether a type is supported.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
@@ -16,6 +17,9 @@ _ENUM_VALUE = re.compile(rf"{_QUOTED.pattern}\s*(?:=\s*(-?\d+))?", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s+(\S.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})|\\(.)|(''|``)", re.DOTALL)
 _CONTROL = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "v": "\v"}
+_ENUMS = ("Enum8", "Enum16")
+_AROUND = ("Nullable", "LowCardinality")
+_OF_PARTS = ("Array", "Map", "Tuple", "Nested")
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,41 @@ def named(argument: str) -> tuple[str, str]:
         return _ESCAPE.sub(_unescape, quoted[1]), argument[quoted.end() :].strip()
     plain = _NAMED.fullmatch(argument)
     return (plain[1], plain[2]) if plain is not None else ("", argument)
+
+
+def texts_for_enums(text: str, other: str) -> str:
+    """Return a type with String in place of each Enum whose place in the other type has one, too.
+
+    Nullable and LowCardinality make no difference. Elements of tuples are found by name where all
+    have one, as ClickHouse's CAST finds them.
+
+    Raises:
+        ValueError: as `parse_text`.
+    """
+    own, its = parse_text(text), parse_text(other)
+    if own.name in _AROUND:
+        return f"{own.name}({texts_for_enums(own.expect(1)[0], other)})"
+    if its.name in _AROUND:
+        return texts_for_enums(text, its.expect(1)[0])
+    if own.name in _ENUMS and its.name in _ENUMS:
+        return "String"
+    if own.name != its.name or own.name not in _OF_PARTS:
+        return text
+    parts = [
+        part.removesuffix(named(part)[1]) + texts_for_enums(named(part)[1], place)
+        for part, place in zip(own.arguments, _places(own.arguments, its.arguments), strict=True)
+    ]
+    return f"{own.name}({', '.join(parts)})"
+
+
+def _places(parts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The type of each part's place among the others; one without a place keeps its own."""
+    pairs, places = [named(part) for part in parts], [named(other) for other in others]
+    if all(name for name, _ in (*pairs, *places)):
+        types = dict(places)
+        return [types.get(name, "Nothing") for name, _ in pairs]
+    types_in_order = [type_ for _, type_ in places]
+    return [*types_in_order, *["Nothing"] * len(pairs)][: len(pairs)]
 
 
 def _unescape(escape: re.Match[str]) -> str:
