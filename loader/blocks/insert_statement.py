@@ -215,9 +215,19 @@ def _strictly(name: str, recorded: ColumnType, now: str) -> str:
 
 
 def _accurately(value: str, recorded: str, now: str) -> str:
-    """SQL of the cast. An Enum's value is its name: from Enum to Enum ClickHouse casts the number."""
-    through = texts_for_enums(recorded, now) if _ENUM in now else recorded
-    return f"accurateCast(CAST({value}, {literal(through)}), {literal(now)})"
+    """Return SQL of the cast.
+
+    An Enum's value goes by its name: from Enum to Enum ClickHouse casts the number. Of a number it
+    makes a value that may have no name, and fails to read that: as text it is an error at once.
+    """
+    if _ENUM not in now:
+        return _cast(value, recorded, now)
+    named = _cast(value, texts_for_enums(recorded, now), now)
+    return _cast(named, texts_for_enums(now, now), now)
+
+
+def _cast(value: str, recorded: str, now: str) -> str:
+    return f"accurateCast(CAST({value}, {literal(recorded)}), {literal(now)})"
 
 
 def _bare(text: str) -> str:
