@@ -47,6 +47,8 @@ EVERYWHERE: Mapping[str, object] = {
     "prefer_column_name_to_alias": 0,
     "cast_keep_nullable": 0,
     "data_type_default_nullable": 0,
+    # Of `if`, the branch that is not taken would be computed, too: a cast of no value is an error.
+    "short_circuit_function_evaluation": "enable",
     # What it may make of a tuple in an answer, which has no names unless they are asked for.
     "enable_named_columns_in_function_tuple": 0,
     # What it may make of a definition, of which relay.clickhouse.table_engine reads columns, TTLs
@@ -76,6 +78,7 @@ _HARMLESS = frozenset({
     "force_primary_key",
     "force_index_by_date",
     "force_optimize_projection",
+    "short_circuit_function_evaluation",
     # relay.clickhouse.hidden_rows finds it, for the tables that it is about.
     "additional_table_filters",
 })  # fmt: skip

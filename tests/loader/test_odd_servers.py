@@ -63,6 +63,7 @@ PROFILES = {
         "materialized_views_ignore_errors": "1",
         "ignore_materialized_views_with_dropped_target_table": "1",
     },
+    "branches": {"short_circuit_function_evaluation": "disable"},
 }
 PLAIN = User("plain", "w")
 USERS = [
@@ -145,6 +146,23 @@ def test_names_that_differ_in_case_are_two(engine: Engine, bootstrap: str, tmp_p
         row = recorded({"id": ("Int64", 1), "ID": ("Int64", 2)})
         assert until_settled(worker, journal.seal("shop.cases", row)) == ["loaded"]
         assert admin.query("SELECT id, ID FROM shop.cases").result_rows == [(1, 2)]
+
+
+def test_a_field_that_is_left_out_is_not_cast(
+    engine: Engine, bootstrap: str, tmp_path: Path
+) -> None:
+    """Under the profile that computes both branches of an `if`, no value was read as a number."""
+    (user,) = (one for one in USERS if one.name == "branches")
+    with opened(engine, bootstrap, tmp_path, "branches", user) as (journal, admin, worker):
+        admin.command(
+            "CREATE TABLE shop.branches (id Int64, n UInt16 DEFAULT 7, j Nullable(JSON)) "
+            "ENGINE = MergeTree ORDER BY id"
+        )
+        row = {"id": ("Int64", 1), "n": ("Nullable(String)", None), "j": ("Nullable(JSON)", None)}
+        blocks = journal.seal("shop.branches", recorded(row))
+        assert until_settled(worker, blocks) == ["loaded"]
+        found = admin.query("SELECT id, n, isNull(j) FROM shop.branches").result_rows
+        assert found == [(1, 7, 1)]
 
 
 def test_a_view_whose_target_was_dropped_passes_nothing_over(
