@@ -88,7 +88,7 @@ def _checkpoint(directory: Path, journal: str) -> dict[int, int] | None:
     try:
         batches = [int(one.name) for one in (directory / "commits").iterdir() if one.name.isdigit()]
         text = (directory / "offsets" / str(max(batches, default=-1))).read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
     return operate_status.checkpointed(text, journal)
 

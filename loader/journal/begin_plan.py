@@ -11,6 +11,9 @@ to stop. The ledger lives where the rows live, so it alone counts where it has a
     none         none                first start: begin with the journal's first record
     none         there               as behind it
 
+Where a checkpoint's file is cut off nobody knows where it stands. Where the ledger has a position,
+the checkpoint is moved aside and counts as none; where the ledger has none: stop.
+
 Where the journal ends before the ledger's position, it lost its last records: stop. Where its first
 one is behind the position, retention deleted what nobody read: stop, unless a person says so. But
 right behind each record that was settled lies the marker of its transaction, and retention deletes
@@ -84,6 +87,7 @@ class StartPlan:
         aside: the checkpoint says something else, and has to be moved aside.
         warnings: for people.
         began: by partition: a position behind this one was saved when a record was settled.
+        cut_off: for people: a file of the checkpoint is; empty: none is.
     """
 
     positions: Mapping[int, int]
@@ -94,6 +98,7 @@ class StartPlan:
     aside: bool = False
     warnings: tuple[str, ...] = ()
     began: Mapping[int, int] = field(default_factory=dict)
+    cut_off: str = ""
 
 
 def decide(facts: StartFacts) -> StartPlan:
@@ -105,7 +110,7 @@ def decide(facts: StartFacts) -> StartPlan:
     mine = facts.noted.of(facts.journal)
     if not facts.lost:
         check_journal(facts.app, facts.journal, facts.noted)
-    spark, aside = _checkpoint(facts)
+    spark, aside = _checkpoint(facts, mine)
     back = {p: offset for p, offset in spark.items() if p in mine and offset > mine[p]}
     began = facts.noted.began_of(facts.journal)
     topic = names.journal_topic(facts.app)
@@ -134,6 +139,7 @@ def decide(facts: StartFacts) -> StartPlan:
         aside or bool(back) or (facts.lost and facts.checkpoint is not None),
         (_went_back(facts, mine, back),) if back else (),
         {**began, **new},
+        _cut_off(facts),
     )
 
 
@@ -299,23 +305,46 @@ def check_column(ledger: str, app: str, column: str, noted: Noted) -> None:
         )
 
 
-def _checkpoint(facts: StartFacts) -> tuple[Mapping[int, int], bool]:
-    """Return the checkpoint's offsets, and whether a person knows that its journal is gone."""
+def _checkpoint(facts: StartFacts, mine: Mapping[int, int]) -> tuple[Mapping[int, int], bool]:
+    """Return the checkpoint's offsets, and whether it counts as none.
+
+    It does where a file of it is cut off, and where a person knows that its journal is gone.
+    """
     checkpoint = facts.checkpoint
     if checkpoint is None:
         return {}, False
+    if checkpoint.cut_off:
+        if not mine and not facts.lost:
+            raise ContractBroken(
+                f"{_cut_off(facts)}, and the ledger {facts.ledger} has no position of app "
+                f"{facts.app} in its journal: nothing says how far a loader came",
+                "If no loader of this app has run with this ClickHouse, move the directory "
+                f"{facts.where} away: the loader begins with the journal's first record. {GO_ON}",
+                page=ErrorPage.LEDGER,
+            )
+        return {}, True
     if checkpoint.journal == facts.journal:
         return checkpoint.offsets, False
     if checkpoint.journal in facts.noted.gone or facts.lost:
         return {}, True
     raise ContractBroken(
-        f"the checkpoint belongs to journal {checkpoint.journal or '(not readable)'}, but the "
+        f"the checkpoint belongs to journal {checkpoint.journal or '(it names none)'}, but the "
         f"topic is now {facts.journal}: it was deleted and created again, or {facts.where} belongs "
         "to another app",
         "If the checkpoint belongs to another app, set loader.checkpoint to another directory. If "
         "the topic was created again, move the checkpoint away: blocks of the old journal that "
         "were not loaded are lost.",
         page=ErrorPage.LEDGER,
+    )
+
+
+def _cut_off(facts: StartFacts) -> str:
+    """Return which file of the checkpoint is cut off, for people; empty: none is."""
+    if facts.checkpoint is None or not facts.checkpoint.cut_off:
+        return ""
+    return (
+        f"{facts.where.rstrip('/')}/{facts.checkpoint.cut_off} of Spark's checkpoint is empty or "
+        "cut off, as a power failure or a full disk leaves it"
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOCK = ".loader.lock"
 """The file's name; Spark reads no such file."""
 _ASIDE = "aside-"
-_OFFSETS, _COMMITS = "offsets", "commits"
+_OFFSETS, _COMMITS, _METADATA = "offsets", "commits", "metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,18 @@ class CheckpointPositions:
     """The positions in a checkpoint.
 
     Attributes:
-        journal: topic id; empty where its newest file cannot be read.
+        journal: topic id; empty where its newest file names none, or a file is cut off.
         offsets: by partition, where the query would go on, or repeat its last batch from.
         planned: by partition, where its last batch ends, which it may have been in the midst of.
+        cut_off: the file in it, of those that Spark reads at a start, that is empty or cut off;
+            empty: none is. Spark does not wait until the disk has them, so a power failure leaves
+            such files, and no query starts with one.
     """
 
     journal: str
     offsets: Mapping[int, int] = field(default_factory=dict)
     planned: Mapping[int, int] = field(default_factory=dict)
+    cut_off: str = ""
 
 
 class Here:
@@ -141,12 +145,14 @@ class Checkpoint:
 
     def found(self) -> CheckpointPositions | None:
         """Return the positions in it; None if there is no checkpoint."""
-        planned = _batches(self._files.names(_OFFSETS))
+        planned, done = (_batches(self._files.names(log)) for log in (_OFFSETS, _COMMITS))
+        if cut_off := self._cut_off(planned, done):
+            return CheckpointPositions("", cut_off=cut_off)
         if not planned:
             return None
         # Spark goes on behind a batch that it calls committed, and repeats one that it only
         # planned, from where the batch before it ended.
-        ended = planned if planned[-1] in _batches(self._files.names(_COMMITS)) else planned[:-1]
+        ended = planned if planned[-1] in done else planned[:-1]
         last = _parsed(self._files.text(_OFFSETS, str(planned[-1])))
         if not ended:
             return CheckpointPositions(last.journal, planned=last.offsets)
@@ -174,6 +180,24 @@ class Checkpoint:
             ) from error
         return f"{self.where.rstrip('/')}/{into}"
 
+    def _cut_off(self, planned: list[int], done: list[int]) -> str:
+        """Return which file that Spark reads at a start is not whole; empty: each of them is."""
+        metadata = [name for name in self._files.names("") if name == _METADATA]
+        files = [("", name, 1) for name in metadata]
+        files += [(_OFFSETS, str(batch), 3) for batch in planned[-2:]]
+        files += [(_COMMITS, str(batch), 2) for batch in done[-1:]]
+        for within, name, lines in files:
+            if not _is_whole(self._text(within, name), lines):
+                return f"{within}/{name}".lstrip("/")
+        return ""
+
+    def _text(self, within: str, name: str) -> str:
+        """Return the text of a file; empty where a disk that lost a part left no text."""
+        try:
+            return self._files.text(within, name)
+        except UnicodeDecodeError:
+            return ""
+
 
 def _batches(names: list[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
@@ -187,6 +211,16 @@ def _parsed(text: str) -> CheckpointPositions:
         return CheckpointPositions(str(source["journal"]), offsets)
     except (IndexError, KeyError, ValueError, AttributeError):
         return CheckpointPositions("")
+
+
+def _is_whole(text: str, lines: int) -> bool:
+    """Return whether a file of Spark's has so many lines; the last one is JSON in each of them."""
+    found = text.splitlines()
+    try:
+        json.loads(found[-1])
+    except (IndexError, ValueError):
+        return False
+    return len(found) >= lines
 
 
 @contextlib.contextmanager

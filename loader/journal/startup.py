@@ -169,6 +169,12 @@ def begin(
     beginning.check_rewinds(facts, plan)
     for warning in plan.warnings:
         tell(warning, level=logging.WARNING, went_back=True)
+    if plan.cut_off:
+        tell(
+            f"{plan.cut_off}. The loader goes on without it, and asks each table which of the "
+            "following blocks it has before it inserts them",
+            level=logging.WARNING,
+        )
     # Before the note, which makes the next start know of nothing unusual any more.
     beginning.record_letters(facts, plan)
     wait(lambda: beginning.doubt_waiting(plan))

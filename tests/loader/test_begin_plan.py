@@ -124,11 +124,30 @@ STOPS: dict[str, tuple[StartFacts, str]] = {
         facts(BOTH, CheckpointPositions("old")),
         r"checkpoint belongs to journal old",
     ),
-    "a checkpoint that nobody can read": (
+    "a checkpoint of another query": (
         facts(BOTH, CheckpointPositions("")),
-        r"\(not readable\)",
+        r"\(it names none\)",
+    ),
+    "no position, and a checkpoint that is cut off": (
+        facts({}, CheckpointPositions("", cut_off="offsets/57")),
+        r"there/offsets/57 of Spark's checkpoint is empty or cut off.* no position",
     ),
 }
+
+
+def test_a_checkpoint_that_is_cut_off_counts_as_none_where_the_ledger_has_a_position() -> None:
+    """Red before: the loader ended with status 6 and said that the journal was created again."""
+    begun = decide(facts(BOTH, CheckpointPositions("", cut_off="commits/56")))
+    none = decide(facts(BOTH))
+    assert "there/commits/56" in begun.cut_off
+    assert replace(begun, aside=False, cut_off="") == none
+    assert (begun.aside, none.aside, none.cut_off) == (True, False, "")
+    assert none.ends == {0: 100, 1: 50}, "all is unsure"
+    # A partition that is new has no position yet: that is no loss.
+    grown = decide(facts({("J", 0): 40}, CheckpointPositions("", cut_off="offsets/57")))
+    assert (grown.positions, grown.aside) == ({0: 40, 1: 0}, True)
+    with pytest.raises(ContractBroken, match="belong to journal old"):
+        decide(facts({("old", 0): 9}, CheckpointPositions("", cut_off="offsets/57")))
 
 
 @pytest.mark.parametrize("case", STOPS)
@@ -358,11 +377,46 @@ def test_a_checkpoint_says_where_spark_would_go_on(
     assert written(tmp_path, offsets, done).found() == found
 
 
-@pytest.mark.parametrize("text", ["", "v1\n{}\n[]", "v1\n{}\n-", 'v1\n{}\n{"0": 1}', "v9"])
-def test_a_checkpoint_that_is_not_understood_is_nobodys(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["[]", '{"0": 1}', '{"topic":{"0":1}}', '{"logOffset":0}', "5"])
+def test_a_checkpoint_of_another_query_is_nobodys(tmp_path: Path, text: str) -> None:
     made = written(tmp_path, {0: {}}, [0])
-    (tmp_path / "offsets" / "0").write_text(text, "utf-8")
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{text}", "utf-8")
     assert made.found() == CheckpointPositions("")
+
+
+WHOLE = {
+    "metadata": '{"id":"a query"}',
+    "offsets": 'v1\n{"batchWatermarkMs":0}\n{"journal": "J", "0": 7}',
+    "commits": 'v1\n{"nextBatchWatermarkMs":0}',
+}
+
+
+@pytest.mark.parametrize("file", ["metadata", "offsets/7", "offsets/8", "commits/7"])
+def test_a_file_of_sparks_that_is_cut_off_is_named(tmp_path: Path, file: str) -> None:
+    """Wherever it is cut off, or filled with zeros; those that Spark does not read do not count."""
+    made = written(tmp_path, {n: {"journal": "J", "0": n} for n in (6, 7, 8)}, [6, 7])
+    (tmp_path / "metadata").write_text(WHOLE["metadata"], "utf-8")
+    for old in ("offsets/6", "commits/6"):
+        (tmp_path / old).write_text("", "utf-8")
+    whole = WHOLE[file.partition("/")[0]].encode()
+    for end in range(len(whole)):
+        for rest in (0, len(whole) - end):
+            (tmp_path / file).write_bytes(whole[:end] + bytes(rest))
+            assert made.found() == CheckpointPositions("", cut_off=file), (end, rest)
+    (tmp_path / file).write_bytes(b"\xff" * len(whole))
+    assert made.found() == CheckpointPositions("", cut_off=file)
+    (tmp_path / file).write_bytes(whole)
+    found = made.found()
+    assert found is not None
+    assert (found.journal, found.cut_off) == ("J", "")
+
+
+def test_before_the_first_batch_there_is_sparks_metadata_alone(tmp_path: Path) -> None:
+    made = Checkpoint(str(tmp_path))
+    (tmp_path / "metadata").write_text(WHOLE["metadata"], "utf-8")
+    assert made.found() is None
+    (tmp_path / "metadata").write_text("", "utf-8")
+    assert made.found() == CheckpointPositions("", cut_off="metadata")
 
 
 def test_a_checkpoint_is_set_aside_whole_and_found_until_then(

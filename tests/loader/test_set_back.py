@@ -73,6 +73,56 @@ def test_the_whole_loader_after_a_restore_and_after_a_loss(
     assert copies(client, table) == (400, 400)
 
 
+@pytest.mark.long  # 124 s, with Spark; test_begin_plan.py decides it
+@pytest.mark.timeout(6 * DEADLINE)
+def test_the_whole_loader_goes_on_without_a_checkpoint_that_is_cut_off(
+    journal: Journal, client: Client, table: str
+) -> None:
+    """As a power failure leaves Spark's files. Red before: status 6 and a wrong cause, or 70."""
+    checkpoint = journal.directory / "checkpoint"
+    for first in (0, 100):
+        journal.seal(table, batch(first, 100))
+        assert journal.run("run", "--once")[0] == 0
+    for rows, log in ((300, "offsets"), (400, "commits")):
+        newest = max(
+            (one for one in (checkpoint / log).iterdir() if one.name.isdigit()),
+            key=lambda one: int(one.name),
+        )
+        newest.write_bytes(b"")
+        journal.seal(table, batch(rows - 100, 100))
+        status, said = journal.run("run", "--once")
+        assert status == 0, said
+        assert f"{newest} of Spark's checkpoint is empty or cut off" in said
+        assert f"the checkpoint was moved to {checkpoint}/aside-" in said
+        assert "went back" not in said
+        assert copies(client, table) == (rows, rows)
+    status, said = journal.run("run", "--once")
+    assert (status, "cut off" in said) == (0, False), said
+    assert copies(client, table) == (400, 400)
+
+
+def test_a_checkpoint_that_is_cut_off_is_not_needed(
+    loader: Unsparked, client: Client, table: str
+) -> None:
+    """Where ClickHouse was set back, too, and where no ledger says where to begin."""
+    loaded(loader, table, 0)
+    backup = Backup(client, table, ledger_of(loader.journal))
+    loaded(loader, table, 100)
+    backup.restore()
+    newest = loader.journal.directory / "checkpoint" / "commits" / "1"
+    newest.write_bytes(b"")
+    said = "\n".join(loader.run())
+    assert f"{newest} of Spark's checkpoint is empty or cut off" in said
+    assert "the checkpoint was moved to" in said
+    assert copies(client, table) == (200, 200)
+    assert loader.run() == [], "said once"
+    (loader.journal.directory / "checkpoint" / "offsets" / "0").write_bytes(b"")
+    client.command(f"TRUNCATE TABLE {ledger_of(loader.journal)}")
+    with pytest.raises(ContractBroken, match=r"offsets/0 of .* has no position") as stopped:
+        loader.run()
+    assert "--ledger-lost" in stopped.value.next_step
+
+
 def test_a_restored_clickhouse_gets_what_came_since(
     loader: Unsparked, client: Client, database: str, table: str
 ) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from loader.cli.status import _shown
+from loader.cli.status import _checkpoint, _shown
 from loader.core import plan
 from loader.core.entries import ParkedEntry
 from loader.core.plan import Entry
@@ -112,6 +113,14 @@ def test_every_state_is_counted_once() -> None:
 def test_sparks_offset_log(text: str, offsets: dict[int, int] | None) -> None:
     """The position of this journal, or nothing."""
     assert status.checkpointed(text, "J") == offsets
+
+
+def test_a_checkpoint_that_is_no_text_is_passed_over(tmp_path: Path) -> None:
+    """As a disk leaves it that lost a part. Red before: the command ended with status 70."""
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+        (tmp_path / log / "0").write_bytes(b"\xff")
+    assert _checkpoint(tmp_path, "J") is None
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
