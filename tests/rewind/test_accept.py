@@ -344,6 +344,33 @@ def test_a_journal_that_lost_records_cannot_be_accepted() -> None:
         accepted(world)
 
 
+def test_a_partition_that_nobody_has_read_is_no_loss() -> None:
+    world = World(0)
+    assert (accepted(world), world.journal) == ([], [])
+    again = RewindRequest({0: 0}, None, RewindConsent())
+    assert not steps.ready(world, world.look({}), again, "_block").courses
+
+
+def test_a_past_that_is_gone_is_not_taken_for_none() -> None:
+    """Offsets expired and retention emptied the journal while no relay ran for a month.
+
+    Red before: a relay stopped and named `relay accept`, which said that all agrees.
+    """
+    world = made()
+    world.journal_start, world.journal, world.named = world.journal[-1][0] + 2, [], None
+    again = RewindRequest({0: 0}, None, RewindConsent())
+
+    for refused in (
+        lambda: accepted(world),
+        lambda: steps.rewind(world, again, "_block", lambda: AUTHOR),
+    ):
+        with pytest.raises(ContractBroken, match=r"no committed offset, .* no record") as stopped:
+            refused()
+        assert f"first {world.journal_start} offsets were deleted" in stopped.value.message
+        assert "begin under a new app name" in stopped.value.next_step
+    assert world.journal == []
+
+
 def test_killed_at_any_step_it_happened_or_not() -> None:
     for crash_at in range(5):
         world = made()

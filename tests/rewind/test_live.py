@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from loader.blocks.worker import Worker
 from loader.journal.startup import ledger_of
+from relay import names
 from relay.config.settings_file import load as load_config
 from relay.operate.verify.read.topic import TopicReader
 from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
@@ -387,6 +388,35 @@ def test_accepted_states_let_the_relay_go_on(site: Site) -> None:
     said = site.verified()
     kinds = [sum(f"accepted {kind}" in text for text in said) for kind in ("retention", "topic")]
     assert kinds == [1, PARTITIONS]
+
+
+@pytest.mark.long  # 24 s; test_accept.py decides it
+def test_a_past_that_is_gone_is_not_accepted(site: Site) -> None:
+    """No relay ran for a month: offsets expired, retention emptied the journal. One answer."""
+    site.pipeline.send(range(20))
+    site.relayed()
+    admin = AdminClient({"bootstrap.servers": site.pipeline.bootstrap})
+    group = names.group_id(site.pipeline.app)
+    # A static member stays for its session's time.
+    wait_until(
+        lambda: not admin.describe_consumer_groups([group])[group].result(30).members, "its end"
+    )
+    admin.delete_consumer_groups([group])[group].result(30)
+    journal = names.journal_topic(site.pipeline.app)
+    places = [TopicPartition(journal, p, OFFSET_END) for p in range(PARTITIONS)]
+    for future in admin.delete_records(places).values():
+        future.result(30)
+
+    stops(site, "nothing says where to continue")
+    for command in (
+        ["accept"],
+        ["accept", "--run", "--why", "a month"],
+        ["rewind", "--all", "--to-offset", "0", "--run"],
+    ):
+        status, said = site.person(*command)
+        assert status == 6, said
+        assert "offsets were deleted: nothing says which messages are in blocks" in said
+        assert "begin under a new app name" in said
 
 
 def stops(site: Site, why: str, status: int = 6) -> None:

@@ -55,6 +55,7 @@ class World(Writer):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.log_start = 0
+        self.journal_start = 0  # retention took all records of the journal before it
         self.topic, self.topic_id = histories.SOURCE, histories.TOPIC_ID
         self.lost_end: int | None = None  # what the leader says of the committed epoch
         self.named: tuple[int, str | None] | str | None = "as committed"
@@ -158,7 +159,8 @@ class World(Writer):
         if not isinstance(self.named, str):
             named = self.named
         bounds = self.log_start, self._end, self.lost_end
-        return {0: PartitionPositions(0, named, seals, self.topic_id, *bounds, self.topic)}
+        journal = self.topic, self.journal_start
+        return {0: PartitionPositions(0, named, seals, self.topic_id, *bounds, *journal)}
 
     @contextlib.contextmanager
     def fenced(self, partitions: Collection[int]) -> Iterator[None]:

@@ -20,6 +20,7 @@ from relay.operate.rewind.plan import (
     RewindRefusal,
     at_head,
     check_refusals,
+    forgotten,
     other_source,
     truncation,
 )
@@ -79,7 +80,7 @@ def decide(place: PartitionPositions, begin: int | None = None) -> Note | Rewind
     head = place.seals.head
     if head is None:
         if place.named is None:
-            return None
+            return forgotten(place)
         return place.refuse(
             f"the group's offset is {_named(place)}, but the journal has no record: nothing says "
             "which messages are in blocks",

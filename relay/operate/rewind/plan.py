@@ -39,6 +39,7 @@ class PartitionPositions:
             is before what was read under it; negative: the leader does not know that epoch; None:
             it is not, or no epoch is committed.
         topic: the source topic's name, as it is set now.
+        journal_start: first offset of its journal; all before it was deleted.
     """
 
     partition: int
@@ -49,6 +50,7 @@ class PartitionPositions:
     log_end: int
     lost_end: int | None = None
     topic: str = ""
+    journal_start: int = 0
 
     @property
     def head(self) -> Commit:
@@ -175,7 +177,7 @@ def course(
     Messages from `offset` on are read again; the partition's seals keep what lies beyond it.
     """
     if place.seals.head is None and place.named is None:
-        return None  # never read
+        return forgotten(place)  # None: never read
     refusal = disagreement(place) or _out_of_reach(place, offset)
     if refusal is not None:
         return refusal
@@ -294,6 +296,17 @@ def disagreement(place: PartitionPositions) -> RewindRefusal | None:
             f"floor {head.floor} is not in the source log, {place.log_start} to {place.log_end}"
         )
     return None
+
+
+def forgotten(place: PartitionPositions) -> RewindRefusal | None:
+    """Return that journal and offset are gone; None: there was none, as nobody has read here."""
+    if place.seals.head is not None or place.named is not None or not place.journal_start:
+        return None
+    return place.refuse(
+        "the group has no committed offset, and the journal has no record, as its first "
+        f"{place.journal_start} offsets were deleted: nothing says which messages are in blocks",
+        RESTORE,
+    )
 
 
 def other_source(place: PartitionPositions) -> RewindRefusal | None:

@@ -111,13 +111,20 @@ class PositionsReader:
     def _places(
         self, named: Mapping[int, tuple[int, str | None] | None]
     ) -> dict[int, PartitionPositions]:
+        assert self._reader is not None
         facts, topic = self._topics.source(), self._settings.source.topic
         places = {}
         for p, seals in sorted(self._seals.items()):
             if p < facts.partitions:
                 log = self._source.bounds(topic, p)
                 places[p] = PartitionPositions(
-                    p, named.get(p), seals, facts.topic_id, *log, topic=topic
+                    p,
+                    named.get(p),
+                    seals,
+                    facts.topic_id,
+                    *log,
+                    topic=topic,
+                    journal_start=self._reader.starts[p],
                 )
         return places
 
