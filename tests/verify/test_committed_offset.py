@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay import names
 from relay.operate.verify.audit import GRACE_SECONDS, Audit
 from relay.operate.verify.judge.anomaly import AnomalyKind
 from relay.records_pb2 import Accept, Commit
@@ -18,6 +19,8 @@ from tests.profiles import is_long
 from tests.verify.histories import APP, SOURCE, History, clean
 
 HISTORY = clean(3, 50)
+JOURNAL = names.journal_topic(APP), 0
+END = 1_000
 
 
 def metadata(n: int, offset: int) -> str:
@@ -31,6 +34,11 @@ def audited(upto: int) -> Audit:
         assert audit.record(0, offset, commit) == []
     audit.begin_round()
     return audit
+
+
+def look(audit: Audit, now: float, stable: int = END) -> None:
+    """Look where the journal is stable; by default no transaction is open."""
+    assert audit.ends({JOURNAL: stable}, {JOURNAL: END}, now) == []
 
 
 def entry(at: int, shift: int = 0) -> tuple[int, str]:
@@ -108,6 +116,7 @@ def test_every_offset_but_those_of_the_round_is_found(
         assert found == []
     elif commit.n + n > history[-1][1].n:
         assert found == [], "perhaps the journal is not read yet"
+        look(audit, 1.0)
         found = audit.committed({0: moved}, GRACE_SECONDS + 1)
         assert [anomaly.kind for anomaly in found] == [AnomalyKind.GAP]
     elif commit.n + n < history[-51][1].n:
@@ -137,6 +146,7 @@ def test_an_offset_ahead_of_the_journal_waits_for_it_and_no_longer() -> None:
     audit = audited(20)
     assert audit.committed({0: entry(21)}, 0.0) == []
     assert audit.waits()
+    look(audit, 1.0)
     assert audit.committed({0: entry(21)}, GRACE_SECONDS) == []
     found = audit.committed({0: entry(21)}, GRACE_SECONDS + 1)
     assert [anomaly.kind for anomaly in found] == [AnomalyKind.GAP]
@@ -148,6 +158,36 @@ def test_an_offset_ahead_of_the_journal_waits_for_it_and_no_longer() -> None:
         audit.record(0, offset, commit)
     assert audit.committed({0: entry(21)}, GRACE_SECONDS + 1) == []
     assert not audit.waits()
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_record_that_an_open_transaction_may_hide_is_not_missing(before: int) -> None:
+    """Its own marker is late, or a transaction before it is open: it was a `gap`, for good."""
+    audit = audited(20)
+    audit.committed({0: entry(21)}, 0.0)
+    assert audit.committed({0: entry(21)}, GRACE_SECONDS + 1) == [], "nobody looked since"
+    look(audit, 7.0, stable=HISTORY[21][0] - before)
+    assert audit.committed({0: entry(21)}, 60.0) == []
+    assert audit.waits()
+    look(audit, 61.0)
+    (missing,) = audit.committed({0: entry(21)}, 61.0)
+    assert missing.kind is AnomalyKind.GAP
+
+
+def test_what_is_open_behind_a_record_hides_it_not() -> None:
+    audit = audited(20)
+    audit.committed({0: entry(21)}, 0.0)
+    look(audit, 1.0, stable=HISTORY[21][0] + 1)
+    assert len(audit.committed({0: entry(21)}, GRACE_SECONDS + 1)) == 1
+
+
+def test_a_look_that_lacks_the_partition_tells_nothing_of_it() -> None:
+    """Its leader was away, and is back when the journal is read."""
+    audit = audited(20)
+    look(audit, 0.0)
+    audit.committed({0: entry(21)}, 0.1)
+    audit.ends({}, {}, 5.0)
+    assert audit.committed({0: entry(21)}, 60.0) == []
 
 
 def test_nothing_committed_and_nothing_read_agree() -> None:
@@ -190,6 +230,7 @@ def test_a_group_that_is_only_told_must_not_lead() -> None:
 
     assert audit.committed({0: entry(24)}, 0.0) == []
     assert audit.waits()
+    look(audit, 1.0)
     (ahead,) = audit.committed({0: entry(24)}, GRACE_SECONDS + 1)
     assert ahead.kind is AnomalyKind.GAP
     (torn,) = audit.committed({0: entry(19, shift=1)}, 0.0)
@@ -220,6 +261,30 @@ def test_what_relay_accept_takes_note_of_is_settled() -> None:
     about = [one for one in audit.open() if "committed offset" in one.text]
     assert [one.partition for one in about] == [1], "the other partition's stays"
     assert len([one for one in audit.anomalies if one.partition == 0]) >= 1
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_missing_record_that_shows_is_settled(shift: int) -> None:
+    """Not by another of its number, which a relay may have written where it was lost."""
+    audit = audited(20)
+    audit.committed({0: entry(21)}, 0.0)
+    look(audit, 1.0)
+    (missing,) = audit.committed({0: entry(21)}, GRACE_SECONDS + 1)
+    audit.begin_round()
+    for offset, commit in HISTORY[20:22]:
+        audit.record(0, offset + shift, commit)
+    audit.committed({0: entry(21)}, GRACE_SECONDS + 2)
+    assert (missing in audit.open()) == bool(shift)
+    assert open_kinds(audit).get("gap", 0) == shift
+
+
+def test_a_missing_record_is_settled_by_relay_accept_too() -> None:
+    audit = audited(20)
+    audit.committed({0: entry(21)}, 0.0)
+    look(audit, 1.0)
+    (missing,) = audit.committed({0: entry(21)}, GRACE_SECONDS + 1)
+    audit.record(0, HISTORY[19][0] + 1, accepted(HISTORY[19][1].n + 1))
+    assert missing not in audit.open()
 
 
 def test_what_the_journal_says_for_good_is_not_settled_by_it() -> None:

@@ -84,6 +84,8 @@ def test_all_deleted_and_nothing_written_since_is_a_gap_by_what_the_group_names(
     offset, commit = HISTORY[48]
     entry = {0: (commit.floor, json.dumps({"n": commit.n, "journal": offset}))}
     assert audit.committed(entry, 0.0) == []
+    journal = names.journal_topic(APP), 0
+    assert audit.ends({journal: 1_000}, {journal: 1_000}, 1.0) == []
     (found,) = audit.committed(entry, GRACE_SECONDS + 1)
     assert found.kind is AnomalyKind.GAP
     assert "deleted 39 journal records (n=11 to n=49) before they were audited" in found.text

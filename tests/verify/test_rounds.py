@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from relay import names
 from relay.errors import RelayError, Unavailable
+from relay.operate.verify import audit as audit_module
 from relay.operate.verify import rounds
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
@@ -19,7 +22,7 @@ from tests.broker.conftest import pipeline  # noqa: F401 - a fixture
 from tests.broker.pipeline import wait_until
 from tests.broker.test_wrong_surroundings_end_with_a_clear_error import ended, place_group
 from tests.verify.histories import APP, SOURCE, History, clean
-from tests.verify.test_live import RELAY, once, ran
+from tests.verify.test_live import RELAY, once, ran, spoken
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,6 +187,42 @@ def test_what_an_open_transaction_hides_is_not_judged(
     assert audit.not_judged == said
 
 
+NAMED = HISTORY[49][0]
+"""Where the journal has the last record, which `entry(49)` names."""
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_module, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(rounds, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("stable", [NAMED, NAMED - 1])
+def test_a_record_that_an_open_transaction_hides_is_not_missing(stable: int) -> None:
+    """A marker that came late was a `gap`, and status 1."""
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    reader: Reader = Brokers([49], [{0: entry(49)}], [stable])  # type: ignore[assignment]
+    rounds.once(reader, audit, pytest.fail)
+    assert audit.not_judged == [
+        f"{JOURNAL[0]}[0]: an open transaction at offset {stable} hides {END - stable} offsets"
+    ]
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("stable", [[END], [NAMED + 1], [NAMED, NAMED, END]])
+def test_a_record_that_no_transaction_hides_is_missing(stable: list[int]) -> None:
+    audit = Audit(APP, SOURCE, stuck_seconds=10)
+    reader: Reader = Brokers([49], [{0: entry(49)}], stable)  # type: ignore[assignment]
+    found: list[Anomaly] = []
+    rounds.once(reader, audit, found.append)
+    assert [one.text for one in found] == [
+        "the committed offset names n=50, but the journal ends at n=49"
+    ]
+    assert audit.open() == found
+
+
 def test_a_partition_that_gives_no_end_is_not_judged() -> None:
     """Its leader is away: the others' ends say nothing of it."""
     audit = Audit(APP, SOURCE, stuck_seconds=10)
@@ -240,4 +279,38 @@ def test_offsets_at_which_a_relay_would_stop_are_said(
     assert ended(pipeline, pipeline.start("a", config))[0] == 6
     accept = ["accept", config, "--run", "--why", "lost by a test"]
     subprocess.run([RELAY, *accept], check=True, timeout=240)
+    assert once(config)[::2] == (0, [])
+
+
+def test_a_record_behind_an_open_transaction_is_not_missing(pipeline: Pipeline) -> None:  # noqa: F811
+    """The group's offset names it at once, and the journal shows it once that one has ended."""
+    config = pipeline.config(
+        flush_point_interval_seconds=1.0,
+        session_timeout_seconds=12.0,
+        transaction_timeout_seconds=10.0,  # `stuck` after twice that
+    )
+    relay = pipeline.start("a", config)
+    pipeline.send(range(50))
+    pipeline.exactly_once()
+    open_one = Producer(
+        {
+            "bootstrap.servers": pipeline.bootstrap,
+            "transactional.id": f"{pipeline.app}-open",
+            "transaction.timeout.ms": 300_000,  # the test ends it, not the broker
+        }
+    )
+    open_one.init_transactions(30)
+    open_one.begin_transaction()
+    open_one.produce(names.journal_topic(pipeline.app), b"never committed", partition=0)
+    open_one.flush(30)
+    before = pipeline.committed()[0].offset
+    pipeline.send(range(50, 100))
+    wait_until(lambda: pipeline.committed()[0].offset > before, "the next record")
+    relay.send_signal(signal.SIGTERM)
+    assert pipeline.end_of(relay) == 0
+    status, said = spoken(config)
+    assert status == 0, said
+    assert f"{names.journal_topic(pipeline.app)}[0]: an open transaction at offset" in said
+    open_one.abort_transaction(30)
+    pipeline.await_markers()
     assert once(config)[::2] == (0, [])

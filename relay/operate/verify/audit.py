@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from relay import names
 from relay.config.settings import Settings
 from relay.errors import RelayError
 from relay.operate.verify.judge import committed_offset as offsets
@@ -102,6 +103,7 @@ class Audit:
         self, app: str, source_topic: str, stuck_seconds: float, *, may_lag: bool = False
     ) -> None:
         self._app, self._source_topic, self._may_lag = app, source_topic, may_lag
+        self._journal = names.journal_topic(app)
         self._stuck_seconds = stuck_seconds
         self._places: dict[int, JournalPlace] = {}
         self._heads: dict[int, ChainHead] = {}
@@ -113,6 +115,7 @@ class Audit:
         self._ahead: dict[int, tuple[NamedRecord, float]] = {}
         self._said: dict[int, str] = {}
         self._held: dict[tuple[str, int], HeldOffset] = {}
+        self._looked_at: dict[tuple[str, int], float] = {}
         self._passing = Passing()
         self.totals = AuditTotals()
         self.firsts: dict[int, First] = {}
@@ -164,6 +167,8 @@ class Audit:
             self.acknowledged.append(describe(partition, commit))
         if commit.HasField("accept"):
             self._settle(partition)
+        if partition in self._ahead:
+            self._settle(partition, (commit.n, offset))
         entry = NamedRecord(commit.n, commit.floor, offset)
         if self._named is None or self._named.get(partition) == commit.n:
             self._recent.setdefault(partition, {})[commit.n] = entry
@@ -217,8 +222,9 @@ class Audit:
         """Return whether a person took note of it, or what it was about has passed."""
         return self._passing.over(anomaly)
 
-    def _settle(self, place: int | tuple[str, int]) -> None:
-        self.totals.settled.update(anomaly.kind for anomaly in self._passing.end(place))
+    def _settle(self, place: int | tuple[str, int], record: tuple[int, int] | None = None) -> None:
+        ended = self._passing.end(place, record)
+        self.totals.settled.update(anomaly.kind for anomaly in ended)
 
     def unfinished(self) -> list[int]:
         """Source partitions whose rewind was begun and has not ended: relays wait."""
@@ -258,7 +264,7 @@ class Audit:
         if waiting != named:
             self._ahead[partition] = (named, now)
             return None
-        if now - since <= GRACE_SECONDS:
+        if now - since <= GRACE_SECONDS or self._may_be_hidden(partition, named, since):
             return None
         gap = self._deleted.pop(partition, None)
         if gap is None:
@@ -267,12 +273,24 @@ class Audit:
         del self._ahead[partition]
         return self._begin_anew(partition, gap, named.n, named.n, named.offset)
 
+    def _may_be_hidden(self, partition: int, named: NamedRecord, since: float) -> bool:
+        """Return whether an open transaction may hide a record that was named at `since`.
+
+        The marker of its own may be late, or another be open before it. Only a look after `since`
+        tells: what was stable then, the journal has shown by now.
+        """
+        place = self._journal, partition
+        held = self._held.get(place)
+        hides = held is not None and held.offset <= named.offset
+        return hides or self._looked_at.get(place, since) <= since
+
     def ends(
         self, stable: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int], now: float
     ) -> list[Anomaly]:
         """Judge whether an open transaction holds a last stable offset of the app's topics."""
         anomalies = []
         for place, end in ends.items():
+            self._looked_at[place] = now
             offset = stable.get(place, end)
             if offset >= end:
                 self._held.pop(place, None)

@@ -61,6 +61,7 @@ def once(
     rounds.run_one()
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
+        rounds.audit_ends()  # before the journal is read: whether it can show what is named
         rounds.run_one()
     _look_for_hidden(rounds)
 

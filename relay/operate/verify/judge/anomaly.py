@@ -83,9 +83,10 @@ late = partial(UnplacedAnomaly, AnomalyKind.LATE)
 class Passing:
     """Track which anomalies still hold and which are over.
 
-    What the group's offsets say is settled once `relay accept` has acknowledged it, and an open
-    transaction once it has ended. Nothing else passes: a record of the journal that disagrees with
-    another stays an anomaly.
+    What the group's offsets say is settled once `relay accept` has acknowledged it, a record that
+    they name and the journal lacks also once the journal shows it, and an open transaction once it
+    has ended. Nothing else passes: a record of the journal that disagrees with another stays an
+    anomaly.
     """
 
     def __init__(self) -> None:
@@ -97,9 +98,12 @@ class Passing:
         self._stand.setdefault(place, []).append(anomaly)
         self._over.discard(anomaly)
 
-    def end(self, place: Hashable) -> list[Anomaly]:
-        """End all of this place; return them."""
-        ended = self._stand.pop(place, [])
+    def end(self, place: Hashable, record: tuple[int, int] | None = None) -> list[Anomaly]:
+        """End all of this place, or those about one record: its n and offset; return them."""
+        standing = self._stand.pop(place, [])
+        ended = [a for a in standing if record is None or record == (a.n, a.offset)]
+        if len(ended) < len(standing):
+            self._stand[place] = [a for a in standing if a not in ended]
         self._over.update(ended)
         return ended
 
