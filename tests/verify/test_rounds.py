@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -221,6 +222,18 @@ def test_a_record_that_no_transaction_hides_is_missing(stable: list[int]) -> Non
         "the committed offset names n=50, but the journal ends at n=49"
     ]
     assert audit.open() == found
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_record_is_missing_where_the_journal_took_long_to_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time to wait for it was over by then, and nothing was said."""
+    audit, brokers = Audit(APP, SOURCE, stuck_seconds=10), Brokers([49], [{0: entry(49)}])
+    monkeypatch.setattr(brokers, "grow", lambda: time.sleep(1.1))
+    found: list[Anomaly] = []
+    rounds.once(cast("Reader", brokers), audit, found.append)
+    assert [one.kind for one in found] == [AnomalyKind.GAP]
 
 
 def test_a_partition_that_gives_no_end_is_not_judged() -> None:

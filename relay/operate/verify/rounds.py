@@ -53,12 +53,12 @@ def once(
             raise overtaken(partition, at, low)
 
     rounds = _Rounds(reader, audit, say, keep, refuse)
-    deadline = time.monotonic() + 2 * GRACE_SECONDS
     reader.grow()
     # What the group has now is judged by a head that was there before it was asked.
     audit.begin_round({})
     rounds.audit_journal()
     rounds.run_one()
+    deadline = time.monotonic() + 2 * GRACE_SECONDS  # the first look may have read for minutes
     while audit.waits() and time.monotonic() < deadline:
         time.sleep(ROUND_SECONDS)
         rounds.audit_ends()  # before the journal is read: whether it can show what is named
