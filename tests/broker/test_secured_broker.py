@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from click.testing import CliRunner
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from loader.clickhouse.client import connect
 from relay.cli import cli
@@ -19,10 +21,11 @@ from relay.config import settings_file
 from relay.dev.clickhouse import toml
 from relay.errors import Unavailable
 from relay.operate.doctor import grants
+from relay.operate.verify.read.topic import TopicReader
 from relay.operate.view.group import GroupReader
 from relay.program.command import run_main
 from tests import reach
-from tests.broker.authorized import Authorized, rights
+from tests.broker.authorized import Authorized, Right, rights
 from tests.broker.pipeline import Pipeline, wait_until
 from tests.broker.secured import Certificates, over_tls, printed_rights, secured
 from tests.broker.test_missing_rights import send_bad
@@ -229,3 +232,18 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(
     nameless = whole.model_copy(update={"certificate_file": None, "key_file": None})
     with pytest.raises(Unavailable):  # the front cuts the connection, at a moment of its own
         connect(nameless, 10)
+
+
+def test_a_topic_that_a_user_may_not_see_is_told_from_one_that_is_not_there(
+    pipeline: Pipeline, server: tuple[Authorized, Certificates], https: str
+) -> None:
+    """`relay verify --deep` took blocks that wait in it for lost."""
+    settings = settings_file.load(config(pipeline, server, https, "verifier"))
+    gone = f"{pipeline.app}.gone"
+    see = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, gone, principal="User:verifier")
+    server[0].grant([see])
+    with contextlib.closing(TopicReader(settings)) as reader:
+        assert reader.partitions(pipeline.source) == []
+        assert "TOPIC_AUTHORIZATION_FAILED" in reader.not_shown(pipeline.source)
+        assert reader.partitions(gone) == []
+        assert reader.not_shown(gone) == ""

@@ -13,6 +13,7 @@ from relay.errors import Unavailable
 from relay.operate.verify import deep
 from relay.operate.verify.audit import Audit
 from relay.operate.verify.judge.anomaly import Anomaly, AnomalyKind
+from relay.operate.verify.judge.contents import RefusedMessages
 from relay.operate.verify.judge.ledger_history import WaitingBlock
 from relay.operate.verify.read.topic import DeletedMeanwhile
 from relay.records_pb2 import Block, Commit, DeadLetters
@@ -43,6 +44,9 @@ class SomeBrokers:
             raise Unavailable(f"nobody leads {topic}[{partition}]", "start its broker")
         return 0, 0
 
+    def not_shown(self, _topic: str) -> str:
+        return ""
+
     def end(self, topic: str, partition: int) -> int:
         return self.bounds(topic, partition)[1]
 
@@ -64,10 +68,10 @@ class LandedElsewhere:
         self.acknowledged: list[str] = []
         self.not_judged: list[str] = []
         self.failed: dict[str, Unavailable] = {}
-        self.refused: dict[str, object] = {}
+        self.refused: dict[str, RefusedMessages] = {}
         self.waiting: dict[str, list[WaitingBlock]] = {}
 
-    def refused_by_now(self, _blocks: object) -> dict[str, object]:
+    def refused_by_now(self, _blocks: object) -> dict[str, RefusedMessages]:
         return self.refused
 
     def judge(self, blocks: Sequence[Block]) -> Iterator[Anomaly]:
@@ -98,11 +102,13 @@ JOURNAL = {
 
 
 def audited(
-    brokers: SomeBrokers, monkeypatch: pytest.MonkeyPatch
+    brokers: SomeBrokers,
+    monkeypatch: pytest.MonkeyPatch,
+    landed: type[LandedElsewhere] = LandedElsewhere,
 ) -> tuple[deep.Deep, list[str], SomeBrokers]:
     """The audit, the texts of what it found, and whom it asked."""
     monkeypatch.setattr(deep, "TopicReader", lambda *_: brokers)
-    monkeypatch.setattr(deep, "Landing", LandedElsewhere)
+    monkeypatch.setattr(deep, "Landing", landed)
     settings = nowhere.settings(APP)
     further = deep.Deep(settings, Audit("a", "rows", 1.0))
     for partition, commit in JOURNAL.items():
@@ -190,3 +196,59 @@ def test_a_partition_that_is_always_overtaken_is_named(monkeypatch: pytest.Monke
 def test_where_no_broker_answers_the_audit_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable, match="nobody answers"):
         audited(SomeBrokers({(A, 0)}, (A, 0)), monkeypatch)
+
+
+class Unseen(SomeBrokers):
+    """They give no partitions of a topic, and say why, or that it is not there."""
+
+    def __init__(self, topic: str, why: str = "") -> None:
+        super().__init__(set(), None)
+        self._topic, self._why = topic, why
+
+    def partitions(self, topic: str) -> list[int]:
+        return [] if topic == self._topic else super().partitions(topic)
+
+    def not_shown(self, topic: str) -> str:
+        return self._why if topic == self._topic else ""
+
+
+def test_blocks_that_wait_in_a_topic_that_is_not_shown_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each was a `gap`, with the advice to give its rows up: the user had no right on the topic."""
+    further, found, _ = audited(Unseen(A, "not authorized"), monkeypatch)
+    assert [text for text in found if "is parked" in text] == []
+    assert further.audit.not_judged == [
+        f"{A} is not there, or this user may not see it",
+        f"whether blocks that wait are in {A}[0]: not authorized",
+    ]
+
+
+def test_blocks_that_wait_in_a_topic_that_is_not_there_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, found, _ = audited(Unseen(A), monkeypatch)
+    (lost,) = [text for text in found if "is parked" in text]
+    assert f"{A}[0] is not there any more, or this user may not see it (`loader parked" in lost
+
+
+class LandedDead(LandedElsewhere):
+    """The ledger has messages of partition 1 as dead letters."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+        self.refused = {"shop:d.c:1:1:0": RefusedMessages("dead", 1, frozenset({7}))}
+
+
+@pytest.mark.parametrize(("landed", "partitions"), [(LandedElsewhere, [0]), (LandedDead, [0, 1])])
+def test_letters_in_a_topic_that_is_not_shown_are_not_judged(
+    landed: type[LandedElsewhere], partitions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of loaders were each a `gap`."""
+    monkeypatch.setitem(JOURNAL, 1, Commit(n=1, partition=1, floor=5))
+    further, found, _ = audited(Unseen(DEAD), monkeypatch, landed)
+    assert [text for text in found if "the topic has 0" in text or "are no dead" in text] == []
+    assert further.audit.not_judged == [
+        f"{DEAD}[{p}] is not there, or this user may not see it: dead letters are not judged"
+        for p in partitions
+    ]

@@ -225,7 +225,13 @@ class Deep:
         for topic, partition in sorted({*places} - self._silent):
             try:
                 if partition not in self._topics.partitions(topic):
-                    logs[topic, partition] = None
+                    if why := self._topics.not_shown(topic):
+                        self._silent.add((topic, partition))
+                        self.audit.not_judged.append(
+                            f"whether blocks that wait are in {topic}[{partition}]: {why}"
+                        )
+                    else:
+                        logs[topic, partition] = None
                     continue
                 begin = self._topics.bounds(topic, partition)[0]
                 logs[topic, partition] = begin, self._topics.end(topic, partition)
@@ -242,10 +248,20 @@ class Deep:
     ) -> Iterator[UnplacedAnomaly]:
         """Judge those of relays, and those that loaders wrote; the ledger was read before."""
         commits = self._commits[partition]
-        there = partition in self._topics.partitions(topic)
+        if partition not in self._topics.partitions(topic):
+            dead = any(commit.dead for commit in commits) or any(
+                refused.state == "dead" and refused.partition == partition
+                for refused in landing.refused.values()
+            )
+            if dead:
+                self.audit.not_judged.append(
+                    f"{topic}[{partition}] is not there, or this user may not see it: dead letters "
+                    "are not judged"
+                )
+            return
         # Asked for first: what comes between the two questions is no open transaction's.
-        log_end = self._topics.end(topic, partition) if there else 0
-        begin, end = self._topics.bounds(topic, partition) if there else (0, 0)
+        log_end = self._topics.end(topic, partition)
+        begin, end = self._topics.bounds(topic, partition)
         of_loaders, letters = LetterJudge(partition, begin, known), []
         of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
@@ -257,14 +273,8 @@ class Deep:
                 of_relays.letter(table.decode(errors="replace"), offset)
         yield from of_loaders.judge(letters, landing.refused, landing.refused_by_now)
         self.audit.not_judged += of_loaders.not_judged
-        if there:
-            yield from of_relays.judge(end if log_end > end else None)
-            self.audit.not_judged += of_relays.not_judged
-        elif any(commit.dead for commit in commits):
-            self.audit.not_judged.append(
-                f"{topic}[{partition}] is not there, or this user may not see it: dead letters of "
-                "relays are not judged"
-            )
+        yield from of_relays.judge(end if log_end > end else None)
+        self.audit.not_judged += of_relays.not_judged
 
     @cached_property
     def _compacted(self) -> bool | None:

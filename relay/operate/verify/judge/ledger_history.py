@@ -118,7 +118,7 @@ def lost(
         if one.rows >= block.rows:
             continue
         if log is None:
-            now = "is not there any more"
+            now = "is not there any more, or this user may not see it"
         elif log[0] > block.first_offset:
             now = f"begins at offset {log[0]} now"
         elif log[1] < block.next_offset:

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented, not in __all__
     AdminClient,
     ConfigResource,
     ResourceType,
+    TopicMetadata,
 )
 
 from relay import names
@@ -43,9 +44,19 @@ class TopicReader:
         self._of_all = kafka_clients.prober(self._brokers)
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the topic's partitions; none where it is not there."""
+        """Return the topic's partitions; none where it is not there, or is not shown."""
+        return sorted(self._described(topic).partitions)
+
+    def not_shown(self, topic: str) -> str:
+        """Return why the brokers do not tell whether the topic is there; empty: they do."""
+        error = self._described(topic).error
+        if error is None or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return ""
+        return f"{error.str()} ({error.name()})"
+
+    def _described(self, topic: str) -> TopicMetadata:
         try:
-            return sorted(self._consumer.list_topics(topic, SECONDS).topics[topic].partitions)
+            return self._consumer.list_topics(topic, SECONDS).topics[topic]
         except KafkaException as error:
             raise _unread(topic, -1, error) from error
 
