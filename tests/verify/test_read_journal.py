@@ -13,6 +13,7 @@ from relay.errors import ContractBroken, Unavailable
 from relay.kafka.group_queries import GroupOffset
 from relay.operate.verify.read import journal, topic
 from relay.operate.verify.read.journal import Reader
+from relay.operate.verify.relay_letters import RelayLetterJudge
 from relay.records_pb2 import Commit
 from tests import reach
 
@@ -94,6 +95,27 @@ def test_a_number_of_rows_that_is_none(
     """Another program writes what it likes into a block topic."""
     monkeypatch.setattr(topic, "header", lambda *_: raw)
     assert topic.rows_of(message(0, b"")) == rows
+
+
+@pytest.mark.parametrize(
+    ("raw", "offset"),
+    [
+        (b"12", 12),
+        (b"9" * 18, int("9" * 18)),
+        (b"9" * 20, -1),
+        (b"9" * 5_000, -1),
+        (b"-3", -1),
+        (None, -1),
+    ],
+)
+def test_a_source_offset_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, raw: bytes | None, offset: int
+) -> None:
+    """With 20 digits it ended `relay verify --deep` as a bug, and nothing more was judged."""
+    monkeypatch.setattr(topic, "header", lambda *_: raw)
+    found = topic.source_offset_of(message(0, b""))
+    assert found == offset
+    RelayLetterJudge([], 0).letter("d.a", found)
 
 
 def test_brokers_that_are_away_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

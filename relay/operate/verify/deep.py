@@ -12,8 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, partial
 
-from confluent_kafka import Message
-
 from relay import names
 from relay.blocks.dead_letter import BLOCK
 from relay.blocks.placement import place
@@ -39,6 +37,7 @@ from relay.operate.verify.read.topic import (
     TopicReader,
     header,
     rows_of,
+    source_offset_of,
     table_of,
 )
 from relay.operate.verify.relay_letters import RelayLetterJudge
@@ -265,7 +264,7 @@ class Deep:
         of_loaders, letters = LetterJudge(partition, begin, known), []
         of_relays = RelayLetterJudge(commits, begin)
         for message in self._topics.read(topic, partition, begin, end):
-            offset = _source_offset(message)
+            offset = source_offset_of(message)
             if block := header(message, BLOCK):
                 letters.append(LoaderLetter(block.decode(errors="replace"), offset))
             else:
@@ -291,9 +290,3 @@ class Deep:
             judge.message(message.offset() or 0, table_of(message))
         yield from judge.judge()
         self.audit.not_judged += judge.not_judged(partition)
-
-
-def _source_offset(message: Message) -> int:
-    """The offset of a dead letter's message; -1: it says none, and is no letter of the app's."""
-    raw = header(message, "source_offset") or b""
-    return int(raw) if raw.isdigit() else -1

@@ -24,7 +24,7 @@ from relay.kafka.partition_reader import OUT_OF_RANGE, PartitionReader, records
 SECONDS = 30.0
 """For one request, and without a message before the brokers count as away."""
 _DIGITS = 18
-"""A number of rows has no more digits; another program may write anything."""
+"""A number of rows, or an offset, has no more; another program may write anything."""
 
 
 class DeletedMeanwhile(Unavailable):
@@ -129,8 +129,17 @@ def header(message: Message, name: str) -> bytes | None:
 
 def rows_of(message: Message) -> int:
     """Return how many rows a record of a block topic says that it has; 0: no number."""
-    raw = header(message, "rows") or b""
-    return int(raw) if raw.isdigit() and len(raw) <= _DIGITS else 0
+    return _number(message, "rows", 0)
+
+
+def source_offset_of(message: Message) -> int:
+    """Return the source offset that a dead letter names; -1: none, and it is none of the app's."""
+    return _number(message, "source_offset", -1)
+
+
+def _number(message: Message, name: str, otherwise: int) -> int:
+    raw = header(message, name) or b""
+    return int(raw) if raw.isdigit() and len(raw) <= _DIGITS else otherwise
 
 
 def table_of(message: Message) -> str:
