@@ -37,7 +37,7 @@ class Built:
     """A page's parts; fields may be changed while it is served."""
 
     now_ms: int
-    standing: AuditProgress = field(default_factory=lambda: AuditProgress(0.0))
+    standing: AuditProgress = field(default_factory=lambda: AuditProgress(0.0, 0.0))
     audit: Audit = field(default_factory=lambda: Audit(APP, "rows", 10.0))
     trail: Trail = field(default_factory=Trail)
     samples: Samples = field(default_factory=Samples)

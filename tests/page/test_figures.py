@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from relay.operate.page.verifier_metrics import METRICS, VerifierMetrics
 from relay.operate.verify.judge.anomaly import AnomalyKind
-from relay.operate.verify.progress import SILENT_SECONDS
+from relay.operate.verify.progress import SILENT_SECONDS, AuditProgress
 from relay.operate.verify.webhook import Counts
 from relay.records_pb2 import Accept, Commit, Rewind
 from tests.page.built import ANOMALY, Built, built
@@ -120,3 +120,14 @@ def test_a_screen_without_clickhouse_is_not_one_of_the_whole_state() -> None:
     assert found[("verifier_group_members",)] == 1, "what Kafka says is of now"
     made.samples.add(later)
     assert samples(made)[("verifier_screen_timestamp_seconds",)] == NOW_MS / 1_000 + 9
+
+
+def test_before_the_first_round_the_time_is_that_of_the_start() -> None:
+    """With 0 the alert fired five minutes after each start whose first round takes longer."""
+    begun = NOW_MS / 1_000
+    made = Built(NOW_MS, AuditProgress(0.0, begun))
+    assert samples(made)[("verifier_round_timestamp_seconds",)] == begun
+    made.standing.turned(1.0, begun + 1, "the brokers did not answer")
+    assert samples(made)[("verifier_round_timestamp_seconds",)] == begun
+    made.standing.turned(9.0, begun + 9)
+    assert samples(made)[("verifier_round_timestamp_seconds",)] == begun + 9

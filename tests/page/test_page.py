@@ -23,6 +23,7 @@ from relay.operate.page.plots import (
 )
 from relay.operate.page.refresh import ScreenRefresher
 from relay.operate.page.routes import content_security_policy, html
+from relay.operate.verify.progress import AuditProgress
 from relay.operate.view.facts import ConsumerGroup, LedgerFacts, StatusFacts
 from relay.operate.view.journal_state import JournalState
 from relay.operate.view.status import Screen, assemble
@@ -146,6 +147,16 @@ def test_data_is_what_is_known(made: Built) -> None:
     assert data["blocks"][-1]["id"] == LATEST
     assert data["plots"]["lag"][-1] == [NOW_MS, 120]
     assert [None] in [one[1:] for one in data["plots"]["queryable"]]
+
+
+def test_data_has_no_round_before_the_first_has_ended() -> None:
+    made = Built(NOW_MS, AuditProgress(0.0, NOW_MS / 1_000))
+    with made.served() as address:
+        before = json.loads(asked(address, "/data")[2])
+        made.standing.turned(1.0, NOW_MS / 1_000 + 1)
+        after = json.loads(asked(address, "/data")[2])
+    assert before["verifier"]["turned_at_ms"] is None
+    assert after["verifier"]["turned_at_ms"] == NOW_MS + 1_000
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,7 @@ def test_it_waits_for_the_first_relay(pipeline: Pipeline) -> None:  # noqa: F811
         waits = "the verifier waits for the app's first relay"
         wait_until(lambda: waits in follower.log(), "that it waits")
         assert f"there is no topic {pipeline.app}.journal" in follower.log()
+        assert follower.metric("verifier_round_timestamp_seconds") > time.time() - 300
         pipeline.start("a", config)
         pipeline.send(range(50))
         wait_until(lambda: follower.metric("verifier_rows_total") == 50, "its rows")

@@ -150,7 +150,7 @@ class Followed:
     def __init__(self, config: Path) -> None:
         settings = load(config)
         self.reader, self.audit = Reader(settings), audit_of(settings)
-        self.progress = AuditProgress(0.0)
+        self.progress = AuditProgress(0.0, 0.0)
 
     def suspend(self) -> None:
         """Fetch no more in the background, as where the process is stopped."""

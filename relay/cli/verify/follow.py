@@ -51,7 +51,8 @@ def follow(
     Raises:
         ConfigError: the app has no journal any more; one of `outlets` cannot be used.
     """
-    progress, trail, samples = AuditProgress(time.monotonic()), Trail(), Samples()
+    progress = AuditProgress(time.monotonic(), time.time())
+    trail, samples = Trail(), Samples()
     with contextlib.ExitStack() as opened:
         webhook = None
         if outlets.webhook_url:

@@ -102,7 +102,7 @@ class Page:
                         for reported in progress.reported()
                     ],
                     "problem": progress.problem,
-                    "turned_at_ms": round(progress.turned_at * 1000) or None,
+                    "turned_at_ms": round(progress.turned_at * 1000) if progress.rounds else None,
                 },
                 "plots": {
                     "step_ms": STEP_SECONDS * 1000,

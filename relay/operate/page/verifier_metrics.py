@@ -69,7 +69,9 @@ METRICS = (
         "How many source partitions does no relay have?",
     ),
     gauge(
-        "verifier_round_timestamp_seconds", "Unix time", "When did the verifier's last round end?"
+        "verifier_round_timestamp_seconds",
+        "Unix time",
+        "When did the verifier's last round end (before the first: when did it start)?",
     ),
     gauge(
         "verifier_screen_timestamp_seconds",

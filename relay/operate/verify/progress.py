@@ -42,14 +42,18 @@ class ReportedAnomaly(NamedTuple):
 class AuditProgress:
     """What is known now.
 
+    Args:
+        now: when the verifier starts: monotonic, in seconds.
+        at: the same as Unix time in seconds.
+
     Attributes:
         rounds: that ended well.
         waited: rounds that ended because a server was away.
         problem: why the last one did; empty where it ended well.
-        turned_at: Unix time in seconds of the last round that ended well; 0: none has.
+        turned_at: Unix time in seconds of the last round that ended well; of the start until then.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, at: float) -> None:
         self._lock = threading.Lock()
         self._last: dict[int, Last] = {}
         self._kinds: Counter[AnomalyKind] = Counter()
@@ -57,7 +61,7 @@ class AuditProgress:
         self._recorded_at = now
         self.rounds = self.waited = 0
         self.problem = ""
-        self.turned_at = 0.0
+        self.turned_at = at
 
     def record(self, partition: int, offset: int, commit: Commit, now: float) -> None:
         """Note that one more was audited; `now` is monotonic, in seconds."""

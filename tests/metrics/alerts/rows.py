@@ -58,6 +58,13 @@ CASES = {
         "VerifierBehind",
         15,
     ),
+    "a first round takes almost ten minutes": silent(
+        scraped("verifier_round_timestamp_seconds", "_x20 300x39 900+15x40"),
+        "VerifierBehind",
+        10.25,
+        14.75,
+        15,
+    ),
     "the verifier cannot read the app's state": after(
         scraped("verifier_screen_timestamp_seconds", "0+15x20 300x80"),
         'VerifierCannotLook{app="shop"}',
