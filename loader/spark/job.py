@@ -147,6 +147,7 @@ class Job:
             # and none that is started again could begin.
             with contextlib.suppress(Py4JError, ConnectionError):  # its JVM has ended
                 if query.isActive:
+                    self._stopping.set()  # a batch that waits for a server need not wait
                     self._end(spark, query)
             if cause is not None:
                 raise cause from None

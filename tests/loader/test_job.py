@@ -60,6 +60,7 @@ def test_an_error_beside_the_query_stops_the_query() -> None:
         failed._await(MagicMock(), query)  # type: ignore[arg-type]
     assert query.stopped == 1
     assert not failed._busy.locked()
+    assert failed._stopping.is_set()  # a batch that waits for ClickHouse ends
 
 
 def test_the_error_is_raised_where_the_jvm_is_gone() -> None:
