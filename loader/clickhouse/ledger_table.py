@@ -106,6 +106,17 @@ def create_replicated(database: str) -> tuple[str, str]:
     return f"CREATE DATABASE IF NOT EXISTS {readable_name(database)}", table
 
 
+def replace_on_replicas(database: str) -> str:
+    """Return the steps that put a cluster's ledger in the place of one server's, with its rows."""
+    name, made = readable_name(database), "; ".join(create_replicated(database))
+    copy = f"INSERT INTO {name}.ledger SELECT * FROM {name}.ledger_before"  # noqa: S608 - quoted
+    return (
+        f"Stop all loaders. On the server that has the table: RENAME TABLE {name}.ledger TO "
+        f"{name}.ledger_before. On each of them: {made}. Then on that server: {copy}, without "
+        "which blocks that are loaded would be loaded again"
+    )
+
+
 def add_columns(name: str, found: Collection[str]) -> str:
     """Return the statement that adds what a table with these columns lacks; empty: nothing.
 

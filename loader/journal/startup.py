@@ -63,11 +63,14 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
-        statements = ledger_table.create_replicated(settings.loader.database)
+        database = settings.loader.database
+        statements = "; ".join(ledger_table.create_replicated(database))
+        step = f"Run this on each of them: {statements}"
+        if engine:
+            step = ledger_table.replace_on_replicas(database)
         raise ConfigError(
             f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
-            f"{'Stop all loaders and rename that table. ' if engine else ''}Run this on each of "
-            f"them, or name one replica in clickhouse.url: {'; '.join(statements)}",
+            f"{step}. Or name one replica in clickhouse.url.",
             page=ErrorPage.REPLICAS,
         )
     if make:

@@ -337,7 +337,7 @@ CLICKHOUSE: dict[str, Case] = {
     "ledger-unmade": Case(
         lambda: list(judge_unmade(settings(clickhouse=TWO), clickhouse(ledger=None, elsewhere=()))),
         "there is no ledger relay.ledger, and the loader makes none on 2 replicas",
-        f"run on each of them the statements of relay docs {ErrorPage.LEDGER_TABLE}",
+        f"run on each replica the statements of relay docs {ErrorPage.LEDGER_TABLE}",
     ),
     "ledger-missing": no_ledger(
         "there is no ledger relay.ledger, though app.journal has records: no loader has run yet, "

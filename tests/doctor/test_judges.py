@@ -29,9 +29,18 @@ from relay.operate.doctor.fixes import grant, principal, set_topic, span
 from relay.operate.doctor.judge import rights
 from relay.operate.doctor.judge.clickhouse import INSERTED_WITH
 from relay.operate.doctor.judge.deduplication import window
-from relay.operate.doctor.judge.ledger import judge_absence
+from relay.operate.doctor.judge.ledger import judge_absence, judge_unmade
 from relay.records_pb2 import Block
-from tests.doctor.cases import JOURNAL, NO_COLUMN, NO_WINDOW, REPLICATED, no_ledger, view
+from tests.doctor.cases import (
+    JOURNAL,
+    NO_COLUMN,
+    NO_WINDOW,
+    QUORUM,
+    REPLICATED,
+    TWO,
+    no_ledger,
+    view,
+)
 from tests.doctor.healthy import (
     BLOCKS,
     BROKER,
@@ -424,6 +433,19 @@ def test_a_ledger_that_is_elsewhere_or_whose_journal_was_cut_was_lost() -> None:
     (cut,) = no_ledger("", "", journal={0: (5, 9)}).findings()
     assert cut.code == "ledger-lost"
     assert "begins at offset 5: the ledger was lost, or no loader loaded" in cut.what
+
+
+def test_on_replicas_people_make_the_ledger_and_may_have_lost_it() -> None:
+    """Behind one address they are known by their answers; with blocks both are said."""
+    behind = clickhouse(ledger=None, elsewhere=(), servers=("r1 on a", "r2 on b"))
+    (unmade,) = judge_unmade(settings(clickhouse=QUORUM), behind)
+    assert unmade.code == "ledger-unmade"
+    (missing,) = judge_absence(settings(), kafka(journal=JOURNAL), behind, {})
+    assert missing.code == "ledger-missing"
+    assert missing.mend.startswith(unmade.mend)
+    assert "--ledger-lost" in missing.mend
+    assert list(judge_unmade(settings(), clickhouse(ledger=None, elsewhere=()))) == []
+    assert list(judge_unmade(settings(clickhouse=TWO), clickhouse())) == []
 
 
 @pytest.mark.parametrize(

@@ -140,11 +140,11 @@ def test_what_is_on_one_replica_alone_is_refused(
         Tables(connected, "_block", several=True).look({table})
     with pytest.raises(ConfigError, match="ledger is not replicated") as unmade:
         startup.ledger_of(several, make=True)
-    assert unmade.value.next_step.endswith(
-        "; ".join(ledger_table.create_replicated(several.loader.database))
-    )
+    statements = "; ".join(ledger_table.create_replicated(several.loader.database))
+    assert f"Run this on each of them: {statements}. " in unmade.value.next_step
     assert not client.command(f"EXISTS DATABASE {several.loader.database}")
     startup.ledger_of(alone, make=True)
-    with pytest.raises(ConfigError, match="ledger is not replicated"):
+    with pytest.raises(ConfigError, match="ledger is not replicated") as local:
         startup.ledger_of(several)
+    assert f"{statements}. Then on that server: INSERT INTO" in local.value.next_step
     client.command(f"DROP DATABASE {several.loader.database}")

@@ -17,15 +17,18 @@ from relay.operate.view.lost_ledger import describe_loss
 
 _LOST = f"loader run CONFIG --once --ledger-lost (relay docs {ErrorPage.LEDGER})"
 
+_MADE_BY_HAND = f"run on each replica the statements of relay docs {ErrorPage.LEDGER_TABLE}"
+
 
 def judge_unmade(settings: Settings, clickhouse: ClickHouseFacts) -> Iterator[Finding]:
     """Yield a finding where several replicas are named, and nobody has made their ledger."""
-    if clickhouse.ledger is None and clickhouse.elsewhere is not None and _has_replicas(settings):
+    unmade = clickhouse.ledger is None and clickhouse.elsewhere is not None
+    if unmade and _replicas(settings, clickhouse) > 1:
         yield report(
             "ledger-unmade",
             f"there is no ledger {settings.loader.database}.ledger, and the loader makes none on "
-            f"{len(settings.clickhouse.urls)} replicas",
-            f"run on each of them the statements of relay docs {ErrorPage.LEDGER_TABLE}",
+            f"{_replicas(settings, clickhouse)} replicas",
+            _MADE_BY_HAND,
         )
 
 
@@ -47,20 +50,23 @@ def judge_absence(
             "ledger-lost", lost, f"{other}restore it from a backup; if there is none: {_LOST}"
         )
         return
-    if _has_replicas(settings):  # `judge_unmade` says it
-        return
     yield report(
         "ledger-missing",
         f"there is no ledger {settings.loader.database}.ledger, though "
         f"{names.journal_topic(settings.app)} has records: no "
         "loader has run yet, or the ledger was lost with its checkpoint, or loader.database names "
         "another database",
-        f"loader run CONFIG; if a loader has run before: {_LOST}",
+        f"{_first(settings, clickhouse)}; if a loader has run before: {_LOST}",
     )
 
 
-def _has_replicas(settings: Settings) -> bool:
-    return len(settings.clickhouse.urls) > 1
+def _first(settings: Settings, clickhouse: ClickHouseFacts) -> str:
+    return _MADE_BY_HAND if _replicas(settings, clickhouse) > 1 else "loader run CONFIG"
+
+
+def _replicas(settings: Settings, clickhouse: ClickHouseFacts) -> int:
+    """How many there are by name, or behind one address."""
+    return max(len(settings.clickhouse.urls), len(clickhouse.servers))
 
 
 def _has_blocks(app: str, kafka: KafkaFacts) -> bool:
