@@ -42,7 +42,7 @@ def test_readmes_start_works(tmp_path: Path) -> None:
     """Both rows arrive; the verifier's status is 0."""
     start = documents.text_of("README.md").split("\n## Start\n")[1].split("\n## ")[0]
     ((_, block),) = blocks(start)
-    block = re.sub(r"^(pip install|kill %1) .*$", "", block, flags=re.MULTILINE)
+    block = re.sub(r"^(pip install|kill %1).*$", "", block, flags=re.MULTILINE)
     with reading(tmp_path) as reader:
         printed = reader.types(block)
         assert "Ada" in printed
