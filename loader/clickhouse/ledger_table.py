@@ -99,11 +99,14 @@ def create_replicated(database: str) -> tuple[str, str]:
 
     The path is the same on all of them; each server's macro `replica` says another name.
     """
-    path = literal(f"/clickhouse/tables/{database}.ledger")
-    table = create(
-        f"{readable_name(database)}.ledger", f"ReplicatedMergeTree({path}, '{{replica}}')"
-    )
-    return f"CREATE DATABASE IF NOT EXISTS {readable_name(database)}", table
+    name, path = readable_name(database), literal(f"/clickhouse/tables/{database}.ledger")
+    table = create(f"{name}.ledger", f"ReplicatedMergeTree({path}, '{{replica}}')")
+    return f"CREATE DATABASE IF NOT EXISTS {name}", table
+
+
+def make_on_replicas(database: str) -> str:
+    """Return the step that makes a cluster's ledger."""
+    return f"Run this on each of them: {'; '.join(create_replicated(database))}"
 
 
 def replace_on_replicas(database: str) -> str:

@@ -63,14 +63,10 @@ def ledger_of(settings: Settings, *, make: bool = False) -> Ledger:
     ledger_table.check_engine(ledger.name, engine)
     many = len(settings.clickhouse.urls) > 1 or (make and several(settings.clickhouse, engine))
     if many and (engine or make) and not is_shared(engine):
-        database = settings.loader.database
-        statements = "; ".join(ledger_table.create_replicated(database))
-        step = f"Run this on each of them: {statements}"
-        if engine:
-            step = ledger_table.replace_on_replicas(database)
+        steps = ledger_table.replace_on_replicas if engine else ledger_table.make_on_replicas
         raise ConfigError(
             f"clickhouse.url names several replicas, but {ledger.name} is not replicated",
-            f"{step}. Or name one replica in clickhouse.url.",
+            f"{steps(settings.loader.database)}. Or name one replica in clickhouse.url.",
             page=ErrorPage.REPLICAS,
         )
     if make:

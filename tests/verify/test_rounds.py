@@ -230,7 +230,7 @@ def test_a_record_is_missing_where_the_journal_took_long_to_be_read(
 ) -> None:
     """The time to wait for it was over by then, and nothing was said."""
     audit, brokers = Audit(APP, SOURCE, stuck_seconds=10), Brokers([49], [{0: entry(49)}])
-    monkeypatch.setattr(brokers, "grow", lambda: time.sleep(1.1))
+    monkeypatch.setattr(brokers, "grow", lambda: time.sleep(1.1))  # the read takes so long
     found: list[Anomaly] = []
     rounds.once(cast("Reader", brokers), audit, found.append)
     assert [one.kind for one in found] == [AnomalyKind.GAP]

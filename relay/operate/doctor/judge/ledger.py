@@ -22,12 +22,12 @@ _MADE_BY_HAND = f"run on each replica the statements of relay docs {ErrorPage.LE
 
 def judge_unmade(settings: Settings, clickhouse: ClickHouseFacts) -> Iterator[Finding]:
     """Yield a finding where several replicas are named, and nobody has made their ledger."""
-    unmade = clickhouse.ledger is None and clickhouse.elsewhere is not None
-    if unmade and _replicas(settings, clickhouse) > 1:
+    replicas = _replicas(settings, clickhouse)
+    if replicas > 1 and clickhouse.ledger is None and clickhouse.elsewhere is not None:
         yield report(
             "ledger-unmade",
             f"there is no ledger {settings.loader.database}.ledger, and the loader makes none on "
-            f"{_replicas(settings, clickhouse)} replicas",
+            f"{replicas} replicas",
             _MADE_BY_HAND,
         )
 
